@@ -1,0 +1,149 @@
+"""Checks of what users hand over, made before any work starts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bliss.errors import InputError
+
+
+def node_ids(field: str, ids: Any, num_nodes: int) -> npt.NDArray[np.integer[Any]]:
+    """One-dimensional integer ids in [0, num_nodes), as a NumPy array. [N]."""
+    array = _integers(field, ids)
+    if array.ndim != 1:
+        raise InputError(
+            f"{field} has shape {array.shape}, but must be one-dimensional: pass a flat array of "
+            "node ids."
+        )
+    if array.size == 0:
+        return array
+    low, high = int(array.min()), int(array.max())
+    if low < 0:
+        raise InputError(
+            f"{field} holds {low}, but node ids start at 0: remove padding or shift the ids."
+        )
+    if high >= num_nodes:
+        raise InputError(
+            f"{field} holds {high}, but the graph has {num_nodes} nodes (ids 0 to "
+            f"{num_nodes - 1}): remove that id or pass a larger num_nodes."
+        )
+    return array
+
+
+def seeds(ids: Any, num_nodes: int) -> npt.NDArray[np.int64]:
+    """Seeds of a batch: distinct node ids, at least one. int64[B]."""
+    array = np.ascontiguousarray(node_ids("seeds", ids, num_nodes), dtype=np.int64)
+    if array.size == 0:
+        raise InputError("seeds is empty, but a batch needs at least one node: pass node ids.")
+    ordered = np.sort(array)
+    repeated = ordered[1:][ordered[1:] == ordered[:-1]]
+    if repeated.size:
+        raise InputError(
+            f"seeds holds node {int(repeated[0])} more than once, but each target has one row: "
+            "pass distinct ids, for instance with numpy.unique."
+        )
+    return array
+
+
+def weights(field: str, values: Any, num_edges: int) -> npt.NDArray[np.float32]:
+    """One finite, non-negative float32 per edge. [E]."""
+    array = np.asarray(values)
+    if array.dtype.kind not in "fiu":
+        raise InputError(
+            f"{field} has type {array.dtype}, but must be numbers: convert it to float32."
+        )
+    if array.shape != (num_edges,):
+        raise InputError(
+            f"{field} has shape {array.shape}, but there are {num_edges} edges: pass one weight "
+            "per edge."
+        )
+    with np.errstate(over="ignore"):
+        array = array.astype(np.float32, copy=False)
+    if not np.isfinite(array).all():
+        position = int(np.flatnonzero(~np.isfinite(array))[0])
+        raise InputError(
+            f"{field}[{position}] is {array[position]}, but weights must be finite in float32: "
+            "remove that edge or give it a number."
+        )
+    if array.size and array.min() < 0:
+        position = int(array.argmin())
+        raise InputError(
+            f"{field}[{position}] is {array[position]}, but weights must not be negative: "
+            "sampling needs sizes, so put signs into the features or remove the edge."
+        )
+    return array
+
+
+def budgets(values: Sequence[int], layers: int | None = None) -> tuple[int, ...]:
+    """Positive integers, one per layer, input layer first."""
+    if isinstance(values, (int, np.integer)) or not hasattr(values, "__iter__"):
+        raise InputError(
+            f"budgets={values!r} must be a list with one number per layer, input layer first: "
+            "write for instance budgets=[4096, 2048, 1024]."
+        )
+    checked = []
+    for position, value in enumerate(values):
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+            raise InputError(
+                f"budgets[{position}]={value!r} must be a whole number of sources to keep: "
+                "write for instance 1024."
+            )
+        if value <= 0:
+            raise InputError(
+                f"budgets[{position}]={value} must be at least 1: a layer that keeps no source "
+                "learns nothing from the graph."
+            )
+        checked.append(int(value))
+    if not checked:
+        raise InputError(
+            "budgets is empty, but there must be one per layer: pass for instance [8]."
+        )
+    if layers is not None and len(checked) != layers:
+        raise InputError(
+            f"budgets={checked} has {len(checked)} entries for {layers} layers: give one budget "
+            "per layer, input layer first."
+        )
+    return tuple(checked)
+
+
+def whole(field: str, value: Any, least: int = 0) -> int:
+    """A whole number, at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise InputError(f"{field}={value!r} must be a whole number, {least} or larger.")
+    return int(value)
+
+
+def share(field: str, value: float, why: str) -> float:
+    """A number in (0, 1]; `why` tells what goes wrong outside."""
+    if not 0 < value <= 1:
+        raise InputError(f"{field}={value} must be in (0, 1]: {why}")
+    return float(value)
+
+
+def positive(field: str, value: float, why: str) -> float:
+    """A finite number above 0; `why` tells what goes wrong outside."""
+    if not (value > 0 and np.isfinite(value)):
+        raise InputError(f"{field}={value} must be a finite number above 0: {why}")
+    return float(value)
+
+
+def choice(field: str, value: str, choices: Sequence[str]) -> str:
+    """One of the names in `choices`."""
+    if value not in choices:
+        raise InputError(f"{field}={value!r} is not known: choose one of {', '.join(choices)}.")
+    return value
+
+
+def _integers(field: str, values: Any) -> npt.NDArray[np.integer[Any]]:
+    array: npt.NDArray[Any] = np.asarray(values)
+    if array.size == 0 and array.dtype.kind == "f":
+        return array.astype(np.int64)  # an empty list has no type of its own
+    if array.dtype.kind not in "iu":
+        raise InputError(
+            f"{field} has type {array.dtype}, but node ids are whole numbers: convert it to int64."
+        )
+    return array

@@ -1,0 +1,7 @@
+"""Errors that a user can act on: one sentence with the field, the value and the remedy."""
+
+from __future__ import annotations
+
+
+class InputError(ValueError):
+    """What was given cannot be used; the message says what, why and what to do instead."""

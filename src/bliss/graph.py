@@ -1,0 +1,337 @@
+"""`Graph`: who receives from whom, and with which coefficient. Compressed by target, immutable."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from os import PathLike
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse
+from torch import Tensor
+from torch_geometric import EdgeIndex
+from torch_geometric.data import Data
+
+from bliss import checks
+from bliss.errors import InputError
+from bliss.kernels import fast
+from bliss.types import NOTHING, FloatArray, IntArray
+
+Norm = Literal["mean", "gcn", "weights"]
+SelfLoops = Literal["add", "keep", "remove"]
+Duplicates = Literal["keep", "coalesce"]
+
+NORMS = ("mean", "gcn", "weights")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Graph:
+    """A directed graph in compressed sparse column form, with aggregation coefficients.
+
+    The in-edges of node i are the positions indptr[i] to indptr[i + 1] of `indices`, sorted by
+    source; a position is the edge's id. The coefficient alpha_ij of edge j -> i is
+
+    * ``norm="mean"``: 1 / |N_i|
+    * ``norm="gcn"``: 1 / sqrt(|N_i| |N_j|), sizes counted over in-edges
+    * ``norm="weights"``: the given weight
+
+    Build one with `Graph.of`, or with the constructor for your format: `from_data`,
+    `from_edge_index`, `from_scipy`, `from_csc`, `open`.
+
+    Examples
+    --------
+    >>> graph = Graph.from_edge_index([[0, 1, 2], [1, 2, 2]], num_nodes=4)
+    >>> graph
+    Graph(nodes=4, edges=6, norm='mean')
+    >>> graph.indices[graph.indptr[2] : graph.indptr[3]]  # 1, and 2 itself, once
+    array([1, 2], dtype=int32)
+    """
+
+    indptr: IntArray  # int64[V + 1]
+    indices: IntArray  # int32[E] or int64[E], sources
+    norm: Norm = "mean"
+    weight: FloatArray = field(
+        default_factory=lambda: NOTHING
+    )  # float32[E] for norm="weights", otherwise empty
+
+    def __post_init__(self) -> None:
+        for name in ("indptr", "indices", "weight"):
+            view = getattr(self, name).view()  # the caller's array stays as it is
+            view.flags.writeable = False
+            object.__setattr__(self, name, view)
+
+    def __repr__(self) -> str:
+        return f"Graph(nodes={self.num_nodes}, edges={self.num_edges}, norm={self.norm!r})"
+
+    @property
+    def num_nodes(self) -> int:
+        """|V|."""
+        return self.indptr.size - 1
+
+    @property
+    def num_edges(self) -> int:
+        """|E|, self-loops included."""
+        return self.indices.size
+
+    @cached_property
+    def degree(self) -> IntArray:
+        """|N_i|, the number of in-edges of each node. int64[V]."""
+        return np.diff(self.indptr)
+
+    @cached_property
+    def target_scale(self) -> FloatArray:
+        """What alpha_ij owes to the target i; empty with given weights. float64[V]."""
+        if self.norm == "weights":
+            return NOTHING
+        return _inverse_power(self.degree, 1.0 if self.norm == "mean" else 0.5)
+
+    @cached_property
+    def source_scale(self) -> FloatArray:
+        """What alpha_ij owes to the source j; empty where that is 1. float64[V]."""
+        return _inverse_power(self.degree, 0.5) if self.norm == "gcn" else NOTHING
+
+    @cached_property
+    def coefficient_sum(self) -> FloatArray:
+        """sum over N_i of alpha_ij. float64[V]."""
+        if self.norm == "mean":
+            return (self.degree > 0).astype(np.float64)
+        if self.weight.size:
+            values: FloatArray = self.weight.astype(np.float64)
+            scale: FloatArray | float = 1.0
+        else:
+            values, scale = self.source_scale[self.indices], self.target_scale
+        total = np.zeros(self.num_nodes)
+        filled = np.flatnonzero(self.degree)
+        if filled.size:
+            total[filled] = np.add.reduceat(values, self.indptr[filled])
+        return total * scale
+
+    @classmethod
+    def of(cls, source: Any, norm: Norm | None = None) -> Graph:
+        """Make a graph of whatever describes one: `Graph`, PyG, SciPy, or a folder's path.
+
+        `norm` defaults to "mean", or to what a graph or folder already says.
+        """
+        if isinstance(source, Graph):
+            if norm is not None and norm != source.norm:
+                raise InputError(
+                    f"norm={norm!r} was asked for, but the graph has norm={source.norm!r}: build "
+                    "the graph with the norm you want."
+                )
+            return source
+        if isinstance(source, (str, PathLike)):
+            return cls.open(source, norm=norm)
+        if isinstance(source, Data):
+            return cls.from_data(source, norm=norm or "mean")
+        if isinstance(source, EdgeIndex):
+            return cls.from_edge_index(source, norm=norm or "mean")
+        if scipy.sparse.issparse(source):
+            return cls.from_scipy(source, norm=norm or "mean")
+        raise InputError(
+            f"a graph cannot be made of {type(source).__name__}: pass a Graph, a PyG Data or "
+            "EdgeIndex, a SciPy sparse matrix, or the path of a saved graph."
+        )
+
+    @classmethod
+    def from_data(cls, data: Data, norm: Norm = "mean", **options: Any) -> Graph:
+        """From a PyG `Data`: its edge_index, and edge_weight with norm="weights"."""
+        if data.edge_index is None:
+            raise InputError("data.edge_index is None, but it must hold the edges: set it first.")
+        weight = getattr(data, "edge_weight", None) if norm == "weights" else None
+        return cls.from_edge_index(
+            data.edge_index, num_nodes=data.num_nodes, weight=weight, norm=norm, **options
+        )
+
+    @classmethod
+    def from_edge_index(
+        cls,
+        edge_index: Any,
+        num_nodes: int | None = None,
+        weight: Any = None,
+        norm: Norm = "mean",
+        self_loops: SelfLoops = "add",
+        duplicates: Duplicates = "keep",
+    ) -> Graph:
+        """From pairs (source, target), as PyG keeps them.
+
+        Parameters
+        ----------
+        edge_index
+            Integers [2, E]: edge_index[0] sends, edge_index[1] receives.
+        num_nodes
+            |V|; by default one more than the largest id.
+        weight
+            One number per edge, for norm="weights"; an added self-loop weighs 1.
+        norm
+            Which aggregation coefficients: "mean", "gcn" or "weights".
+        self_loops
+            "add": remove those there are, then give each node one; "keep"; or "remove".
+        duplicates
+            "keep": parallel edges count as often as they stand there; "coalesce": merge them,
+            their weights added.
+        """
+        checks.choice("norm", norm, NORMS)
+        checks.choice("self_loops", self_loops, ("add", "keep", "remove"))
+        checks.choice("duplicates", duplicates, ("keep", "coalesce"))
+        if num_nodes is None and isinstance(edge_index, EdgeIndex):
+            num_nodes = max((size or 0 for size in edge_index.sparse_size()), default=0) or None
+        if isinstance(edge_index, Tensor):
+            edge_index = edge_index.as_subclass(Tensor).cpu().numpy()
+        pairs = np.asarray(edge_index)
+        if pairs.ndim != 2 or pairs.shape[0] != 2:
+            raise InputError(
+                f"edge_index has shape {pairs.shape}, but must be [2, E], sources over targets: "
+                "transpose it if it is [E, 2]."
+            )
+        if num_nodes is None:
+            num_nodes = int(pairs.max()) + 1 if pairs.size and pairs.dtype.kind in "iu" else 0
+        num_nodes = checks.whole("num_nodes", num_nodes)
+        source = checks.node_ids("edge_index", pairs[0], num_nodes)
+        target = checks.node_ids("edge_index", pairs[1], num_nodes)
+        value = _check_weight(norm, weight, source.size)
+
+        if self_loops != "keep":
+            others = source != target
+            source, target = source[others], target[others]
+            value = value[others] if value.size else value
+        if self_loops == "add":
+            loops = np.arange(num_nodes, dtype=source.dtype)
+            source, target = np.concatenate([source, loops]), np.concatenate([target, loops])
+            if norm == "weights":
+                value = np.concatenate([value, np.ones(num_nodes, np.float32)])
+
+        indptr, order = fast.group_by_target(source, target, num_nodes)
+        indices = source[order].astype(_index_type(num_nodes), copy=False)
+        value = value[order] if value.size else value
+        if duplicates == "coalesce":
+            indptr, indices, value = _coalesce(indptr, indices, value)
+        return cls(indptr, indices, norm, value)
+
+    @classmethod
+    def from_scipy(cls, matrix: Any, norm: Norm = "mean", **options: Any) -> Graph:
+        """From a square SciPy sparse matrix: entry [j, i] is the edge j -> i, its value the weight.
+
+        Options are those of `from_edge_index`.
+        """
+        if matrix.shape[0] != matrix.shape[1]:
+            raise InputError(
+                f"matrix has shape {matrix.shape}, but an adjacency matrix is square: pass one "
+                "row and one column per node."
+            )
+        entries = matrix.tocoo()
+        weight = entries.data if norm == "weights" else None
+        pairs = np.stack([entries.row, entries.col])
+        return cls.from_edge_index(
+            pairs, num_nodes=matrix.shape[0], weight=weight, norm=norm, **options
+        )
+
+    @classmethod
+    def from_csc(
+        cls,
+        indptr: Any,
+        indices: Any,
+        weight: Any = None,
+        norm: Norm = "mean",
+        self_loops: SelfLoops = "add",
+        duplicates: Duplicates = "keep",
+    ) -> Graph:
+        """From arrays compressed by target; options as in `from_edge_index`.
+
+        With self_loops="keep" and duplicates="keep" the arrays are checked and used as they are,
+        without a copy, so they may be memory-mapped.
+        """
+        checks.choice("norm", norm, NORMS)
+        pointers = _check_pointers(indptr, len(indices))
+        num_nodes = pointers.size - 1
+        sources = checks.node_ids("indices", indices, num_nodes)
+        if self_loops == "keep" and duplicates == "keep":
+            if sources.dtype not in (np.int32, np.int64):
+                sources = sources.astype(_index_type(num_nodes))
+            return cls(pointers, sources, norm, _check_weight(norm, weight, sources.size))
+        targets = np.repeat(np.arange(num_nodes), np.diff(pointers))
+        return cls.from_edge_index(
+            np.stack([sources.astype(np.int64), targets]),
+            num_nodes=num_nodes,
+            weight=weight,
+            norm=norm,
+            self_loops=self_loops,
+            duplicates=duplicates,
+        )
+
+    @classmethod
+    def open(cls, folder: str | PathLike[str], norm: Norm | None = None) -> Graph:
+        """Open a folder of memory-mapped .npy files, as `save` writes it; see `bliss.data.store`.
+
+        Edges are used as they stand there: self-loops are neither added nor removed.
+        """
+        from bliss.data.store import open_graph  # the reader of disks stands above the contracts
+
+        return open_graph(folder, norm=norm)
+
+    def save(self, folder: str | PathLike[str]) -> None:
+        """Write to a new folder that `open` reads; whole or not at all."""
+        from bliss.data.store import save_graph
+
+        save_graph(self, folder)
+
+
+def _index_type(num_nodes: int) -> type[np.int32] | type[np.int64]:
+    return np.int32 if num_nodes <= np.iinfo(np.int32).max else np.int64
+
+
+def _inverse_power(degree: IntArray, power: float) -> FloatArray:
+    """degree^-power, and 0 for nodes without in-edges. float64[V]."""
+    scale = np.zeros(degree.size)
+    np.power(degree, -power, out=scale, where=degree > 0, dtype=np.float64)
+    return scale
+
+
+def _check_weight(norm: Norm, weight: Any, num_edges: int) -> FloatArray:
+    if norm != "weights":
+        if weight is not None:
+            raise InputError(
+                f"weight was given with norm={norm!r}, which would ignore it: pass "
+                'norm="weights" or leave the weights out.'
+            )
+        return NOTHING
+    if weight is None:
+        raise InputError(
+            'norm="weights" needs one weight per edge and none was given: pass weight=..., set '
+            'data.edge_weight, or choose norm="mean".'
+        )
+    return checks.weights(
+        "weight", weight.cpu() if isinstance(weight, Tensor) else weight, num_edges
+    )
+
+
+def _check_pointers(indptr: Any, num_edges: int) -> npt.NDArray[np.int64]:
+    pointers: npt.NDArray[Any] = np.asarray(indptr)
+    if pointers.dtype.kind not in "iu" or pointers.ndim != 1 or pointers.size == 0:
+        raise InputError(
+            f"indptr has type {pointers.dtype} and shape {pointers.shape}, but must be whole "
+            "numbers [V + 1]: pass the pointer array of a CSC matrix."
+        )
+    if pointers[0] != 0 or pointers[-1] != num_edges or (np.diff(pointers) < 0).any():
+        raise InputError(
+            f"indptr runs from {pointers[0]} to {pointers[-1]}, but must rise from 0 to the "
+            f"number of edges, {num_edges}, without falling: check that indptr and indices "
+            "belong together."
+        )
+    return pointers.astype(np.int64, copy=False)
+
+
+def _coalesce(
+    indptr: IntArray, indices: IntArray, value: FloatArray
+) -> tuple[IntArray, IntArray, FloatArray]:
+    """Merge equal edges, which are neighbours in each sorted row; weights are added."""
+    if indices.size == 0:
+        return indptr, indices, value
+    target = np.repeat(np.arange(indptr.size - 1), np.diff(indptr))
+    is_first = np.ones(indices.size, bool)
+    is_first[1:] = (indices[1:] != indices[:-1]) | (target[1:] != target[:-1])
+    first = np.flatnonzero(is_first)
+    merged = np.zeros_like(indptr)
+    np.cumsum(np.bincount(target[first], minlength=indptr.size - 1), out=merged[1:])
+    return merged, indices[first], np.add.reduceat(value, first) if value.size else value

@@ -1,0 +1,240 @@
+"""The compiled kernels of learning: state is touched only where there is news."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bliss.kernels.compile import compiled
+
+IntArray = npt.NDArray[np.integer[Any]]
+FloatArray = npt.NDArray[np.floating[Any]]
+
+CODES_PER_UNIT = 16
+"""Steps of a node's code per unit of its log factor: at most 3% off, far below other errors."""
+CODE_OF_ONE = 128
+LARGEST_NEWS = CODE_OF_ONE / CODES_PER_UNIT
+"""A message counts as at most e^8 times larger or smaller than its layer's level."""
+
+TILE = 512
+"""Kept edges that an update takes at once: their cache lines fit in the second-level cache."""
+
+_U1 = np.uint64(1)
+
+INVISIBLE = 2.0**-25
+"""Excess, as a share of the base, below which masses in float32 cannot show it."""
+
+LARGEST_WEIGHT = 1e150
+"""EXP3 row sums above this have their row scaled down by it: far below overflow at e per update."""
+
+
+@compiled
+def exp3_rows(
+    dst: IntArray, indptr: IntArray, scale: FloatArray, exploration: float
+) -> tuple[Any, Any]:
+    """Write q_ij = offset_i + slope_i excess_ij for each target: the lazy normalisation.
+
+    With w_ij = base_i + excess_ij and W_i = |N_i| base_i + sum excess_i,
+    q_ij = (1 - eta) w_ij / W_i + eta / |N_i|. A row whose q_ij differ from 1 / |N_i| by less than
+    float32 can tell, as all do that were never updated, gets slope 0 and is not read.
+
+    dst      int64[D]
+    scale    float64[V, 2]  base_i and the sum of excess_ij
+    returns  offset float64[D], slope float64[D]
+    """
+    offset = np.zeros(dst.size, np.float64)
+    slope = np.zeros(dst.size, np.float64)
+    for t in range(dst.size):
+        i = np.uint64(dst[t])
+        degree = np.float64(indptr[i + _U1] - indptr[i])
+        base, excess_sum = scale[i, 0], scale[i, 1]
+        if excess_sum > INVISIBLE * base:
+            slope[t] = (1.0 - exploration) / (degree * base + excess_sum)
+            offset[t] = slope[t] * base + exploration / degree
+        elif degree > 0.0:
+            offset[t] = 1.0 / degree
+    return offset, slope
+
+
+@compiled
+def exp3_update(
+    dst: IntArray,
+    indptr: IntArray,
+    kept_indptr: IntArray,
+    row: IntArray,
+    edge: IntArray,
+    target_scale: FloatArray,
+    strength: FloatArray,
+    alpha: FloatArray,
+    is_attention: bool,
+    exploration: float,
+    rate: float,
+    excess: FloatArray,
+    scale: FloatArray,
+) -> None:
+    """EXP3 as published, on the kept edges of a layer only.
+
+        r_ij      = alpha_ij^2 |h_j|^2 / (k_i q_ij^2)
+        log w_ij += min(1, delta r_ij / (p_j |N_i|))
+
+    With attention, alpha_ij is (sum over kept of q_ik) times the kept softmax. In the form
+    w = base + excess the step is excess <- excess + w (e^x - 1), which keeps changes of any
+    smallness. A row whose weights pass LARGEST_WEIGHT is scaled down as a whole.
+
+    target_scale  float64[V]     what alpha_ij owes to the target; empty where that is 1
+    strength      float64[S]     |h_j|^2 / p_j, times the square of what alpha owes to j
+    alpha         float[E']      what alpha_ij owes to the edge; empty where that is 1
+    excess        float64[E]     changed in place
+    scale         float64[V, 2]  base_i and the sum of excess_ij, changed in place
+    """
+    # Rows are taken a tile at a time, in three loops each: the middle one, all arithmetic, is
+    # vectorised, and what the first one brings into the cache is still there for the third.
+    room = TILE
+    for t in range(dst.size):
+        room = max(room, kept_indptr[t + 1] - kept_indptr[t])
+    weight = np.empty(room, np.float64)
+    share = np.empty(room, np.float64)
+    gain = np.empty(room, np.float64)
+    start = 0
+    while start < dst.size:
+        stop = start + 1
+        while stop < dst.size and kept_indptr[stop + 1] - kept_indptr[start] <= TILE:
+            stop += 1
+        shift = np.uint64(kept_indptr[start])
+        for t in range(start, stop):
+            first, last = np.uint64(kept_indptr[t]), np.uint64(kept_indptr[t + 1])
+            i = np.uint64(dst[t])
+            degree = np.float64(indptr[i + _U1] - indptr[i])
+            base = scale[i, 0]
+            slope = (1.0 - exploration) / (degree * base + scale[i, 1])
+            uniform = exploration / degree
+            total = 0.0
+            for kept in range(first, last):
+                weight[kept - shift] = base + excess[np.uint64(edge[kept])]
+                share[kept - shift] = uniform + slope * weight[kept - shift]
+                gain[kept - shift] = strength[np.uint64(row[kept])]
+            if is_attention:
+                for kept in range(first, last):
+                    total += share[kept - shift]
+            step = total if is_attention else 1.0
+            if target_scale.size:
+                step *= target_scale[i]
+            step = rate * step * step / (degree * np.float64(last - first))
+            for kept in range(first, last):
+                gain[kept - shift] *= step
+        count = np.uint64(kept_indptr[stop]) - shift
+        if alpha.size:
+            for kept in range(count):
+                gain[kept] *= np.float64(alpha[kept + shift]) * np.float64(alpha[kept + shift])
+        for kept in range(count):
+            gain[kept] = weight[kept] * _expm1(min(1.0, gain[kept] / (share[kept] * share[kept])))
+        for t in range(start, stop):
+            i = np.uint64(dst[t])
+            base = scale[i, 0]
+            change = 0.0
+            for kept in range(np.uint64(kept_indptr[t]), np.uint64(kept_indptr[t + 1])):
+                excess[np.uint64(edge[kept])] += gain[kept - shift]
+                change += gain[kept - shift]
+            scale[i, 1] += change
+            if scale[i, 1] > LARGEST_WEIGHT:
+                _scale_down(excess[indptr[i] : indptr[i + _U1]], scale[i])
+        start = stop
+
+
+@compiled
+def _scale_down(excess: FloatArray, scale: FloatArray) -> None:
+    """Divide a row's weights by LARGEST_WEIGHT. excess [|N_i|], scale [2]."""
+    scale[0] /= LARGEST_WEIGHT
+    scale[1] = 0.0
+    for e in range(excess.size):
+        excess[e] /= LARGEST_WEIGHT
+        scale[1] += excess[e]
+
+
+@compiled
+def _expm1(x: float) -> float:
+    """e^x - 1 for x in [0, 1], to 1e-12 of itself: a series for x / 2, then doubling.
+
+    The library's function would be exact, and would keep the loop around it from being vectorised.
+    """
+    y = 0.5 * x
+    t = 1 / 39916800 + y * (1 / 479001600)
+    t = 1 / 362880 + y * (1 / 3628800 + y * t)
+    t = 1 / 5040 + y * (1 / 40320 + y * t)
+    t = 1 / 120 + y * (1 / 720 + y * t)
+    t = 1 / 6 + y * (1 / 24 + y * t)
+    t = y * (1.0 + y * (0.5 + y * t))
+    return t * (t + 2.0)
+
+
+@compiled
+def node_attention(
+    dst: IntArray,
+    indptr: IntArray,
+    kept_indptr: IntArray,
+    row: IntArray,
+    prob: FloatArray,
+    attention: FloatArray,
+) -> Any:
+    """Half the log of a source's mean squared relative attention.
+
+    The kept softmax a_ij becomes an estimate of the full attention by
+    alpha_ij = a_ij / sum_k (a_ik / p_k); returned is
+    log sqrt(mean over kept edges of (alpha_ij |N_i|)^2), 0 for a source without kept edges.
+
+    attention  float64[E']
+    returns    float64[S]
+    """
+    total = np.zeros(prob.size, np.float64)
+    count = np.zeros(prob.size, np.float64)
+    for t in range(dst.size):
+        first, last = kept_indptr[t], kept_indptr[t + 1]
+        full = 0.0
+        for kept in range(first, last):
+            full += attention[kept] / prob[row[kept]]
+        if full <= 0.0:
+            continue
+        scale = (indptr[dst[t] + 1] - indptr[dst[t]]) / full
+        for kept in range(first, last):
+            relative = attention[kept] * scale
+            total[row[kept]] += relative * relative
+            count[row[kept]] += 1.0
+    result = np.zeros(prob.size, np.float64)
+    for s in range(prob.size):
+        if count[s] > 0.0:
+            result[s] = 0.5 * math.log(max(total[s] / count[s], 1e-30))
+    return result
+
+
+@compiled
+def node_update(
+    source: IntArray,
+    signal: FloatArray,
+    level: float,
+    memory: float,
+    prior: float,
+    arm: FloatArray,
+    code: IntArray,
+) -> None:
+    """Move the estimate of each seen node towards its news and refresh its code.
+
+        m_j <- m_j + max(1 / (n_j + 1), beta) (v_j - m_j),    v_j = signal_j - level
+        code of m_j n_j / (n_j + s), the believed log factor, in steps of 1 / CODES_PER_UNIT
+
+    source  int64[S]
+    signal  float32[S]     log size of the message; v is cut to [-LARGEST_NEWS, LARGEST_NEWS]
+    arm     float32[V, 2]  m_j and n_j, changed in place
+    code    uint8[V]       changed in place
+    """
+    for s in range(source.size):
+        j = np.uint64(source[s])
+        news = min(max(np.float64(signal[s]) - level, -LARGEST_NEWS), LARGEST_NEWS)
+        mean, seen = np.float64(arm[j, 0]), np.float64(arm[j, 1]) + 1.0
+        mean += max(1.0 / seen, memory) * (news - mean)
+        arm[j, 0] = mean
+        arm[j, 1] = seen
+        believed = CODES_PER_UNIT * mean * seen / (seen + prior)
+        code[j] = np.uint8(min(max(believed + (CODE_OF_ONE + 0.5), 0.0), 255.0))

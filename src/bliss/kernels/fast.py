@@ -1,0 +1,353 @@
+"""The compiled kernels of sampling: two passes over the frontier's edges, one over its nodes.
+
+Speed rests on three choices.
+
+* The first pass reads each edge's source once and adds to a single float32 word of that node.
+  Zero means "not seen yet", so every contribution is at least `TINY` and no stamp is needed.
+* Whether an edge is kept is asked of a bitmap, one bit a node, which stays in the nearest caches
+  even for millions of nodes.
+* Appends are written without branches: store, then advance by 0 or 1.
+
+Indices are cast to unsigned integers before use, because a signed index costs a test for
+negative numbers each time.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bliss.kernels.compile import compiled, compiled_reductions
+from bliss.rng import COINS, coin
+
+IntArray = npt.NDArray[np.integer[Any]]
+FloatArray = npt.NDArray[np.floating[Any]]
+
+TINY = np.float32(1e-38)
+"""What a seen node's word holds at least: 0 is kept for "not seen"."""
+
+_ZERO = np.float32(0)
+_U0, _U1, _U5, _U31 = np.uint64(0), np.uint64(1), np.uint64(5), np.uint64(31)
+_BIT = np.uint32(1)
+_CHUNK = 1024
+_LARGEST_SCALE = 1e300
+
+
+@compiled
+def group_by_target(source: IntArray, target: IntArray, num_nodes: int) -> tuple[Any, Any]:
+    """Sort edges by (target, source), stably: two counting sorts, O(E + V).
+
+    source   int[E]
+    target   int[E]
+    returns  indptr int64[V + 1], order int64[E] (positions in the input)
+    """
+    num_edges = source.size
+    by_source = np.empty(num_edges, np.int64)
+    start = np.zeros(num_nodes + 1, np.int64)
+    for e in range(num_edges):
+        start[source[e] + 1] += 1
+    for node in range(num_nodes):
+        start[node + 1] += start[node]
+    for e in range(num_edges):
+        node = source[e]
+        by_source[start[node]] = e
+        start[node] += 1
+    indptr = np.zeros(num_nodes + 1, np.int64)
+    for e in range(num_edges):
+        indptr[target[e] + 1] += 1
+    for node in range(num_nodes):
+        indptr[node + 1] += indptr[node]
+    start[:] = indptr
+    order = np.empty(num_edges, np.int64)
+    for position in range(num_edges):
+        e = by_source[position]
+        node = target[e]
+        order[start[node]] = e
+        start[node] += 1
+    return indptr, order
+
+
+@compiled
+def scan(
+    indptr: IntArray,
+    indices: IntArray,
+    dst: IntArray,
+    offset: FloatArray,
+    slope: FloatArray,
+    value: FloatArray,
+    seen: FloatArray,
+    candidate: IntArray,
+) -> tuple[int, int]:
+    """Find the candidates of a layer and the squares of their coefficients: pass one.
+
+    With c_ij = offset_i + slope_i value_ij, adds sum_i c_ij^2 to the word of each source j.
+
+    indptr     int64[V + 1]
+    indices    int[E]
+    dst        int64[D]      targets, distinct
+    offset     float64[D]
+    slope      float64[D]    where it is 0, the row of `value` is not read
+    value      float[E]      may be empty if every slope is 0
+    seen       float32[V]    all zero on entry; on return, the sums of the candidates
+    candidate  int[V + 1]    written: the targets, then other sources by first appearance
+    returns    C, the number of candidates, and F, the number of edges
+    """
+    count = _U0
+    edges = 0
+    for t in range(dst.size):
+        candidate[count] = dst[t]
+        seen[dst[t]] = TINY
+        count += _U1
+    for t in range(dst.size):
+        i = np.uint64(dst[t])
+        first, last = np.uint64(indptr[i]), np.uint64(indptr[i + _U1])
+        edges += indptr[i + _U1] - indptr[i]
+        if slope[t] == 0.0:
+            constant = max(np.float32(offset[t] * offset[t]), TINY)
+            for e in range(first, last):
+                node = np.uint64(indices[e])
+                before = seen[node]
+                candidate[count] = node
+                count += np.uint64(before == _ZERO)
+                seen[node] = before + constant
+        else:
+            shift, factor = offset[t], slope[t]
+            for e in range(first, last):
+                node = np.uint64(indices[e])
+                before = seen[node]
+                coefficient = shift + factor * value[e]
+                candidate[count] = node
+                count += np.uint64(before == _ZERO)
+                seen[node] = before + max(np.float32(coefficient * coefficient), TINY)
+    return int(count), edges
+
+
+@compiled
+def collect_mass(
+    candidate: IntArray,
+    seen: FloatArray,
+    code: IntArray,
+    table: FloatArray,
+    power: float,
+    mass: FloatArray,
+) -> None:
+    """Multiply each candidate's sum by its factor, raise it to `power`, and clear its word.
+
+    candidate  int[C]
+    seen       float32[V]    cleared where it was set
+    code       uint8[V]      a byte a node, because this read is a cache miss; or empty
+    table      float32[256]  the factor, inside the power, that a code stands for
+    power      0 (all alike), 0.5 or 1
+    mass       float32[C]    written
+    """
+    if code.size:
+        for c in range(candidate.size):
+            node = np.uint64(candidate[c])
+            mass[c] = seen[node] * table[np.uint64(code[node])]
+            seen[node] = _ZERO
+    else:
+        for c in range(candidate.size):
+            node = np.uint64(candidate[c])
+            mass[c] = seen[node]
+            seen[node] = _ZERO
+    if power == 0.5:
+        for c in range(mass.size):  # a loop of its own, so that it is vectorised
+            mass[c] = math.sqrt(mass[c])
+    elif power == 0.0:
+        mass[:] = 1.0
+
+
+@compiled
+def scale_by_node(mass: FloatArray, candidate: IntArray, factor: FloatArray) -> None:
+    """Multiply, in place, each candidate's mass by its node's factor. factor float[V]."""
+    for c in range(mass.size):
+        mass[c] *= np.float32(factor[np.uint64(candidate[c])])
+
+
+@compiled_reductions
+def fit_scale(mass: FloatArray, budget: float) -> float:
+    """Solve sum_j min(1, c s_j) = k for c, exactly.
+
+    The sum is piecewise linear and increasing in c. Starting from c = k / sum_j s_j and
+    repeating c <- (k - #clipped) / (mass not clipped), the clipped set only grows, so the
+    iteration stops, at the answer. If fewer than k masses are positive, c is huge and all of
+    them are kept.
+
+    mass     float32[C], C > budget
+    """
+    total = 0.0
+    for c in range(mass.size):
+        total += np.float64(mass[c])
+    if total <= 0.0:
+        return _LARGEST_SCALE
+    clipped = 0
+    scale = budget / total
+    while True:
+        limit = 1.0 / scale
+        count = 0
+        rest = 0.0
+        for c in range(mass.size):
+            value = np.float64(mass[c])
+            is_clipped = value > limit
+            count += 1 if is_clipped else 0
+            rest += 0.0 if is_clipped else value
+        if count <= clipped:
+            return scale
+        clipped = count
+        if count >= budget or rest <= 0.0:
+            return _LARGEST_SCALE if rest <= 0.0 else scale
+        scale = min((budget - count) / rest, _LARGEST_SCALE)
+
+
+@compiled_reductions
+def fit_scale_paper(mass: FloatArray, budget: float) -> float:
+    """The paper's thinning [alg:adjust_scale_factor]: c <- c k / S, tolerance 0.9999, 50 rounds.
+
+    Kept for comparison: on heavy-tailed masses it stops short of its tolerance.
+
+    mass     float32[C], C > budget
+    """
+    scale = 1.0
+    for _ in range(50):
+        total = 0.0
+        for c in range(mass.size):
+            total += min(np.float64(mass[c]) * scale, 1.0)
+        if total <= 0.0:
+            return _LARGEST_SCALE
+        if min(total, budget) / max(total, budget) >= 0.9999:
+            break
+        scale *= budget / total
+    return scale
+
+
+@compiled
+def poisson_keep(
+    candidate: IntArray, mass: FloatArray, scale: float, num_dst: int, key: np.uint64
+) -> tuple[Any, Any]:
+    """Flip one coin per candidate: keep j if u_j < p_j = min(1, c s_j); targets always.
+
+    candidate  int[C]        graph ids: the coin belongs to the node, not to its place
+    mass       float32[C]
+    returns    source int64[S], prob float32[S]; the first num_dst are the targets
+    """
+    place = np.empty(mass.size + 1, np.int64)
+    above = np.empty(_CHUNK, np.float64)
+    kept = _U0
+    start = num_dst
+    while start < mass.size:
+        nodes, masses = candidate[start : start + _CHUNK], mass[start : start + _CHUNK]
+        for c in range(nodes.size):  # arithmetic alone, so that it is vectorised
+            above[c] = coin(key, np.uint64(nodes[c])) - np.float64(masses[c]) * (scale * COINS)
+        for c in range(nodes.size):
+            place[kept] = start + c
+            kept += np.uint64(above[c] < 0.0)
+        start += _CHUNK
+    source = np.empty(num_dst + np.int64(kept), np.int64)
+    prob = np.empty(source.size, np.float32)
+    for s in range(num_dst):
+        source[s] = candidate[s]
+        prob[s] = 1.0
+    for s in range(num_dst, source.size):
+        c = place[s - num_dst]
+        source[s] = candidate[c]
+        prob[s] = min(np.float64(mass[c]) * scale, 1.0)
+    return source, prob
+
+
+@compiled
+def gather(
+    indptr: IntArray,
+    indices: IntArray,
+    dst: IntArray,
+    source: IntArray,
+    bits: IntArray,
+    position: IntArray,
+    scratch: IntArray,
+) -> tuple[Any, Any, Any]:
+    """Collect the edges of the frontier whose source was kept: pass two.
+
+    dst       int64[D]
+    source    int64[S]
+    bits      uint32[V // 32 + 1]  all zero on entry and on return
+    position  int[V]               overwritten where needed
+    scratch   int64[F + 1]         F: edges of the frontier
+    returns   kept_indptr int64[D + 1], row int64[E'] (position in source), edge int64[E']
+    """
+    for s in range(source.size):
+        node = np.uint64(source[s])
+        position[node] = s
+        bits[node >> _U5] |= _BIT << np.uint32(node & _U31)
+    kept_indptr = np.zeros(dst.size + 1, np.int64)
+    count = _U0
+    for t in range(dst.size):
+        i = np.uint64(dst[t])
+        for e in range(np.uint64(indptr[i]), np.uint64(indptr[i + _U1])):
+            node = np.uint64(indices[e])
+            scratch[count] = e
+            count += np.uint64((bits[node >> _U5] >> np.uint32(node & _U31)) & _BIT)
+        kept_indptr[t + 1] = count
+    for s in range(source.size):
+        bits[np.uint64(source[s]) >> _U5] = 0
+    row = np.empty(np.int64(count), np.int64)
+    edge = np.empty(np.int64(count), np.int64)
+    for kept in range(row.size):
+        edge[kept] = scratch[kept]
+        row[kept] = position[np.uint64(indices[np.uint64(scratch[kept])])]
+    return kept_indptr, row, edge
+
+
+@compiled
+def horvitz_thompson(
+    dst: IntArray,
+    source: IntArray,
+    prob: FloatArray,
+    kept_indptr: IntArray,
+    row: IntArray,
+    edge: IntArray,
+    target_scale: FloatArray,
+    source_scale: FloatArray,
+    weight: FloatArray,
+) -> Any:
+    """alpha_ij / p_j, with alpha_ij = target_scale_i source_scale_j, or the given weight_ij.
+
+    prob          float32[S]
+    target_scale  float64[V]   empty if weights are given
+    source_scale  float64[V]   empty if it is 1 everywhere
+    weight        float[E]     empty unless weights are given
+    returns       float32[E']
+    """
+    result = np.empty(row.size, np.float32)
+    factor = np.empty(prob.size, np.float64)
+    for s in range(prob.size):
+        factor[s] = 1.0 / np.float64(prob[s])
+    if source_scale.size:
+        for s in range(prob.size):
+            factor[s] *= source_scale[np.uint64(source[s])]
+    if weight.size:
+        for kept in range(row.size):
+            result[kept] = weight[np.uint64(edge[kept])] * factor[np.uint64(row[kept])]
+        return result
+    for t in range(dst.size):
+        scale = target_scale[np.uint64(dst[t])]
+        for kept in range(np.uint64(kept_indptr[t]), np.uint64(kept_indptr[t + 1])):
+            result[kept] = scale * factor[np.uint64(row[kept])]
+    return result
+
+
+@compiled
+def rescale_rows(weight: FloatArray, kept_indptr: IntArray, total: FloatArray) -> None:
+    """Scale, in place, each target's weights so that they sum to total_i (Hajek).
+
+    weight  float32[E'], total float64[D]
+    """
+    for t in range(kept_indptr.size - 1):
+        current = 0.0
+        for kept in range(kept_indptr[t], kept_indptr[t + 1]):
+            current += np.float64(weight[kept])
+        if current > 0.0:
+            factor = total[t] / current
+            for kept in range(kept_indptr[t], kept_indptr[t + 1]):
+                weight[kept] = np.float32(weight[kept] * factor)

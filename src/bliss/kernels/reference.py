@@ -1,0 +1,243 @@
+"""The kernels again, in plain NumPy: slow, short, and what the compiled ones are tested against.
+
+Names and results are those of `fast` and `bandits`; scratch arguments are left out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bliss.kernels.bandits import (
+    CODE_OF_ONE,
+    CODES_PER_UNIT,
+    INVISIBLE,
+    LARGEST_NEWS,
+    LARGEST_WEIGHT,
+)
+from bliss.kernels.fast import TINY
+from bliss.rng import uniforms
+
+IntArray = npt.NDArray[np.integer[Any]]
+FloatArray = npt.NDArray[np.floating[Any]]
+
+
+def frontier_edges(indptr: IntArray, dst: IntArray) -> tuple[IntArray, IntArray]:
+    """Ids of the in-edges of `dst`, row after row, and the place of each one's target. [F], [F]."""
+    degree = indptr[dst + 1] - indptr[dst]
+    owner = np.repeat(np.arange(dst.size), degree)
+    within = np.arange(degree.sum()) - np.repeat(np.cumsum(degree) - degree, degree)
+    return indptr[dst][owner] + within, owner
+
+
+def group_by_target(source: IntArray, target: IntArray, num_nodes: int) -> tuple[IntArray, Any]:
+    """Sort edges by (target, source), stably."""
+    order = np.lexsort((source, target))
+    indptr = np.zeros(num_nodes + 1, np.int64)
+    np.cumsum(np.bincount(target, minlength=num_nodes), out=indptr[1:])
+    return indptr, order
+
+
+def scan(
+    indptr: IntArray,
+    indices: IntArray,
+    dst: IntArray,
+    offset: FloatArray,
+    slope: FloatArray,
+    value: FloatArray,
+) -> tuple[IntArray, FloatArray]:
+    """Candidates (targets first, then by first appearance) and their sums of squares. [C], [C]."""
+    edge, owner = frontier_edges(indptr, dst)
+    coefficient = offset[owner]
+    if value.size:
+        coefficient = coefficient + slope[owner] * value[edge]
+    squares = np.maximum((coefficient * coefficient).astype(np.float32), TINY)
+    node = np.concatenate([dst, indices[edge].astype(np.int64)])
+    contribution = np.concatenate([np.full(dst.size, TINY), squares])
+    distinct, first, inverse = np.unique(node, return_index=True, return_inverse=True)
+    total = np.zeros(distinct.size, np.float32)
+    np.add.at(total, inverse, contribution)
+    appearance = np.argsort(first)
+    return distinct[appearance], total[appearance]
+
+
+def collect_mass(
+    candidate: IntArray, squares: FloatArray, code: IntArray, table: FloatArray, power: float
+) -> FloatArray:
+    """The sums times their factors, raised to `power`. float32[C] -> float32[C]."""
+    inside = squares * table[code[candidate]] if code.size else squares
+    return np.sqrt(inside) if power == 0.5 else inside ** np.float32(power)
+
+
+def scale_by_node(mass: FloatArray, candidate: IntArray, factor: FloatArray) -> None:
+    """Multiply, in place, by the factor of each candidate's node."""
+    mass *= factor[candidate].astype(np.float32)
+
+
+def fit_scale(mass: FloatArray, budget: float) -> float:
+    """Solve sum_j min(1, c s_j) = k by sorting: try every possible number of clipped masses."""
+    descending = np.sort(mass.astype(np.float64))[::-1]
+    rest = np.cumsum(descending[::-1])[::-1]  # rest[m]: mass left when m are clipped
+    for clipped in range(mass.size):
+        if rest[clipped] <= 0 or clipped >= budget:
+            break
+        scale = (budget - clipped) / rest[clipped]
+        if scale * descending[clipped] <= 1:
+            return float(min(scale, 1e300))
+    return 1e300
+
+
+def fit_scale_paper(mass: FloatArray, budget: float) -> float:
+    """The paper's thinning, line by line."""
+    scale = 1.0
+    for _ in range(50):
+        total = float(np.minimum(mass.astype(np.float64) * scale, 1).sum())
+        if total <= 0:
+            return 1e300
+        if min(total, budget) / max(total, budget) >= 0.9999:
+            break
+        scale *= budget / total
+    return scale
+
+
+def poisson_keep(
+    candidate: IntArray, mass: FloatArray, scale: float, num_dst: int, key: np.uint64
+) -> tuple[IntArray, FloatArray]:
+    """Keep j if u_j < min(1, c s_j); targets always. [S], [S]."""
+    prob = np.minimum(mass.astype(np.float64) * scale, 1.0)
+    prob[:num_dst] = 1.0
+    keep = uniforms(key, candidate) < prob
+    return candidate[keep].astype(np.int64), prob[keep].astype(np.float32)
+
+
+def gather(
+    indptr: IntArray, indices: IntArray, dst: IntArray, source: IntArray
+) -> tuple[IntArray, IntArray, IntArray]:
+    """Kept edges by target: kept_indptr [D + 1], row [E'], edge [E']."""
+    edge, owner = frontier_edges(indptr, dst)
+    position = np.full(indptr.size - 1, -1, np.int64)
+    position[source] = np.arange(source.size)
+    row = position[indices[edge]]
+    kept = row >= 0
+    kept_indptr = np.zeros(dst.size + 1, np.int64)
+    np.cumsum(np.bincount(owner[kept], minlength=dst.size), out=kept_indptr[1:])
+    return kept_indptr, row[kept], edge[kept]
+
+
+def horvitz_thompson(
+    dst: IntArray,
+    source: IntArray,
+    prob: FloatArray,
+    kept_indptr: IntArray,
+    row: IntArray,
+    edge: IntArray,
+    target_scale: FloatArray,
+    source_scale: FloatArray,
+    weight: FloatArray,
+) -> FloatArray:
+    """alpha_ij / p_j of the kept edges. float32[E']."""
+    owner = np.repeat(dst, np.diff(kept_indptr))
+    alpha: FloatArray = weight[edge] if weight.size else target_scale[owner]
+    if source_scale.size:
+        alpha = alpha * source_scale[source[row]]
+    return (alpha / prob[row].astype(np.float64)).astype(np.float32)
+
+
+def rescale_rows(weight: FloatArray, kept_indptr: IntArray, total: FloatArray) -> FloatArray:
+    """Weights scaled so that those of target i sum to total_i. float32[E']."""
+    owner = np.repeat(np.arange(total.size), np.diff(kept_indptr))
+    current = np.bincount(owner, weights=weight, minlength=total.size)
+    positive = current > 0
+    factor = np.where(positive, total / np.where(positive, current, 1), 1)
+    return (weight * factor[owner]).astype(np.float32)
+
+
+def exp3_rows(
+    dst: IntArray, indptr: IntArray, scale: FloatArray, exploration: float
+) -> tuple[FloatArray, FloatArray]:
+    """offset_i and slope_i with q_ij = offset_i + slope_i excess_ij. [D], [D]."""
+    degree = (indptr[dst + 1] - indptr[dst]).astype(np.float64)
+    base, excess_sum = scale[dst].T
+    some = np.maximum(degree, 1)
+    touched = excess_sum > INVISIBLE * base
+    slope = np.where(touched, (1 - exploration) / (some * base + excess_sum), 0)
+    offset = np.where(touched, slope * base + exploration / some, 1 / some)
+    return np.where(degree > 0, offset, 0), slope
+
+
+def exp3_update(
+    dst: IntArray,
+    indptr: IntArray,
+    kept_indptr: IntArray,
+    row: IntArray,
+    edge: IntArray,
+    target_scale: FloatArray,
+    strength: FloatArray,
+    alpha: FloatArray,
+    is_attention: bool,
+    exploration: float,
+    rate: float,
+    excess: FloatArray,
+    scale: FloatArray,
+) -> None:
+    """EXP3 on the kept edges, in place, all targets at once."""
+    kept_degree = np.diff(kept_indptr)
+    owner = np.repeat(np.arange(dst.size), kept_degree)
+    degree = (indptr[dst + 1] - indptr[dst]).astype(np.float64)[owner]
+    base, excess_sum = scale[dst[owner]].T
+    weight = base + excess[edge]
+    q = (1 - exploration) * weight / (degree * base + excess_sum) + exploration / degree
+    coefficient: FloatArray = alpha.astype(np.float64) if alpha.size else np.ones(row.size)
+    if target_scale.size:
+        coefficient = coefficient * target_scale[dst[owner]]
+    if is_attention:
+        coefficient = coefficient * np.bincount(owner, weights=q, minlength=dst.size)[owner]
+    reward = coefficient**2 * strength[row] / (kept_degree[owner] * q**2)  # r_ij / p_j
+    news = weight * np.expm1(np.minimum(1.0, rate * reward / degree))
+    excess[edge] += news
+    scale[dst, 1] += np.bincount(owner, weights=news, minlength=dst.size)
+    for i in dst[scale[dst, 1] > LARGEST_WEIGHT]:
+        in_edges = slice(indptr[i], indptr[i + 1])
+        excess[in_edges] /= LARGEST_WEIGHT
+        scale[i] = scale[i, 0] / LARGEST_WEIGHT, excess[in_edges].sum()
+
+
+def node_attention(
+    dst: IntArray,
+    indptr: IntArray,
+    kept_indptr: IntArray,
+    row: IntArray,
+    prob: FloatArray,
+    attention: FloatArray,
+) -> FloatArray:
+    """Half the log of a source's mean squared relative attention. float64[S]."""
+    owner = np.repeat(np.arange(dst.size), np.diff(kept_indptr))
+    full = np.bincount(owner, weights=attention / prob[row], minlength=dst.size)
+    degree = indptr[dst + 1] - indptr[dst]
+    usable = full[owner] > 0
+    relative = attention[usable] * (degree[owner] / np.where(full > 0, full, 1)[owner])[usable]
+    total = np.bincount(row[usable], weights=relative**2, minlength=prob.size)
+    count = np.bincount(row[usable], minlength=prob.size)
+    mean = np.maximum(total / np.maximum(count, 1), 1e-30)
+    return np.where(count > 0, 0.5 * np.log(mean), 0)
+
+
+def node_update(
+    source: IntArray,
+    signal: FloatArray,
+    level: float,
+    memory: float,
+    prior: float,
+    arm: FloatArray,
+    code: IntArray,
+) -> None:
+    """Move the estimates of the seen nodes, in place."""
+    news = np.clip(signal.astype(np.float64) - level, -LARGEST_NEWS, LARGEST_NEWS)
+    mean, seen = arm[source].astype(np.float64).T
+    seen += 1
+    mean += np.maximum(1 / seen, memory) * (news - mean)
+    arm[source] = np.stack([mean, seen], axis=1)
+    believed = CODES_PER_UNIT * mean * seen / (seen + prior)
+    code[source] = np.clip(believed + CODE_OF_ONE + 0.5, 0, 255).astype(np.uint8)

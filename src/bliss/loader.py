@@ -1,0 +1,194 @@
+"""`BlockLoader`: a PyG loader whose batches carry sampled blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import Sampler
+from torch_geometric.data import Data
+from torch_geometric.loader import NodeLoader
+
+from bliss import checks
+from bliss.errors import InputError
+from bliss.rng import derive_key, hashes
+from bliss.samplers import LayerSampler
+from bliss.types import Block
+
+_ORDER = -1  # the counter that sets the stream of shuffles apart from those of steps
+
+
+class EpochOrder(Sampler[int]):
+    """The order of an epoch: a shuffle that is a pure function of seed and epoch."""
+
+    def __init__(self, size: int, seed: int) -> None:
+        self.size, self.seed, self.epoch = size, seed, 0
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __iter__(self) -> Iterator[int]:
+        key = derive_key(self.seed, _ORDER, self.epoch)
+        yield from np.argsort(hashes(key, np.arange(self.size)), kind="stable").tolist()
+
+
+class BlockLoader(NodeLoader):  # type: ignore[misc]  # PyG is untyped
+    """Batches of a PyG `Data`, each with the blocks of a layer-wise sampler.
+
+    A batch is a `Data` with
+
+    * ``blocks``: one `Block` per layer, input layer first
+    * ``x``, and every other node attribute: rows of the input layer's sources, ``n_id``
+    * ``y``: rows of the seeds, in their order; the network's output has the same rows
+    * ``n_id`` [S], ``input_id`` [B] (place in `input_nodes`, or node id for a mask), ``batch_size``
+
+    Batches are numbered over all epochs, and number and seed decide the draw: a resumed run needs
+    no generator. Shuffling depends on seed and epoch alone.
+
+    Parameters
+    ----------
+    data
+        The PyG data whose attributes are batched; edges come from the sampler's graph.
+    node_sampler
+        A layer-wise sampler, such as `bliss.Bliss`.
+    input_nodes
+        Seeds: a mask [V], ids, or None for all nodes.
+    prefetch
+        0: draw a batch when it is asked for. 1: draw the next one in a thread while this one is
+        used; the policy behind each batch is then exactly one step old.
+    shuffle
+        Another order each epoch.
+    options
+        What PyG's `NodeLoader` and torch's `DataLoader` take: batch_size, drop_last, transform, ...
+    """
+
+    def __init__(
+        self,
+        data: Data,
+        node_sampler: LayerSampler,
+        input_nodes: Any = None,
+        *,
+        prefetch: int = 0,
+        shuffle: bool = False,
+        **options: Any,
+    ) -> None:
+        if prefetch not in (0, 1):
+            raise InputError(
+                f"prefetch={prefetch!r} must be 0 or 1: the policy learns each step, so at most "
+                "one batch can be drawn ahead."
+            )
+        if options.get("num_workers"):
+            raise InputError(
+                f"num_workers={options['num_workers']} must be 0: the policy learns in this "
+                "process, and copies in workers would not. Use prefetch=1 to draw in a thread."
+            )
+        if data.num_nodes != node_sampler.graph.num_nodes:
+            raise InputError(
+                f"data has {data.num_nodes} nodes, but the sampler's graph has "
+                f"{node_sampler.graph.num_nodes}: build the sampler from the same data."
+            )
+        if isinstance(input_nodes, Tensor) and input_nodes.dtype == torch.bool:
+            if input_nodes.shape != (data.num_nodes,):
+                raise InputError(
+                    f"input_nodes is a mask of shape {tuple(input_nodes.shape)} for "
+                    f"{data.num_nodes} nodes: give it one entry per node."
+                )
+            input_nodes = input_nodes.nonzero().view(-1)
+            options.setdefault("input_id", input_nodes)
+        if input_nodes is not None:
+            try:
+                input_nodes = torch.from_numpy(checks.seeds(input_nodes, data.num_nodes))
+            except InputError as error:
+                raise InputError(str(error).replace("seeds", "input_nodes")) from None
+        if shuffle and options.get("sampler") is None and options.get("batch_sampler") is None:
+            size = data.num_nodes if input_nodes is None else len(input_nodes)
+            options["sampler"] = EpochOrder(size, node_sampler.seed)
+            shuffle = False
+        super().__init__(data, node_sampler, input_nodes, shuffle=shuffle, **options)
+        self.prefetch = prefetch
+        node_sampler.defer_updates = prefetch > 0
+        self._epoch, self._batch, self._step = 0, 0, 0
+
+    @property
+    def step(self) -> int:
+        """The number of batches handed out so far, over all epochs."""
+        return self._step
+
+    def state_dict(self) -> dict[str, int]:
+        """Where the loader stands; pass it to `load_state_dict` to go on after the last batch."""
+        return {"epoch": self._epoch, "batch": self._batch, "step": self._step}
+
+    def load_state_dict(self, state: Mapping[str, int]) -> None:
+        """Go on from there: the next iteration starts in the middle of that epoch."""
+        self._epoch = checks.whole("epoch", state["epoch"])
+        self._batch = checks.whole("batch", state["batch"])
+        self._step = checks.whole("step", state["step"])
+
+    def __iter__(self) -> Iterator[Data]:
+        if isinstance(self.sampler, EpochOrder):
+            self.sampler.epoch = self._epoch
+        indices = islice(iter(self._index_sampler), self._batch, None)
+        batches = self._ahead(indices) if self.prefetch else self._in_turn(indices)
+        try:
+            for batch in batches:
+                self._batch += 1
+                self._step += 1
+                yield batch.pin_memory() if self.pin_memory else batch
+        finally:
+            batches.close()
+            self._epoch, self._batch = self._epoch + 1, 0
+
+    def collate_fn(self, index: Any) -> tuple[Tensor, list[Block]]:
+        """Sample the blocks of the seeds at these places. index [B]."""
+        return self._draw(index, self._step)
+
+    def filter_fn(self, out: tuple[Tensor, list[Block]]) -> Data:
+        """Join blocks with the attributes of their nodes."""
+        index, blocks = out
+        nodes, seeds = blocks[0].src, blocks[-1].dst
+        batch = Data()
+        for name, value in self.data.to_dict().items():
+            if name in ("edge_index", "adj_t") or self.data.is_edge_attr(name):
+                continue
+            if isinstance(value, Tensor) and self.data.is_node_attr(name):
+                rows = seeds if name == "y" else nodes
+                value = value.index_select(0, rows.to(value.device))
+            batch[name] = value
+        batch.blocks = blocks
+        batch.n_id = nodes
+        batch.input_id = (
+            index if self.input_data.input_id is None else (self.input_data.input_id[index])
+        )
+        batch.num_nodes = nodes.numel()
+        batch.batch_size = seeds.numel()
+        return batch if self.transform is None else self.transform(batch)
+
+    def _draw(self, index: Any, step: int) -> tuple[Tensor, list[Block]]:
+        index = torch.as_tensor(index, dtype=torch.int64)
+        return index, self.node_sampler.sample(self.input_data.node[index], step)
+
+    def _in_turn(self, indices: Iterator[list[int]]) -> Generator[Data, None, None]:
+        for index in indices:
+            yield self.filter_fn(self._draw(index, self._step))
+
+    def _ahead(self, indices: Iterator[list[int]]) -> Generator[Data, None, None]:
+        """Draw batch t + 1, with the policy as update t - 1 left it, while batch t is used."""
+
+        def submit(step: int) -> Any:
+            index = next(indices, None)
+            if index is None:
+                return None
+            return pool.submit(lambda: self.filter_fn(self._draw(index, step)))
+
+        with ThreadPoolExecutor(1, thread_name_prefix="bliss-prefetch") as pool:
+            waiting = submit(self._step)
+            while waiting is not None:
+                batch = waiting.result()
+                self.node_sampler.settle()  # no draw is under way here
+                waiting = submit(self._step + 1)
+                yield batch

@@ -1,0 +1,26 @@
+"""Scratch memory of one thread, allocated once: a step then costs nothing that grows with |V|."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bliss.graph import Graph
+from bliss.types import FloatArray, IntArray
+
+
+class Workspace:
+    """The arrays that kernels borrow between calls. About 16 bytes per node, and the frontier."""
+
+    def __init__(self, graph: Graph) -> None:
+        nodes, kind = graph.num_nodes, graph.indices.dtype
+        self.seen: FloatArray = np.zeros(nodes, np.float32)  # all zero between layers
+        self.bits: IntArray = np.zeros(nodes // 32 + 1, np.uint32)  # all zero between layers
+        self.candidate: IntArray = np.empty(nodes + 1, kind)
+        self.mass: FloatArray = np.empty(nodes, np.float32)
+        self.position: IntArray = np.empty(nodes, kind)
+        self.edge: IntArray = np.empty(1, np.int64)
+
+    def reserve_edges(self, count: int) -> None:
+        """Make room for the kept edges of a frontier of `count` edges."""
+        if self.edge.size <= count:
+            self.edge = np.empty(count + count // 4 + 1, np.int64)
