@@ -108,6 +108,15 @@ class Graph:
             total[filled] = np.add.reduceat(values, self.indptr[filled])
         return total * scale
 
+    def with_norm(self, norm: Norm) -> Graph:
+        """The same edges with other coefficients; arrays are shared."""
+        checks.choice("norm", norm, NORMS)
+        if norm == "weights" and self.norm != "weights":
+            raise InputError(
+                'norm="weights" needs weights, and this graph has none: build it with weight=....'
+            )
+        return Graph(self.indptr, self.indices, norm, self.weight)
+
     @classmethod
     def of(cls, source: Any, norm: Norm | None = None) -> Graph:
         """Make a graph of whatever describes one: `Graph`, PyG, SciPy, or a folder's path.

@@ -109,6 +109,7 @@ class BlockLoader(NodeLoader):  # type: ignore[misc]  # PyG is untyped
             size = data.num_nodes if input_nodes is None else len(input_nodes)
             options["sampler"] = EpochOrder(size, node_sampler.seed)
             shuffle = False
+        options["filter_per_worker"] = False  # there are none
         super().__init__(data, node_sampler, input_nodes, shuffle=shuffle, **options)
         self.prefetch = prefetch
         node_sampler.defer_updates = prefetch > 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -13,6 +14,9 @@ import torch
 from torch import Tensor
 
 from bliss.errors import InputError
+
+# torch says once per process that CSR is in beta; `Block.matrix` uses only what is settled.
+warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
 
 IntArray = npt.NDArray[np.integer[Any]]
 FloatArray = npt.NDArray[np.floating[Any]]
@@ -106,7 +110,11 @@ class Block:
     def matrix(self) -> Tensor:
         """The weights as a sparse CSR matrix [D, S]: `block.matrix @ x` aggregates."""
         return torch.sparse_csr_tensor(
-            self.indptr, self.row, self.edge_weight, size=(self.num_dst, self.num_src)
+            self.indptr,
+            self.row,
+            self.edge_weight,
+            size=(self.num_dst, self.num_src),
+            check_invariants=False,  # columns are neither sorted nor, with duplicates, distinct
         )
 
     def observe(self, x: Tensor, attention: Tensor | None = None) -> None:
@@ -125,7 +133,8 @@ class Block:
                 f"x has shape {tuple(x.shape)}, but the block has {self.num_src} sources: observe "
                 "the layer's input, one row per source."
             )
-        self.norm = torch.linalg.vector_norm(x.detach(), dim=1, dtype=torch.float32)
+        kind = torch.promote_types(x.dtype, torch.float32)  # half precision would overflow
+        self.norm = torch.linalg.vector_norm(x.detach(), dim=1, dtype=kind).to(torch.float32)
         if attention is None:
             return
         if attention.size(0) != self.num_edges:

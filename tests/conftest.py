@@ -1,0 +1,36 @@
+"""Graphs that several test files share, and where real ones are found."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bliss import Graph
+
+
+def heavy_tailed_pairs(num_nodes: int, num_edges: int, seed: int = 0) -> np.ndarray:
+    """Directed edges [2, E] whose ends fall on few nodes more often than on the others."""
+    generator = np.random.default_rng(seed)
+    chance = 1 / np.arange(1, num_nodes + 1)
+    return generator.choice(num_nodes, size=(2, num_edges), p=chance / chance.sum())
+
+
+@pytest.fixture(scope="session")
+def toy_graph() -> Graph:
+    """60 nodes, heavy-tailed, some of them with nothing but their self-loop."""
+    return Graph.from_edge_index(heavy_tailed_pairs(50, 300), num_nodes=60)
+
+
+@pytest.fixture(scope="session")
+def data_root() -> Path:
+    """The folder of real graphs; a missing one fails under CI and skips elsewhere."""
+    beside = Path(__file__).resolve().parents[2] / "shared" / "data"
+    root = Path(os.environ.get("BLISS_DATA", beside))
+    if not root.is_dir():
+        if os.environ.get("CI"):
+            pytest.fail(f"under CI the real graphs must be there, and {root} is not a folder")
+        pytest.skip("the real graphs are not here: set BLISS_DATA to the folder that holds them")
+    return root

@@ -1,0 +1,226 @@
+"""Each compiled kernel does what its plain NumPy twin does, draw for draw."""
+
+from __future__ import annotations
+
+import inspect
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bliss.kernels import bandits, fast, reference
+from bliss.rng import coin, derive_key, uniforms
+
+
+class Case:
+    """A random graph, targets, and the arrays of one sampled layer."""
+
+    def __init__(self, seed: int, index_type: type = np.int32) -> None:
+        random = np.random.default_rng(seed)
+        self.random = random
+        self.nodes = int(random.integers(2, 80))
+        self.edges = int(random.integers(1, 6 * self.nodes))
+        source = random.integers(0, self.nodes, self.edges).astype(index_type)
+        target = random.integers(0, self.nodes, self.edges).astype(index_type)
+        self.pairs = source, target
+        self.indptr, order = reference.group_by_target(source, target, self.nodes)
+        self.indices = source[order]
+        self.dst = random.permutation(self.nodes)[: random.integers(1, self.nodes + 1)]
+        self.offset = random.random(self.dst.size)
+        self.slope = random.random(self.dst.size) * (random.random(self.dst.size) < 0.7)
+        self.value = random.random(self.edges)
+        self.seen = np.zeros(self.nodes, np.float32)
+        self.buffer = np.empty(self.nodes + 1, index_type)
+
+    def layer(self) -> tuple[np.ndarray, ...]:
+        """Candidates and masses, then source, prob, kept_indptr, row, edge."""
+        candidate, squares = reference.scan(
+            self.indptr, self.indices, self.dst, self.offset, self.slope, self.value
+        )
+        mass = np.sqrt(squares)
+        source, prob = reference.poisson_keep(candidate, mass, 0.5, self.dst.size, derive_key(1))
+        return (
+            candidate,
+            mass,
+            source,
+            prob,
+            *reference.gather(self.indptr, self.indices, self.dst, source),
+        )
+
+
+cases = pytest.mark.parametrize("case", [Case(seed) for seed in range(25)], ids=range(25))
+
+
+def test_every_kernel_has_a_twin():
+    kernels = {
+        name
+        for module in (fast, bandits)
+        for name, member in inspect.getmembers(module)
+        if hasattr(member, "py_func") and not name.startswith("_") and name != "coin"
+    }
+    assert kernels - set(dir(reference)) == set()
+
+
+@pytest.mark.parametrize("index_type", [np.int32, np.int64])
+@pytest.mark.parametrize("seed", range(10))
+def test_grouping_sorts_by_target_then_source(seed, index_type):
+    case = Case(seed, index_type)
+    indptr, order = fast.group_by_target(*case.pairs, case.nodes)
+    np.testing.assert_array_equal(indptr, case.indptr)
+    np.testing.assert_array_equal(order, reference.group_by_target(*case.pairs, case.nodes)[1])
+
+
+@pytest.mark.parametrize("index_type", [np.int32, np.int64])
+@pytest.mark.parametrize("seed", range(25))
+def test_scan_agrees_bit_for_bit_and_clears_what_it_used(seed, index_type):
+    case = Case(seed, index_type)
+    rows = (case.indptr, case.indices, case.dst, case.offset, case.slope, case.value)
+    count, edges = fast.scan(*rows, case.seen, case.buffer)
+    candidate, squares = reference.scan(*rows)
+    np.testing.assert_array_equal(case.buffer[:count], candidate)
+    np.testing.assert_array_equal(case.seen[candidate], squares)
+    assert edges == (case.indptr[case.dst + 1] - case.indptr[case.dst]).sum()
+
+    code = case.random.integers(0, 256, case.nodes).astype(np.uint8)
+    table = case.random.random(256).astype(np.float32)
+    for power in (0.0, 0.5, 1.0):
+        for coded in ((code, table), (code[:0], table[:0])):
+            case.seen[candidate] = squares
+            mass = np.empty(count, np.float32)
+            fast.collect_mass(candidate, case.seen, *coded, power, mass)
+            expected = reference.collect_mass(candidate, squares, *coded, power)
+            np.testing.assert_array_equal(mass, expected)
+            assert not case.seen.any()
+
+
+@cases
+def test_scaling_by_node_agrees(case):
+    candidate, mass = case.layer()[:2]
+    factor, twin = case.random.random(case.nodes), mass.copy()
+    fast.scale_by_node(mass, candidate, factor)
+    reference.scale_by_node(twin, candidate, factor)
+    np.testing.assert_array_equal(mass, twin)
+
+
+@given(
+    st.lists(st.floats(2.0**-20, 2.0**20, width=32), min_size=2, max_size=60),
+    st.integers(1, 59),
+)
+@settings(max_examples=300, deadline=None)
+def test_both_ways_to_solve_the_budget_agree(masses, budget):
+    mass = np.array(masses, np.float32)
+    if mass.size <= budget:
+        return
+    scale = fast.fit_scale(mass, float(budget))
+    assert scale == pytest.approx(reference.fit_scale(mass, float(budget)), rel=1e-9)
+    total = np.minimum(mass.astype(np.float64) * scale, 1).sum()
+    assert total == pytest.approx(budget, rel=1e-6)
+
+
+@pytest.mark.parametrize("kernel", [fast.fit_scale, reference.fit_scale])
+def test_too_few_positive_masses_are_all_kept(kernel):
+    mass = np.array([1, 1, 0, 0, 0], np.float32)
+    prob = np.minimum(mass.astype(np.float64) * kernel(mass, 3.0), 1)
+    np.testing.assert_array_equal(prob, [1, 1, 0, 0, 0])
+
+
+@cases
+def test_the_papers_thinning_agrees(case):
+    mass = case.layer()[1]
+    budget = max(1.0, mass.size // 3)
+    ours, twin = (module.fit_scale_paper(mass, budget) for module in (fast, reference))
+    assert ours == pytest.approx(twin, rel=1e-9)
+
+
+@cases
+def test_kept_sources_and_edges_agree_draw_for_draw(case):
+    candidate, mass = case.layer()[:2]
+    for step in range(20):
+        key = derive_key(3, step)
+        for scale in (0.1, 0.7, 3.0):
+            kept = candidate, mass, scale, case.dst.size, key
+            source, prob = fast.poisson_keep(*kept)
+            twin_source, twin_prob = reference.poisson_keep(*kept)
+            np.testing.assert_array_equal(source, twin_source)
+            np.testing.assert_array_equal(prob, twin_prob)
+    bits = np.zeros(case.nodes // 32 + 1, np.uint32)
+    scratch = np.empty(case.edges + 1, np.int64)
+    rows = case.indptr, case.indices, case.dst, source
+    position = np.empty(case.nodes, np.int32)
+    for ours, twin in zip(
+        fast.gather(*rows, bits, position, scratch), reference.gather(*rows), strict=True
+    ):
+        np.testing.assert_array_equal(ours, twin)
+    assert not bits.any()
+
+
+@cases
+@pytest.mark.parametrize("kind", ["mean", "gcn", "weights"])
+def test_weights_agree(case, kind):
+    _, _, source, prob, kept_indptr, row, edge = case.layer()
+    nothing = np.empty(0)
+    target_scale = case.random.random(case.nodes) if kind != "weights" else nothing
+    source_scale = case.random.random(case.nodes) if kind == "gcn" else nothing
+    weight = case.random.random(case.edges).astype(np.float32) if kind == "weights" else nothing
+    given_ = (case.dst, source, prob, kept_indptr, row, edge, target_scale, source_scale, weight)
+    ours, twin = fast.horvitz_thompson(*given_), reference.horvitz_thompson(*given_)
+    np.testing.assert_allclose(ours, twin, rtol=1e-6)
+
+    total = case.random.random(case.dst.size)
+    expected = reference.rescale_rows(twin, kept_indptr, total)
+    fast.rescale_rows(ours, kept_indptr, total)
+    np.testing.assert_allclose(ours, expected, rtol=1e-6)
+
+
+@cases
+@pytest.mark.parametrize("attention", [True, False])
+def test_exp3_agrees_over_many_updates(case, attention):
+    _, _, source, prob, kept_indptr, row, edge = case.layer()
+    states = [(np.zeros(case.edges), np.tile([1.0, 0.0], (case.nodes, 1))) for _ in range(2)]
+    target_scale = np.empty(0) if attention else case.random.random(case.nodes)
+    alpha = case.random.random(row.size) if attention else np.empty(0)
+    for _ in range(50):
+        strength = case.random.lognormal(0, 3, source.size) / prob
+        feedback = (case.dst, case.indptr, kept_indptr, row, edge, target_scale, strength, alpha)
+        for module, (excess, scale) in zip((bandits, reference), states, strict=True):
+            module.exp3_update(*feedback, attention, 0.3, 0.1, excess, scale)
+    for ours, twin in zip(*states, strict=True):
+        np.testing.assert_allclose(ours, twin, rtol=1e-9)
+    rows = [
+        module.exp3_rows(case.dst, case.indptr, states[0][1], 0.3)
+        for module in (bandits, reference)
+    ]
+    np.testing.assert_allclose(*rows, rtol=1e-12)
+
+
+@cases
+def test_node_kernels_agree(case):
+    _, _, source, prob, kept_indptr, row, _ = case.layer()
+    attention = case.random.random(row.size).astype(np.float32)
+    rows = (case.dst, case.indptr, kept_indptr, row, prob, attention)
+    np.testing.assert_allclose(
+        bandits.node_attention(*rows), reference.node_attention(*rows), rtol=1e-9, atol=1e-9
+    )
+    states = [
+        (np.zeros((case.nodes, 2), np.float32), np.full(case.nodes, 128, np.uint8))
+        for _ in range(2)
+    ]
+    for _ in range(30):
+        signal = case.random.normal(0, 5, source.size).astype(np.float32)
+        for module, state in zip((bandits, reference), states, strict=True):
+            module.node_update(source, signal, 0.3, 0.1, 2.0, *state)
+    np.testing.assert_array_equal(states[0][0], states[1][0])
+    np.testing.assert_array_equal(states[0][1], states[1][1])
+
+
+def test_coins_are_the_same_one_by_one_and_at_once():
+    key = derive_key(7, 1, 2)
+    counter = np.arange(1000)
+    one_by_one = [coin(key, np.uint64(c)) / 2**53 for c in counter]
+    np.testing.assert_array_equal(uniforms(key, counter), one_by_one)
+
+
+@pytest.mark.parametrize("x", [0.0, 1e-300, 1e-12, 1e-6, 1e-3, 0.1, 0.5, 0.9, 1.0])
+def test_the_series_for_small_exponentials_is_exact_to_twelve_digits(x):
+    assert bandits._expm1(x) == pytest.approx(np.expm1(x), rel=1e-12, abs=0)

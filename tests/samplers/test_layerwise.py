@@ -1,0 +1,311 @@
+"""What a sampled layer looks like, and that nothing but its inputs decides it."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bliss import LADIES, PLADIES, SKETCH, Bliss, Block, Graph, InputError, LayerSampler
+from bliss.policies import POLICIES, Exp3Config, NodeConfig
+from bliss.rng import derive_key
+from tests.conftest import heavy_tailed_pairs
+
+SAMPLERS = {
+    "ladies": LADIES,
+    "ladies-without": lambda *args, **kwargs: LADIES(*args, replace=False, **kwargs),
+    "sketch": SKETCH,
+    "pladies": PLADIES,
+    "bliss": Bliss,
+    "bliss-exp3": lambda *args, **kwargs: Bliss(*args, policy="exp3-released", **kwargs),
+}
+every_sampler = pytest.mark.parametrize("make", SAMPLERS.values(), ids=SAMPLERS)
+
+
+def train(sampler: LayerSampler, steps: int, start: int = 0) -> None:
+    """Learn from sizes that belong to nodes and layers."""
+    for step in range(start, start + steps):
+        blocks = sampler.sample(np.arange(10), step)
+        for layer, block in enumerate(blocks):
+            block.observe(1.0 + (block.src[:, None] * (layer + 1)) % 7)
+        sampler.update(blocks)
+
+
+def assert_equal(some: list[Block], others: list[Block]) -> None:
+    for one, other in zip(some, others, strict=True):
+        for name in ("dst", "src", "indptr", "row", "edge", "prob", "edge_weight"):
+            assert torch.equal(getattr(one, name), getattr(other, name)), name
+
+
+@every_sampler
+def test_blocks_chain_and_speak_of_edges_of_the_graph(make, toy_graph):
+    seeds = np.array([3, 50, 0, 7, 59])  # 59 has only itself
+    blocks = make(toy_graph, [20, 10, 6]).sample(seeds, step=4)
+    assert blocks[-1].dst.tolist() == seeds.tolist()
+    for block, below in zip(blocks[1:], blocks, strict=False):
+        assert torch.equal(block.src, below.dst)
+    for block in blocks:
+        assert torch.equal(block.src[: block.num_dst], block.dst)
+        assert block.src.unique().numel() == block.num_src
+        assert (block.prob > 0).all()
+        assert (block.prob <= 1).all()
+        assert (block.prob[: block.num_dst] == 1).all()
+        edge = block.edge.numpy()
+        np.testing.assert_array_equal(toy_graph.indices[edge], block.src[block.row].numpy())
+        target = np.searchsorted(toy_graph.indptr, edge, side="right") - 1
+        np.testing.assert_array_equal(target, block.dst[block.col].numpy())
+        assert torch.equal(block.edge_index, torch.stack([block.row, block.col]))
+        # every edge between a kept source and a target is there
+        kept = set(block.src.tolist())
+        for t, i in enumerate(block.dst.tolist()):
+            row = toy_graph.indices[toy_graph.indptr[i] : toy_graph.indptr[i + 1]]
+            assert sum(j in kept for j in row.tolist()) == block.indptr[t + 1] - block.indptr[t]
+
+
+@every_sampler
+def test_the_sparse_matrix_aggregates_like_the_edges(make, toy_graph):
+    block = make(toy_graph, [12]).sample(np.arange(8), 0)[0]
+    x = torch.randn(block.num_src, 3, generator=torch.Generator().manual_seed(0))
+    by_edges = torch.zeros(8, 3).index_add_(0, block.col, block.edge_weight[:, None] * x[block.row])
+    torch.testing.assert_close(block.matrix @ x, by_edges)
+
+
+@pytest.mark.parametrize("norm", ["mean", "gcn", "weights"])
+def test_estimators_are_their_formulas(norm):
+    pairs = heavy_tailed_pairs(40, 200)
+    weight = np.random.default_rng(0).random(200) if norm == "weights" else None
+    graph = Graph.from_edge_index(pairs, 40, weight=weight, norm=norm)
+    plain = PLADIES(graph, [10]).sample(np.arange(6), 0)[0]
+    dst, edge = plain.dst[plain.col].numpy(), plain.edge.numpy()
+    alpha = {
+        "mean": 1 / graph.degree[dst],
+        "gcn": 1 / np.sqrt(graph.degree[dst] * graph.degree[graph.indices[edge]]),
+        "weights": graph.weight[edge] if norm == "weights" else None,
+    }[norm]
+    ht = alpha / plain.prob[plain.row].double().numpy()
+    kept = np.bincount(plain.col.numpy(), minlength=6)
+    hajek = ht * (
+        graph.coefficient_sum[dst] / np.bincount(plain.col.numpy(), weights=ht)[plain.col.numpy()]
+    )
+    for name, expected in {
+        "ht": ht,
+        "hajek": hajek,
+        "sketch": ht / kept[plain.col.numpy()],
+    }.items():
+        block = PLADIES(graph, [10], estimator=name).sample(np.arange(6), 0)[0]
+        np.testing.assert_allclose(block.edge_weight.numpy(), expected, rtol=1e-6)
+
+
+@every_sampler
+def test_the_same_seed_and_step_give_the_same_blocks(make, toy_graph):
+    seeds = np.arange(9)
+    first = make(toy_graph, [20, 8], seed=5)
+    again = make(toy_graph, [20, 8], seed=5)
+    for step in (3, 0, 3):  # in any order, any number of times
+        assert_equal(first.sample(seeds, step), again.sample(seeds, step))
+    other_step = first.sample(seeds, 4)[0].src.tolist()
+    other_seed = make(toy_graph, [20, 8], seed=6).sample(seeds, 3)[0].src.tolist()
+    same = first.sample(seeds, 3)[0].src.tolist()
+    assert same not in (other_step, other_seed)
+
+
+@every_sampler
+def test_threads_do_not_change_what_is_drawn(make):
+    graph = Graph.from_edge_index(heavy_tailed_pairs(2000, 30_000), 2000)
+    sampler = make(graph, [300, 100])
+    batches = [np.random.default_rng(step).permutation(2000)[:64] for step in range(40)]
+    alone = [sampler.sample(seeds, step) for step, seeds in enumerate(batches)]
+    with ThreadPoolExecutor(2) as pool:
+        together = list(pool.map(sampler.sample, batches, range(40)))
+    for one, other in zip(alone, together, strict=True):
+        assert_equal(one, other)
+
+
+@every_sampler
+def test_a_loaded_state_draws_as_the_saved_one_did(make, toy_graph):
+    sampler = make(toy_graph, [20, 8])
+    train(sampler, 15)
+    saved = {name: array.copy() for name, array in sampler.state_dict().items()}
+    loaded = make(toy_graph, [20, 8])
+    loaded.load_state_dict(saved)
+    assert_equal(sampler.sample(np.arange(10), 99), loaded.sample(np.arange(10), 99))
+    train(sampler, 5, start=15)
+    train(loaded, 5, start=15)
+    assert_equal(sampler.sample(np.arange(10), 99), loaded.sample(np.arange(10), 99))
+
+
+def test_feedback_that_waits_is_saved_too(toy_graph):
+    sampler, other = Bliss(toy_graph, [20, 8]), Bliss(toy_graph, [20, 8])
+    sampler.defer_updates = True
+    train(sampler, 1)
+    before = sampler.inclusion(np.arange(10), 0).prob
+    other.load_state_dict(sampler.state_dict())
+    np.testing.assert_array_equal(other.inclusion(np.arange(10), 0).prob, before)
+    sampler.settle()
+    other.settle()
+    after = sampler.inclusion(np.arange(10), 0).prob
+    np.testing.assert_array_equal(other.inclusion(np.arange(10), 0).prob, after)
+    assert (after != before).any()
+
+
+@given(st.integers(0, 10_000))
+@settings(max_examples=25, deadline=None)
+def test_relabelling_nodes_permutes_probabilities(seed):
+    random = np.random.default_rng(seed)
+    nodes = int(random.integers(5, 40))
+    pairs = random.integers(0, nodes, (2, 5 * nodes))
+    name = random.permutation(nodes)
+    seeds = random.permutation(nodes)[: random.integers(1, nodes)]
+    budget = int(random.integers(1, nodes))
+    graph, renamed = Graph.from_edge_index(pairs, nodes), Graph.from_edge_index(name[pairs], nodes)
+    for policy in POLICIES:
+        chances = []
+        for g, targets in ((graph, seeds), (renamed, name[seeds])):
+            sampler = LayerSampler(g, [budget], policy=policy, draw=PLADIES(g, [1]).draw)
+            if policy.startswith(("exp3", "node")):
+                block = LayerSampler(g, [nodes], policy="static", draw=sampler.draw).sample(
+                    targets, 0
+                )[0]
+                own = np.argsort(name) if g is renamed else np.arange(nodes)
+                block.observe(torch.from_numpy(1.0 + own[block.src.numpy()] % 5)[:, None])
+                sampler.update([block])
+            candidate, prob = sampler.inclusion(targets, 0)
+            chance = np.zeros(nodes)
+            chance[candidate] = prob
+            chances.append(chance)
+        np.testing.assert_allclose(chances[1][name], chances[0], rtol=1e-5)
+
+
+def test_a_coin_belongs_to_its_node_whatever_the_order_of_seeds(toy_graph):
+    sampler = PLADIES(toy_graph, [10])
+    seeds = np.arange(8)
+    forward, backward = sampler.sample(seeds, 0)[0], sampler.sample(seeds[::-1], 0)[0]
+    assert set(forward.src.tolist()) == set(backward.src.tolist())
+
+
+@every_sampler
+def test_isolated_nodes_work(make):
+    lonely = Graph.from_edge_index(np.zeros((2, 0), np.int64), 4, self_loops="keep")
+    for block in make(lonely, [3, 2]).sample([2, 0], 0):
+        assert (block.num_src, block.num_edges) == (2, 0)
+    with_loops = Graph.from_edge_index(np.zeros((2, 0), np.int64), 4)
+    for block in make(with_loops, [3, 2], estimator="ht").sample([2, 0], 0):
+        assert block.edge_weight.tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("policy", [p for p in POLICIES if not p.startswith("node")])
+def test_zero_weights_do_no_harm(policy):
+    graph = Graph.from_edge_index(
+        [[1, 2, 3, 4], [0, 0, 0, 0]], weight=[0, 0, 1, 2], norm="weights", self_loops="keep"
+    )
+    for step in range(50):
+        block = PLADIES(graph, [2], policy=policy).sample([0], step)[0]
+        assert torch.isfinite(block.edge_weight).all()
+        assert block.src.unique().numel() == block.num_src
+
+
+def test_int64_indices_draw_the_same_as_int32(toy_graph):
+    wide = Graph(toy_graph.indptr, toy_graph.indices.astype(np.int64))
+    for step in range(5):
+        assert_equal(
+            Bliss(wide, [20, 8]).sample(np.arange(9), step),
+            Bliss(toy_graph, [20, 8]).sample(np.arange(9), step),
+        )
+
+
+def test_an_interrupt_between_kernels_leaves_no_trace(toy_graph, monkeypatch):
+    sampler, fresh = PLADIES(toy_graph, [20]), PLADIES(toy_graph, [20])
+    sampler.sample(np.arange(9), 0)
+    interrupted = pytest.raises(KeyboardInterrupt)
+    with monkeypatch.context() as patch, interrupted:
+        patch.setattr(
+            "bliss.kernels.fast.collect_mass",
+            lambda *_: (_ for _ in ()).throw(KeyboardInterrupt),
+        )
+        sampler.sample(np.arange(5), 1)
+    assert_equal(sampler.sample(np.arange(9), 2), fresh.sample(np.arange(9), 2))
+
+
+def test_keys_differ_between_layers_and_steps():
+    keys = {int(derive_key(0, step, layer)) for step in range(100) for layer in range(5)}
+    assert len(keys) == 500
+
+
+REFUSED = {
+    "no seeds": (lambda g: PLADIES(g, [5]).sample([], 0), "seeds is empty"),
+    "same seed twice": (lambda g: PLADIES(g, [5]).sample([1, 2, 1], 0), "seeds holds node 1 more"),
+    "seed too large": (lambda g: PLADIES(g, [5]).sample([60], 0), "seeds holds 60"),
+    "negative seed": (lambda g: PLADIES(g, [5]).sample([-3], 0), "seeds holds -3"),
+    "float seeds": (lambda g: PLADIES(g, [5]).sample([0.5], 0), "seeds has type float64"),
+    "negative step": (lambda g: PLADIES(g, [5]).sample([0], -1), "step=-1"),
+    "budget of zero": (lambda g: PLADIES(g, [5, 0]), r"budgets\[1\]=0"),
+    "negative budget": (lambda g: PLADIES(g, [-5]), r"budgets\[0\]=-5"),
+    "fractional budget": (lambda g: PLADIES(g, [1.5]), r"budgets\[0\]=1.5"),
+    "no budgets": (lambda g: PLADIES(g, []), "budgets is empty"),
+    "one number": (lambda g: PLADIES(g, 5), "budgets=5 must be a list"),
+    "wrong number": (lambda g: PLADIES(g, [5, 5], layers=3), "2 entries for 3 layers"),
+    "unknown estimator": (lambda g: PLADIES(g, [5], estimator="hat"), "estimator='hat'"),
+    "unknown policy": (lambda g: Bliss(g, [5], policy="exp4"), "policy='exp4'"),
+    "unknown thinning": (lambda g: PLADIES(g, [5], thinning="no"), "thinning='no'"),
+    "unknown option": (lambda g: Bliss(g, [5], delta=1.0), "delta=1.0 is not an option"),
+    "eta of zero": (lambda g: Bliss(g, [5], policy="exp3", eta=0.0), "eta=0.0"),
+    "eta above one": (lambda g: Bliss(g, [5], policy="node", eta=1.5), "eta=1.5"),
+    "eta not a number": (lambda g: Exp3Config(eta=float("nan")), "eta=nan"),
+    "delta of zero": (lambda g: Exp3Config(delta=0.0), "delta=0.0"),
+    "negative delta": (lambda g: Exp3Config(delta=-1.0), "delta=-1.0"),
+    "memory of zero": (lambda g: NodeConfig(memory=0.0), "memory=0.0"),
+    "prior of zero": (lambda g: NodeConfig(prior=0.0), "prior=0.0"),
+    "another graph's policy": (
+        lambda g: Bliss(g, [5], policy=Bliss(g, [5, 5]).policy),
+        "was built for 2 layers",
+    ),
+    "nothing observed": (
+        lambda g: (s := Bliss(g, [5])).update(s.sample([0], 0)),
+        "this block was not observed",
+    ),
+    "too few blocks": (
+        lambda g: (s := Bliss(g, [5, 5])).update(s.sample([0], 0)[:1]),
+        "2 entries for 1 layers",
+    ),
+    "wrong rows observed": (
+        lambda g: PLADIES(g, [5]).sample([0], 0)[0].observe(torch.ones(999, 2)),
+        r"x has shape \(999, 2\)",
+    ),
+    "wrong attention": (
+        lambda g: (b := PLADIES(g, [5]).sample([0], 0)[0]).observe(
+            torch.ones(b.num_src, 1), torch.ones(999, 2)
+        ),
+        r"attention has shape \(999, 2\)",
+    ),
+    "state of another policy": (
+        lambda g: Bliss(g, [5]).load_state_dict(Bliss(g, [5], policy="exp3").state_dict()),
+        "keeps",
+    ),
+    "another norm": (lambda g: PLADIES(g, [5], norm="gcn"), "norm='gcn' was asked for"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_bad_input_gets_one_sentence(case, toy_graph):
+    attempt, message = REFUSED[case]
+    with pytest.raises(InputError, match=message) as caught:
+        attempt(toy_graph)
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).endswith(".")
+
+
+def test_nan_is_refused_before_anything_is_learnt(toy_graph):
+    sampler = Bliss(toy_graph, [10, 5])
+    blocks = sampler.sample(np.arange(4), 0)
+    for block in blocks:
+        block.observe(torch.ones(block.num_src, 1))
+    blocks[-1].observe(torch.full((blocks[-1].num_src, 1), torch.nan))
+    before = {name: array.copy() for name, array in sampler.state_dict().items()}
+    with pytest.raises(InputError, match="the observed norm holds NaN"):
+        sampler.update(blocks)
+    for name, array in sampler.state_dict().items():
+        np.testing.assert_array_equal(array, before[name])

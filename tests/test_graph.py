@@ -1,0 +1,181 @@
+"""A graph is the same whatever it was made of, and bad input is refused in one sentence."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+from torch_geometric import EdgeIndex
+from torch_geometric.data import Data
+from torch_geometric.utils import add_remaining_self_loops, degree
+
+from bliss import Graph, InputError
+
+PAIRS = np.array([[0, 1, 2, 2, 3, 3], [1, 2, 0, 0, 3, 1]])  # 2 -> 0 twice, 3 -> 3, node 4 alone
+WEIGHT = np.array([1, 2, 3, 4, 5, 6], np.float32)
+
+
+def edges(graph: Graph) -> list[tuple[int, int]]:
+    target = np.repeat(np.arange(graph.num_nodes), graph.degree)
+    return sorted(zip(graph.indices.tolist(), target.tolist(), strict=True))
+
+
+def is_mapped(array: np.ndarray) -> bool:
+    while isinstance(array, np.ndarray) and not isinstance(array, np.memmap):
+        array = array.base
+    return isinstance(array, np.memmap)
+
+
+LOOPS = [(i, i) for i in range(5)]
+OTHERS = [(0, 1), (1, 2), (2, 0), (2, 0), (3, 1)]
+
+
+def test_self_loops_are_added_once():
+    assert edges(Graph.from_edge_index(PAIRS, 5)) == sorted(OTHERS + LOOPS)
+
+
+def test_self_loops_can_be_kept_or_removed():
+    assert edges(Graph.from_edge_index(PAIRS, 5, self_loops="keep")) == sorted([*OTHERS, (3, 3)])
+    assert edges(Graph.from_edge_index(PAIRS, 5, self_loops="remove")) == OTHERS
+
+
+def test_duplicates_are_kept_or_merged_with_their_weights_added():
+    graph = Graph.from_edge_index(
+        PAIRS, 5, weight=WEIGHT, norm="weights", self_loops="remove", duplicates="coalesce"
+    )
+    assert edges(graph) == [(0, 1), (1, 2), (2, 0), (3, 1)]
+    assert graph.weight.tolist() == [7, 1, 6, 2]  # by target: 0, then 1 (from 0 and 3), then 2
+
+
+def test_rows_are_sorted_and_types_are_as_promised():
+    graph = Graph.from_edge_index(PAIRS, 5)
+    assert graph.indptr.dtype == np.int64
+    assert graph.indices.dtype == np.int32
+    for i in range(5):
+        row = graph.indices[graph.indptr[i] : graph.indptr[i + 1]]
+        assert (np.diff(row) >= 0).all()
+
+
+def test_every_source_gives_the_same_graph(tmp_path):
+    reference = Graph.from_edge_index(PAIRS, 5)
+    tensor = torch.from_numpy(PAIRS)
+    matrix = scipy.sparse.coo_matrix((WEIGHT, PAIRS), shape=(5, 5))
+    plain = Graph.from_edge_index(PAIRS, 5, self_loops="keep")
+    reference.save(tmp_path / "graph")
+    made = [
+        Graph.of(Data(edge_index=tensor, num_nodes=5)),
+        Graph.of(EdgeIndex(tensor, sparse_size=(5, 5))),
+        Graph.of(tmp_path / "graph"),
+        Graph.of(str(tmp_path / "graph")),
+        Graph.from_csc(plain.indptr, plain.indices),
+        Graph.from_edge_index(PAIRS.tolist(), 5),
+    ]
+    for graph in made:
+        np.testing.assert_array_equal(graph.indptr, reference.indptr)
+        np.testing.assert_array_equal(graph.indices, reference.indices)
+    merged = Graph.from_edge_index(PAIRS, 5, duplicates="coalesce")
+    for form in (matrix.tocsc(), matrix.tocsr()):  # these add up duplicates themselves
+        assert edges(Graph.of(form)) == edges(merged)
+
+
+@pytest.mark.parametrize("norm", ["mean", "gcn", "weights"])
+def test_a_saved_graph_is_mapped_and_equal(tmp_path, norm):
+    weight = WEIGHT if norm == "weights" else None
+    graph = Graph.from_edge_index(PAIRS, 5, weight=weight, norm=norm)
+    graph.save(tmp_path / "graph")
+    opened = Graph.open(tmp_path / "graph")
+    assert is_mapped(opened.indices)
+    assert not is_mapped(graph.indices)
+    assert opened.norm == norm
+    for name in ("indptr", "indices", "weight", "target_scale", "source_scale", "coefficient_sum"):
+        np.testing.assert_array_equal(getattr(opened, name), getattr(graph, name))
+
+
+def test_gcn_coefficients_are_those_of_pyg():
+    random = np.random.default_rng(0)
+    tensor = torch.from_numpy(random.integers(0, 30, (2, 100)))
+    tensor = torch.cat([tensor, tensor.flip(0)], 1)
+    graph = Graph.from_edge_index(tensor, 30, norm="gcn", duplicates="coalesce")
+    with_loops, _ = add_remaining_self_loops(tensor.unique(dim=1), num_nodes=30)
+    sizes = degree(with_loops[1], 30)
+    np.testing.assert_allclose(graph.target_scale, sizes**-0.5, rtol=1e-6)
+    np.testing.assert_allclose(graph.source_scale, sizes**-0.5, rtol=1e-6)
+
+
+@pytest.mark.parametrize("norm", ["mean", "gcn", "weights"])
+def test_coefficient_sums_are_sums_of_coefficients(norm):
+    weight = WEIGHT if norm == "weights" else None
+    graph = Graph.from_edge_index(PAIRS, 5, weight=weight, norm=norm, self_loops="remove")
+    expected = np.zeros(5)
+    for i in range(5):
+        for e in range(graph.indptr[i], graph.indptr[i + 1]):
+            j = graph.indices[e]
+            if norm == "weights":
+                expected[i] += graph.weight[e]
+            elif norm == "mean":
+                expected[i] += 1 / graph.degree[i]
+            elif graph.degree[j] > 0:
+                expected[i] += 1 / np.sqrt(graph.degree[i] * graph.degree[j])
+    np.testing.assert_allclose(graph.coefficient_sum, expected, rtol=1e-12)
+
+
+def test_a_graph_cannot_be_changed_and_leaves_the_callers_arrays_alone():
+    indptr, indices = np.array([0, 1, 2]), np.array([0, 1], np.int32)
+    graph = Graph.from_csc(indptr, indices, self_loops="keep")
+    with pytest.raises(ValueError, match="read-only"):
+        graph.indices[0] = 1
+    indices[0] = 1  # still the caller's own
+
+
+def test_other_coefficients_share_the_edges():
+    graph = Graph.from_edge_index(PAIRS, 5)
+    assert graph.with_norm("gcn").source_scale.size == 5
+    assert np.shares_memory(graph.with_norm("gcn").indices, graph.indices)
+
+
+REFUSED = {
+    "weights from nowhere": (
+        lambda: Graph.from_edge_index(PAIRS, 5).with_norm("weights"),
+        "this graph has none",
+    ),
+    "out of range": (lambda: Graph.from_edge_index([[0], [9]], 5), "edge_index holds 9"),
+    "negative": (lambda: Graph.from_edge_index([[0], [-1]], 5), "edge_index holds -1"),
+    "float": (lambda: Graph.from_edge_index([[0.0], [1.0]], 5), "edge_index has type float64"),
+    "transposed": (lambda: Graph.from_edge_index(np.zeros((7, 2), int)), r"shape \(7, 2\)"),
+    "NaN weight": (
+        lambda: Graph.from_edge_index([[0], [1]], 2, weight=[np.nan], norm="weights"),
+        r"weight\[0\] is nan",
+    ),
+    "infinite in float32": (
+        lambda: Graph.from_edge_index([[0], [1]], 2, weight=[1e60], norm="weights"),
+        r"weight\[0\] is inf",
+    ),
+    "negative weight": (
+        lambda: Graph.from_edge_index([[0, 1], [1, 0]], 2, weight=[1, -2.0], norm="weights"),
+        r"weight\[1\] is -2.0",
+    ),
+    "too few weights": (
+        lambda: Graph.from_edge_index(PAIRS, 5, weight=[1.0], norm="weights"),
+        r"weight has shape \(1,\), but there are 6 edges",
+    ),
+    "ignored weights": (lambda: Graph.from_edge_index(PAIRS, 5, weight=WEIGHT), "norm='mean'"),
+    "no weights": (lambda: Graph.from_edge_index(PAIRS, 5, norm="weights"), "none was given"),
+    "unknown norm": (lambda: Graph.from_edge_index(PAIRS, 5, norm="sum"), "norm='sum'"),
+    "falling indptr": (lambda: Graph.from_csc([0, 2, 1, 3], [0, 1, 2]), "indptr runs from 0 to 3"),
+    "short indptr": (lambda: Graph.from_csc([0, 2], [0, 1, 2]), "number of edges, 3"),
+    "bad index in CSC": (lambda: Graph.from_csc([0, 1], [4]), "indices holds 4"),
+    "not square": (lambda: Graph.of(scipy.sparse.eye(3, 4, format="csc")), r"shape \(3, 4\)"),
+    "no edges in data": (lambda: Graph.of(Data(num_nodes=3)), "data.edge_index is None"),
+    "something else": (lambda: Graph.of(42), "cannot be made of int"),
+    "no folder": (lambda: Graph.open("nowhere"), "'nowhere' is not a folder"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_bad_input_gets_one_sentence(case):
+    make, message = REFUSED[case]
+    with pytest.raises(InputError, match=message) as caught:
+        make()
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).endswith(".")
