@@ -10,7 +10,7 @@ from torch_geometric import EdgeIndex
 from torch_geometric.data import Data
 from torch_geometric.utils import add_remaining_self_loops, degree
 
-from bliss import Graph, InputError
+from bliss import PLADIES, Graph, InputError
 
 PAIRS = np.array([[0, 1, 2, 2, 3, 3], [1, 2, 0, 0, 3, 1]])  # 2 -> 0 twice, 3 -> 3, node 4 alone
 WEIGHT = np.array([1, 2, 3, 4, 5, 6], np.float32)
@@ -128,6 +128,21 @@ def test_a_graph_cannot_be_changed_and_leaves_the_callers_arrays_alone():
     indices[0] = 1  # still the caller's own
 
 
+@pytest.mark.parametrize("kind", [np.uint8, np.int8, np.uint16, np.int16, np.uint64])
+def test_narrow_and_unsigned_ids_are_widened(kind):
+    wide = Graph.from_edge_index(PAIRS, 300)
+    narrow = Graph.from_edge_index(PAIRS.astype(kind), 300)
+    np.testing.assert_array_equal(narrow.indices, wide.indices)
+    np.testing.assert_array_equal(narrow.indptr, wide.indptr)
+
+
+@pytest.mark.parametrize("estimator", ["ht", "hajek", "sketch"])
+def test_a_weighted_graph_without_edges_works(estimator):
+    nothing = np.zeros((2, 0), np.int64)
+    graph = Graph.from_edge_index(nothing, 3, weight=[], norm="weights", self_loops="keep")
+    assert PLADIES(graph, [2], estimator=estimator).sample([0, 2], 0)[0].num_edges == 0
+
+
 def test_other_coefficients_share_the_edges():
     graph = Graph.from_edge_index(PAIRS, 5)
     assert graph.with_norm("gcn").source_scale.size == 5
@@ -162,6 +177,11 @@ REFUSED = {
     "ignored weights": (lambda: Graph.from_edge_index(PAIRS, 5, weight=WEIGHT), "norm='mean'"),
     "no weights": (lambda: Graph.from_edge_index(PAIRS, 5, norm="weights"), "none was given"),
     "unknown norm": (lambda: Graph.from_edge_index(PAIRS, 5, norm="sum"), "norm='sum'"),
+    "falling unsigned indptr": (
+        lambda: Graph.from_csc(np.array([0, 2, 1, 3], np.uint64), [0, 1, 2]),
+        "indptr runs from 0 to 3",
+    ),
+    "ragged": (lambda: Graph.from_edge_index([[0, 1], [1]]), "rows of one length"),
     "falling indptr": (lambda: Graph.from_csc([0, 2, 1, 3], [0, 1, 2]), "indptr runs from 0 to 3"),
     "short indptr": (lambda: Graph.from_csc([0, 2], [0, 1, 2]), "number of edges, 3"),
     "bad index in CSC": (lambda: Graph.from_csc([0, 1], [4]), "indices holds 4"),

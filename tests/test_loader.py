@@ -145,7 +145,7 @@ def test_a_run_resumed_after_any_batch_goes_on_as_if_it_had_not_stopped(data, pr
             sampler.update(batch.blocks)
             seen.append(tuple(block.src.tolist() for block in batch.blocks))
             if len(seen) == stop + 1 and saved is None:
-                saved = {k: v.copy() for k, v in sampler.state_dict().items()}, loader.state_dict()
+                saved = {k: v.clone() for k, v in sampler.state_dict().items()}, loader.state_dict()
                 sampler, loader = make()  # all that was in memory is gone
                 sampler.load_state_dict(saved[0])
                 loader.load_state_dict(saved[1])
@@ -162,6 +162,44 @@ def test_leaving_an_epoch_early_starts_the_next_one(data):
     again = next(iter(loader)).blocks[-1].dst.tolist()
     assert first != again
     assert loader.step == 2
+
+
+@pytest.mark.parametrize("prefetch", [0, 1])
+def test_after_an_exception_the_loader_still_knows_where_it_stood(data, prefetch):
+    loader = BlockLoader(data, PLADIES(data, [30]), batch_size=50, prefetch=prefetch)
+    with pytest.raises(KeyboardInterrupt):
+        for _ in loader:
+            if loader.step == 3:
+                raise KeyboardInterrupt
+    assert loader.state_dict() == {"epoch": 0, "batch": 3, "step": 3}
+
+
+def test_a_second_loader_does_not_disturb_the_first(data):
+    def run_with(prefetch: int | None) -> list[list[int]]:
+        sampler = Bliss(data, [30, 15], seed=3)
+        loader = BlockLoader(data, sampler, data.train_mask, batch_size=32, prefetch=1)
+        seen = []
+        for batch in loader:
+            for block in batch.blocks:
+                block.observe(data.x[block.src] ** 3)
+            sampler.update(batch.blocks)
+            seen.append(batch.blocks[0].src.tolist())
+            if prefetch is not None:
+                list(BlockLoader(data, sampler, ~data.train_mask, batch_size=50, prefetch=prefetch))
+        return seen
+
+    assert run_with(0) == run_with(None)
+    with pytest.raises(InputError, match="two loaders with prefetch=1"):
+        run_with(1)
+
+
+def test_learning_by_hand_goes_on_after_a_prefetching_loader(data):
+    sampler = Bliss(data, [30])
+    list(BlockLoader(data, sampler, batch_size=50, prefetch=1))
+    blocks = sampler.sample([1, 2, 3], 0)
+    blocks[0].observe(data.x[blocks[0].src])
+    sampler.update(blocks)
+    assert sampler.state_dict()["node.steps"].tolist() == [1]
 
 
 def test_an_error_while_drawing_ahead_reaches_the_caller(data):
@@ -224,6 +262,8 @@ def test_pygs_own_convolutions_train_on_blocks(data, kind, policy):
 REFUSED = {
     "workers": ({"num_workers": 2}, "num_workers=2 must be 0"),
     "far ahead": ({"prefetch": 2}, "prefetch=2 must be 0 or 1"),
+    "ignored option": ({"input_time": torch.ones(3)}, "input_time would have no effect"),
+    "no batch size": ({"batch_size": None}, "batch_size=None"),
     "short mask": ({"input_nodes": torch.ones(3, dtype=torch.bool)}, r"mask of shape \(3,\)"),
     "no nodes": ({"input_nodes": torch.zeros(NODES, dtype=torch.bool)}, "input_nodes is empty"),
     "a node twice": ({"input_nodes": [4, 4]}, "input_nodes holds node 4 more than once"),

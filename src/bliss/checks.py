@@ -7,8 +7,21 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from torch import Tensor
 
 from bliss.errors import InputError
+
+
+def as_array(field: str, values: Any) -> npt.NDArray[Any]:
+    """Any array, tensor (wherever it is) or list as a NumPy array."""
+    if isinstance(values, Tensor):
+        return values.detach().as_subclass(Tensor).cpu().numpy()
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        raise InputError(
+            f"{field} cannot be made an array ({error}): give it rows of one length."
+        ) from error
 
 
 def node_ids(field: str, ids: Any, num_nodes: int) -> npt.NDArray[np.integer[Any]]:
@@ -29,21 +42,29 @@ def node_ids(field: str, ids: Any, num_nodes: int) -> npt.NDArray[np.integer[Any
     if high >= num_nodes:
         raise InputError(
             f"{field} holds {high}, but the graph has {num_nodes} nodes (ids 0 to "
-            f"{num_nodes - 1}): remove that id or pass a larger num_nodes."
+            f"{num_nodes - 1}): remove that id, or build the graph with more nodes."
         )
     return array
 
 
-def seeds(ids: Any, num_nodes: int) -> npt.NDArray[np.int64]:
-    """Seeds of a batch: distinct node ids, at least one. int64[B]."""
-    array = np.ascontiguousarray(node_ids("seeds", ids, num_nodes), dtype=np.int64)
+def seeds(ids: Any, num_nodes: int, field: str = "seeds") -> npt.NDArray[np.int64]:
+    """Distinct node ids, at least one, from ids or from a mask over all nodes. int64[B]."""
+    given = as_array(field, ids)
+    if given.dtype == np.bool_:
+        if given.shape != (num_nodes,):
+            raise InputError(
+                f"{field} is a mask of shape {given.shape} for {num_nodes} nodes: give it one "
+                "entry per node."
+            )
+        given = np.flatnonzero(given)
+    array = np.ascontiguousarray(node_ids(field, given, num_nodes), dtype=np.int64)
     if array.size == 0:
-        raise InputError("seeds is empty, but a batch needs at least one node: pass node ids.")
+        raise InputError(f"{field} is empty, but there must be at least one node: pass node ids.")
     ordered = np.sort(array)
     repeated = ordered[1:][ordered[1:] == ordered[:-1]]
     if repeated.size:
         raise InputError(
-            f"seeds holds node {int(repeated[0])} more than once, but each target has one row: "
+            f"{field} holds node {int(repeated[0])} more than once, but each target has one row: "
             "pass distinct ids, for instance with numpy.unique."
         )
     return array
@@ -51,7 +72,7 @@ def seeds(ids: Any, num_nodes: int) -> npt.NDArray[np.int64]:
 
 def weights(field: str, values: Any, num_edges: int) -> npt.NDArray[np.float32]:
     """One finite, non-negative float32 per edge. [E]."""
-    array = np.asarray(values)
+    array = as_array(field, values)
     if array.dtype.kind not in "fiu":
         raise InputError(
             f"{field} has type {array.dtype}, but must be numbers: convert it to float32."
@@ -119,15 +140,15 @@ def whole(field: str, value: Any, least: int = 0) -> int:
 
 def share(field: str, value: float, why: str) -> float:
     """A number in (0, 1]; `why` tells what goes wrong outside."""
-    if not 0 < value <= 1:
-        raise InputError(f"{field}={value} must be in (0, 1]: {why}")
+    if not (_is_number(value) and 0 < value <= 1):
+        raise InputError(f"{field}={value!r} must be a number in (0, 1]: {why}")
     return float(value)
 
 
 def positive(field: str, value: float, why: str) -> float:
     """A finite number above 0; `why` tells what goes wrong outside."""
-    if not (value > 0 and np.isfinite(value)):
-        raise InputError(f"{field}={value} must be a finite number above 0: {why}")
+    if not (_is_number(value) and value > 0 and np.isfinite(value)):
+        raise InputError(f"{field}={value!r} must be a finite number above 0: {why}")
     return float(value)
 
 
@@ -138,8 +159,12 @@ def choice(field: str, value: str, choices: Sequence[str]) -> str:
     return value
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+
+
 def _integers(field: str, values: Any) -> npt.NDArray[np.integer[Any]]:
-    array: npt.NDArray[Any] = np.asarray(values)
+    array = as_array(field, values)
     if array.size == 0 and array.dtype.kind == "f":
         return array.astype(np.int64)  # an empty list has no type of its own
     if array.dtype.kind not in "iu":

@@ -10,7 +10,6 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse
-from torch import Tensor
 from torch_geometric import EdgeIndex
 from torch_geometric.data import Data
 
@@ -30,8 +29,9 @@ NORMS = ("mean", "gcn", "weights")
 class Graph:
     """A directed graph in compressed sparse column form, with aggregation coefficients.
 
-    The in-edges of node i are the positions indptr[i] to indptr[i + 1] of `indices`, sorted by
-    source; a position is the edge's id. The coefficient alpha_ij of edge j -> i is
+    The in-edges of node i are the positions indptr[i] to indptr[i + 1] of `indices`; a position is
+    the edge's id. Rows are sorted by source, unless arrays were taken as they are. The coefficient
+    alpha_ij of edge j -> i is
 
     * ``norm="mean"``: 1 / |N_i|
     * ``norm="gcn"``: 1 / sqrt(|N_i| |N_j|), sizes counted over in-edges
@@ -97,7 +97,7 @@ class Graph:
         """sum over N_i of alpha_ij. float64[V]."""
         if self.norm == "mean":
             return (self.degree > 0).astype(np.float64)
-        if self.weight.size:
+        if self.norm == "weights":
             values: FloatArray = self.weight.astype(np.float64)
             scale: FloatArray | float = 1.0
         else:
@@ -115,7 +115,8 @@ class Graph:
             raise InputError(
                 'norm="weights" needs weights, and this graph has none: build it with weight=....'
             )
-        return Graph(self.indptr, self.indices, norm, self.weight)
+        weight = self.weight if norm == "weights" else NOTHING
+        return Graph(self.indptr, self.indices, norm, weight)
 
     @classmethod
     def of(cls, source: Any, norm: Norm | None = None) -> Graph:
@@ -172,11 +173,12 @@ class Graph:
         num_nodes
             |V|; by default one more than the largest id.
         weight
-            One number per edge, for norm="weights"; an added self-loop weighs 1.
+            One number per edge, for norm="weights".
         norm
             Which aggregation coefficients: "mean", "gcn" or "weights".
         self_loops
-            "add": remove those there are, then give each node one; "keep"; or "remove".
+            "add": remove those there are, weights and all, then give each node one of weight 1;
+            "keep"; or "remove".
         duplicates
             "keep": parallel edges count as often as they stand there; "coalesce": merge them,
             their weights added.
@@ -186,9 +188,7 @@ class Graph:
         checks.choice("duplicates", duplicates, ("keep", "coalesce"))
         if num_nodes is None and isinstance(edge_index, EdgeIndex):
             num_nodes = max((size or 0 for size in edge_index.sparse_size()), default=0) or None
-        if isinstance(edge_index, Tensor):
-            edge_index = edge_index.as_subclass(Tensor).cpu().numpy()
-        pairs = np.asarray(edge_index)
+        pairs = checks.as_array("edge_index", edge_index)
         if pairs.ndim != 2 or pairs.shape[0] != 2:
             raise InputError(
                 f"edge_index has shape {pairs.shape}, but must be [2, E], sources over targets: "
@@ -197,8 +197,9 @@ class Graph:
         if num_nodes is None:
             num_nodes = int(pairs.max()) + 1 if pairs.size and pairs.dtype.kind in "iu" else 0
         num_nodes = checks.whole("num_nodes", num_nodes)
-        source = checks.node_ids("edge_index", pairs[0], num_nodes)
-        target = checks.node_ids("edge_index", pairs[1], num_nodes)
+        kind = _index_type(num_nodes)
+        source: IntArray = checks.node_ids("edge_index", pairs[0], num_nodes).astype(kind)
+        target: IntArray = checks.node_ids("edge_index", pairs[1], num_nodes).astype(kind)
         value = _check_weight(norm, weight, source.size)
 
         if self_loops != "keep":
@@ -206,13 +207,13 @@ class Graph:
             source, target = source[others], target[others]
             value = value[others] if value.size else value
         if self_loops == "add":
-            loops = np.arange(num_nodes, dtype=source.dtype)
+            loops = np.arange(num_nodes, dtype=kind)
             source, target = np.concatenate([source, loops]), np.concatenate([target, loops])
             if norm == "weights":
                 value = np.concatenate([value, np.ones(num_nodes, np.float32)])
 
         indptr, order = fast.group_by_target(source, target, num_nodes)
-        indices = source[order].astype(_index_type(num_nodes), copy=False)
+        indices = source[order]
         value = value[order] if value.size else value
         if duplicates == "coalesce":
             indptr, indices, value = _coalesce(indptr, indices, value)
@@ -224,7 +225,7 @@ class Graph:
 
         Options are those of `from_edge_index`.
         """
-        if matrix.shape[0] != matrix.shape[1]:
+        if len(matrix.shape) != 2 or matrix.shape[0] != matrix.shape[1]:
             raise InputError(
                 f"matrix has shape {matrix.shape}, but an adjacency matrix is square: pass one "
                 "row and one column per node."
@@ -252,7 +253,8 @@ class Graph:
         without a copy, so they may be memory-mapped.
         """
         checks.choice("norm", norm, NORMS)
-        pointers = _check_pointers(indptr, len(indices))
+        indices = checks.as_array("indices", indices)
+        pointers = _check_pointers(indptr, indices.size)
         num_nodes = pointers.size - 1
         sources = checks.node_ids("indices", indices, num_nodes)
         if self_loops == "keep" and duplicates == "keep":
@@ -310,25 +312,24 @@ def _check_weight(norm: Norm, weight: Any, num_edges: int) -> FloatArray:
             'norm="weights" needs one weight per edge and none was given: pass weight=..., set '
             'data.edge_weight, or choose norm="mean".'
         )
-    return checks.weights(
-        "weight", weight.cpu() if isinstance(weight, Tensor) else weight, num_edges
-    )
+    return checks.weights("weight", weight, num_edges)
 
 
 def _check_pointers(indptr: Any, num_edges: int) -> npt.NDArray[np.int64]:
-    pointers: npt.NDArray[Any] = np.asarray(indptr)
+    pointers = checks.as_array("indptr", indptr)
     if pointers.dtype.kind not in "iu" or pointers.ndim != 1 or pointers.size == 0:
         raise InputError(
             f"indptr has type {pointers.dtype} and shape {pointers.shape}, but must be whole "
             "numbers [V + 1]: pass the pointer array of a CSC matrix."
         )
+    pointers = pointers.astype(np.int64, copy=False)  # differences of unsigned numbers wrap
     if pointers[0] != 0 or pointers[-1] != num_edges or (np.diff(pointers) < 0).any():
         raise InputError(
             f"indptr runs from {pointers[0]} to {pointers[-1]}, but must rise from 0 to the "
             f"number of edges, {num_edges}, without falling: check that indptr and indices "
             "belong together."
         )
-    return pointers.astype(np.int64, copy=False)
+    return pointers
 
 
 def _coalesce(

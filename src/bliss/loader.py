@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from itertools import islice
 from typing import Any
 
@@ -77,6 +78,38 @@ class BlockLoader(NodeLoader):  # type: ignore[misc]  # PyG is untyped
         shuffle: bool = False,
         **options: Any,
     ) -> None:
+        self._check_options(node_sampler, prefetch, shuffle, options)
+        if data.num_nodes != node_sampler.graph.num_nodes:
+            raise InputError(
+                f"data has {data.num_nodes} nodes, but the sampler's graph has "
+                f"{node_sampler.graph.num_nodes}: build the sampler from the same data."
+            )
+        if input_nodes is not None:
+            is_mask = checks.as_array("input_nodes", input_nodes).dtype == np.bool_
+            ids = checks.seeds(input_nodes, data.num_nodes, "input_nodes")
+            input_nodes = torch.from_numpy(ids)
+            if is_mask:
+                options.setdefault("input_id", input_nodes)
+        if shuffle and options.get("sampler") is None and options.get("batch_sampler") is None:
+            size = data.num_nodes if input_nodes is None else len(input_nodes)
+            options["sampler"] = EpochOrder(size, node_sampler.seed)
+            shuffle = False
+        options["filter_per_worker"] = False  # there are none
+        super().__init__(data, node_sampler, input_nodes, shuffle=shuffle, **options)
+        self.prefetch = prefetch
+        self._epoch, self._batch, self._step = 0, 0, 0
+        self._left_early = False  # whether the last iteration ended in the middle of its epoch
+        self._iteration = object()  # names the newest iteration
+
+    @staticmethod
+    def _check_options(
+        sampler: LayerSampler, prefetch: int, shuffle: bool, options: dict[str, Any]
+    ) -> None:
+        if not isinstance(sampler, LayerSampler):
+            raise InputError(
+                f"node_sampler is a {type(sampler).__name__}, but must be a layer-wise sampler: "
+                "pass for instance bliss.Bliss(data, budgets=[...])."
+            )
         if prefetch not in (0, 1):
             raise InputError(
                 f"prefetch={prefetch!r} must be 0 or 1: the policy learns each step, so at most "
@@ -87,33 +120,17 @@ class BlockLoader(NodeLoader):  # type: ignore[misc]  # PyG is untyped
                 f"num_workers={options['num_workers']} must be 0: the policy learns in this "
                 "process, and copies in workers would not. Use prefetch=1 to draw in a thread."
             )
-        if data.num_nodes != node_sampler.graph.num_nodes:
-            raise InputError(
-                f"data has {data.num_nodes} nodes, but the sampler's graph has "
-                f"{node_sampler.graph.num_nodes}: build the sampler from the same data."
-            )
-        if isinstance(input_nodes, Tensor) and input_nodes.dtype == torch.bool:
-            if input_nodes.shape != (data.num_nodes,):
+        if options.get("batch_size", 1) is None and options.get("batch_sampler") is None:
+            raise InputError("batch_size=None is not possible here: give the number of seeds.")
+        ignored = ["input_time", "transform_sampler_output", "custom_cls", "collate_fn"]
+        if shuffle:
+            ignored.append("generator")
+        for name in ignored:
+            if options.get(name) is not None:
                 raise InputError(
-                    f"input_nodes is a mask of shape {tuple(input_nodes.shape)} for "
-                    f"{data.num_nodes} nodes: give it one entry per node."
+                    f"{name} would have no effect here: leave it out, or use transform=..., or set "
+                    "the sampler's seed."
                 )
-            input_nodes = input_nodes.nonzero().view(-1)
-            options.setdefault("input_id", input_nodes)
-        if input_nodes is not None:
-            try:
-                input_nodes = torch.from_numpy(checks.seeds(input_nodes, data.num_nodes))
-            except InputError as error:
-                raise InputError(str(error).replace("seeds", "input_nodes")) from None
-        if shuffle and options.get("sampler") is None and options.get("batch_sampler") is None:
-            size = data.num_nodes if input_nodes is None else len(input_nodes)
-            options["sampler"] = EpochOrder(size, node_sampler.seed)
-            shuffle = False
-        options["filter_per_worker"] = False  # there are none
-        super().__init__(data, node_sampler, input_nodes, shuffle=shuffle, **options)
-        self.prefetch = prefetch
-        node_sampler.defer_updates = prefetch > 0
-        self._epoch, self._batch, self._step = 0, 0, 0
 
     @property
     def step(self) -> int:
@@ -129,20 +146,28 @@ class BlockLoader(NodeLoader):  # type: ignore[misc]  # PyG is untyped
         self._epoch = checks.whole("epoch", state["epoch"])
         self._batch = checks.whole("batch", state["batch"])
         self._step = checks.whole("step", state["step"])
+        self._left_early = False
 
     def __iter__(self) -> Iterator[Data]:
+        if self._left_early:
+            self._next_epoch()
+        self._iteration = this = object()
         if isinstance(self.sampler, EpochOrder):
             self.sampler.epoch = self._epoch
         indices = islice(iter(self._index_sampler), self._batch, None)
         batches = self._ahead(indices) if self.prefetch else self._in_turn(indices)
-        try:
+        pin = self.pin_memory and torch.cuda.is_available()
+        self._left_early = True
+        with closing(batches):
             for batch in batches:
                 self._batch += 1
                 self._step += 1
-                yield batch.pin_memory() if self.pin_memory else batch
-        finally:
-            batches.close()
-            self._epoch, self._batch = self._epoch + 1, 0
+                yield batch.pin_memory() if pin else batch
+        if self._iteration is this:
+            self._next_epoch()
+
+    def _next_epoch(self) -> None:
+        self._epoch, self._batch, self._left_early = self._epoch + 1, 0, False
 
     def collate_fn(self, index: Any) -> tuple[Tensor, list[Block]]:
         """Sample the blocks of the seeds at these places. index [B]."""
@@ -186,7 +211,8 @@ class BlockLoader(NodeLoader):  # type: ignore[misc]  # PyG is untyped
                 return None
             return pool.submit(lambda: self.filter_fn(self._draw(index, step)))
 
-        with ThreadPoolExecutor(1, thread_name_prefix="bliss-prefetch") as pool:
+        pool = ThreadPoolExecutor(1, thread_name_prefix="bliss-prefetch")
+        with self.node_sampler.drawing_ahead(), pool:
             waiting = submit(self._step)
             while waiting is not None:
                 batch = waiting.result()

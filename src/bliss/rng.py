@@ -5,8 +5,8 @@ The coin of node j in layer l of step t is
     u_j = unit(mix(key + (j + 1) * GOLDEN)),    key = chain(seed, t, l)
 
 with `mix` the 64-bit finaliser of SplitMix64 and `unit` the top 53 bits as a number in [0, 1).
-No generator is stored anywhere: threads, ranks, candidate order and resumption cannot change a
-draw, and nothing needs to be saved to repeat one.
+No generator is stored anywhere: threads, ranks and resumption cannot change a coin, and nothing
+needs to be saved to repeat one.
 """
 
 from __future__ import annotations

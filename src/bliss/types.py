@@ -117,7 +117,7 @@ class Block:
             check_invariants=False,  # columns are neither sorted nor, with duplicates, distinct
         )
 
-    def observe(self, x: Tensor, attention: Tensor | None = None) -> None:
+    def observe(self, x: Tensor, attention: Tensor | tuple[Tensor, Tensor] | None = None) -> None:
         """Note what the policy learns from; costs one pass over x and keeps no graph of it.
 
         Parameters
@@ -126,24 +126,41 @@ class Block:
             The layer's input at its sources, [S, F].
         attention
             For attention layers: the softmax of the plain scores over the kept edges of each
-            target (without importance correction), [E'] or [E', heads].
+            target (without importance correction), [E'] or [E', heads], in the order of
+            `edge_index`; or the pair (edge_index, attention) that PyG's convolutions return with
+            `return_attention_weights=True`. Build those with `add_self_loops=False`: a block has
+            its self-loops already, and PyG would move them to the end.
         """
-        if x.ndim != 2 or x.size(0) != self.num_src:
+        if x.ndim != 2 or x.size(0) != self.num_src or not x.is_floating_point():
             raise InputError(
-                f"x has shape {tuple(x.shape)}, but the block has {self.num_src} sources: observe "
-                "the layer's input, one row per source."
+                f"x is {x.dtype} of shape {tuple(x.shape)}, but the block has {self.num_src} "
+                "sources: observe the layer's input, one row of numbers per source."
             )
         kind = torch.promote_types(x.dtype, torch.float32)  # half precision would overflow
         self.norm = torch.linalg.vector_norm(x.detach(), dim=1, dtype=kind).to(torch.float32)
-        if attention is None:
-            return
-        if attention.size(0) != self.num_edges:
+        self.attention = None if attention is None else self._mean_attention(attention)
+
+    def _mean_attention(self, attention: Tensor | tuple[Tensor, Tensor]) -> Tensor:
+        """Check attention and average it over heads. [E'] or [E', heads] -> float32[E']."""
+        if isinstance(attention, tuple):
+            edge_index, attention = attention
+            if not torch.equal(edge_index, self.edge_index):
+                raise InputError(
+                    "attention is for other edges than the block's, as when a convolution moves "
+                    "self-loops: build it with add_self_loops=False."
+                )
+        if attention.ndim == 0 or attention.size(0) != self.num_edges:
             raise InputError(
                 f"attention has shape {tuple(attention.shape)}, but the block has "
                 f"{self.num_edges} edges: pass one row per edge, in the order of edge_index."
             )
-        attention = attention.detach().to(torch.float32)
-        self.attention = attention.reshape(self.num_edges, -1).mean(dim=1)
+        mean = attention.detach().to(torch.float32).reshape(self.num_edges, -1).mean(dim=1)
+        if (mean < 0).any():
+            raise InputError(
+                f"attention holds {mean.min().item():.3g}, but a softmax is never negative: pass "
+                "weights, not scores."
+            )
+        return mean
 
     def feedback(self) -> Feedback:
         """What was observed, as plain arrays."""
@@ -163,16 +180,24 @@ class Block:
             attention=NOTHING if self.attention is None else _to_numpy(self.attention),
         )
         for name in ("norm", "attention"):
-            if np.isnan(getattr(feedback, name).sum()):  # sizes: a sum is NaN if one of them is
+            if not np.isfinite(getattr(feedback, name)).all():
                 raise InputError(
-                    f"the observed {name} holds NaN, so there is nothing to learn from it: the "
-                    "network has diverged, lower the learning rate."
+                    f"the observed {name} holds NaN or infinity, so there is nothing to learn from "
+                    "it: the network has diverged, lower the learning rate."
                 )
         return feedback
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> Block:
         """Copy to a device."""
         return self._apply(lambda tensor: tensor.to(device, non_blocking=non_blocking))
+
+    def cpu(self) -> Block:
+        """Copy to the CPU."""
+        return self.to("cpu")
+
+    def cuda(self, device: int | str | None = None, non_blocking: bool = False) -> Block:
+        """Copy to a GPU."""
+        return self._apply(lambda tensor: tensor.cuda(device, non_blocking=non_blocking))
 
     def pin_memory(self) -> Block:
         """Copy to page-locked memory."""

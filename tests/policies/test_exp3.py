@@ -138,6 +138,17 @@ def test_a_hundred_thousand_huge_rewards_leave_a_distribution(norm):
     np.testing.assert_allclose(policy.edge_prob(0, 0), q, rtol=1e-9)
 
 
+def test_an_arm_left_far_behind_catches_up():
+    graph = star(2)
+    policy = Exp3Config(eta=0.4, delta=1.0).build(graph, 1)
+    seen = one_row(graph, 1e15)
+    for edge, times in ((0, 1200), (1, 3000)):
+        only = seen._replace(indptr=np.array([0, 1]), row=np.array([edge]), edge=np.array([edge]))
+        for _ in range(times):
+            policy.update(0, only)
+    np.testing.assert_allclose(policy.edge_prob(0, 0), [0.4 / 3, 0.6 + 0.4 / 3, 0.4 / 3])
+
+
 @given(st.lists(st.floats(0, 1e30), min_size=1, max_size=30), st.floats(0.01, 1))
 @settings(max_examples=60, deadline=None)
 def test_rows_always_sum_to_one_and_never_fall_below_exploration(norms, eta):
@@ -158,7 +169,7 @@ def test_rows_never_updated_are_uniform_and_rows_of_others_untouched(toy_graph):
     for node in others:
         np.testing.assert_array_equal(sampler.policy.edge_prob(0, node), 1 / toy_graph.degree[node])
     state = sampler.state_dict()
-    changed = np.flatnonzero(state["exp3.0.excess"])
+    changed = np.flatnonzero(state["exp3.0.excess"].numpy())
     assert set(changed) <= set(seen.edge)
     assert not state["exp3.1.excess"].any()
 

@@ -75,7 +75,7 @@ def test_it_follows_sizes_that_change(graph):
 def test_a_source_of_size_zero_stays_reachable(graph):
     sampler = Bliss(graph, [40])
     train(sampler, np.zeros(100, np.float32), 20)
-    np.testing.assert_allclose(factors(sampler), 1, rtol=1e-6)  # all alike: nothing to learn
+    np.testing.assert_allclose(factors(sampler), 1, rtol=1e-6)  # a dead layer: nothing to learn
     size = np.ones(100, np.float32)
     size[3] = 0
     train(sampler, size, 100, start=20)
@@ -101,5 +101,5 @@ def test_attention_adds_what_targets_pay(graph):
 
 def test_state_is_at_most_twelve_bytes_per_node_and_layer(graph):
     sampler = Bliss(graph, [5, 5, 5])
-    per_node = [a for a in sampler.state_dict().values() if a.shape[:1] == (graph.num_nodes,)]
+    per_node = [t for t in sampler.state_dict().values() if t.shape[:1] == (graph.num_nodes,)]
     assert sum(array.nbytes for array in per_node) <= 12 * graph.num_nodes * 3

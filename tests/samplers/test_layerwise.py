@@ -129,7 +129,7 @@ def test_threads_do_not_change_what_is_drawn(make):
 def test_a_loaded_state_draws_as_the_saved_one_did(make, toy_graph):
     sampler = make(toy_graph, [20, 8])
     train(sampler, 15)
-    saved = {name: array.copy() for name, array in sampler.state_dict().items()}
+    saved = {name: tensor.clone() for name, tensor in sampler.state_dict().items()}
     loaded = make(toy_graph, [20, 8])
     loaded.load_state_dict(saved)
     assert_equal(sampler.sample(np.arange(10), 99), loaded.sample(np.arange(10), 99))
@@ -140,8 +140,8 @@ def test_a_loaded_state_draws_as_the_saved_one_did(make, toy_graph):
 
 def test_feedback_that_waits_is_saved_too(toy_graph):
     sampler, other = Bliss(toy_graph, [20, 8]), Bliss(toy_graph, [20, 8])
-    sampler.defer_updates = True
-    train(sampler, 1)
+    with sampler.drawing_ahead():
+        train(sampler, 1)
     before = sampler.inclusion(np.arange(10), 0).prob
     other.load_state_dict(sampler.state_dict())
     np.testing.assert_array_equal(other.inclusion(np.arange(10), 0).prob, before)
@@ -235,6 +235,13 @@ def test_keys_differ_between_layers_and_steps():
     assert len(keys) == 500
 
 
+def watched(sampler: LayerSampler) -> list[Block]:
+    blocks = sampler.sample([0, 1, 2], 0)
+    for block in blocks:
+        block.observe(torch.ones(block.num_src, 1))
+    return blocks
+
+
 REFUSED = {
     "no seeds": (lambda g: PLADIES(g, [5]).sample([], 0), "seeds is empty"),
     "same seed twice": (lambda g: PLADIES(g, [5]).sample([1, 2, 1], 0), "seeds holds node 1 more"),
@@ -268,12 +275,29 @@ REFUSED = {
         "this block was not observed",
     ),
     "too few blocks": (
-        lambda g: (s := Bliss(g, [5, 5])).update(s.sample([0], 0)[:1]),
-        "2 entries for 1 layers",
+        lambda g: (s := Bliss(g, [5, 5])).update(watched(s)[:1]),
+        "1 blocks were given for 2 layers",
     ),
+    "blocks in the wrong order": (
+        lambda g: (s := Bliss(g, [9, 5])).update(watched(s)[::-1]),
+        "blocks do not chain",
+    ),
+    "blocks of another graph": (
+        lambda g: Bliss(Graph.from_edge_index([[0], [1]]), [5]).update(watched(Bliss(g, [5]))),
+        "a block's src holds",
+    ),
+    "raw scores": (
+        lambda g: (b := PLADIES(g, [5]).sample([0], 0)[0]).observe(
+            torch.ones(b.num_src, 1), -torch.ones(b.num_edges)
+        ),
+        "attention holds -1",
+    ),
+    "a policy's class": (lambda g: Bliss(g, [5], policy=NodeConfig), "is not a policy"),
+    "eta of text": (lambda g: Exp3Config(eta="much"), "eta='much'"),
+    "short mask": (lambda g: PLADIES(g, [5]).sample([True], 0), r"mask of shape \(1,\)"),
     "wrong rows observed": (
         lambda g: PLADIES(g, [5]).sample([0], 0)[0].observe(torch.ones(999, 2)),
-        r"x has shape \(999, 2\)",
+        r"shape \(999, 2\), but the block has",
     ),
     "wrong attention": (
         lambda g: (b := PLADIES(g, [5]).sample([0], 0)[0]).observe(
@@ -304,8 +328,60 @@ def test_nan_is_refused_before_anything_is_learnt(toy_graph):
     for block in blocks:
         block.observe(torch.ones(block.num_src, 1))
     blocks[-1].observe(torch.full((blocks[-1].num_src, 1), torch.nan))
-    before = {name: array.copy() for name, array in sampler.state_dict().items()}
+    before = {name: tensor.clone() for name, tensor in sampler.state_dict().items()}
     with pytest.raises(InputError, match="the observed norm holds NaN"):
         sampler.update(blocks)
-    for name, array in sampler.state_dict().items():
-        np.testing.assert_array_equal(array, before[name])
+    for name, tensor in sampler.state_dict().items():
+        assert torch.equal(tensor, before[name])
+
+
+def test_an_update_that_fails_half_way_is_not_applied_twice(toy_graph, monkeypatch):
+    sampler = Bliss(toy_graph, [20, 8])
+    original, calls = type(sampler.policy).update, []
+
+    def interrupted(self, layer, feedback):
+        calls.append(layer)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        original(self, layer, feedback)
+
+    monkeypatch.setattr(type(sampler.policy), "update", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        train(sampler, 1)
+    train(sampler, 1)
+    assert calls == [0, 1, 0, 1]
+
+
+def test_a_state_survives_torch_save(toy_graph, tmp_path):
+    sampler, other = Bliss(toy_graph, [20, 8]), Bliss(toy_graph, [20, 8])
+    train(sampler, 3)
+    torch.save(sampler.state_dict(), tmp_path / "state.pt")
+    other.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
+    assert_equal(sampler.sample(np.arange(10), 9), other.sample(np.arange(10), 9))
+
+
+def test_flushing_subnormal_numbers_changes_nothing(toy_graph):
+    expected = PLADIES(toy_graph, [20]).sample(np.arange(40), 0)
+    torch.set_flush_denormal(True)
+    try:
+        assert_equal(PLADIES(toy_graph, [20]).sample(np.arange(40), 0), expected)
+    finally:
+        torch.set_flush_denormal(False)
+
+
+def test_a_mask_and_a_tensor_are_seeds_too(toy_graph):
+    sampler = PLADIES(toy_graph, [20])
+    mask = np.arange(60) < 5
+    for seeds in (mask, torch.from_numpy(mask), torch.arange(5), range(5)):
+        assert_equal(sampler.sample(seeds, 0), sampler.sample(np.arange(5), 0))
+
+
+def test_pairs_that_pyg_returns_are_checked_against_the_edges(toy_graph):
+    block = PLADIES(toy_graph, [20]).sample(np.arange(5), 0)[0]
+    x, attention = torch.ones(block.num_src, 1), torch.rand(block.num_edges, 2)
+    block.observe(x, (block.edge_index, attention))
+    torch.testing.assert_close(block.attention, attention.mean(1))
+    with pytest.raises(InputError, match="add_self_loops=False"):
+        block.observe(x, (block.edge_index.flip(1), attention))
+    block.observe(x)
+    assert block.attention is None

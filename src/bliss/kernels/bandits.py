@@ -27,6 +27,9 @@ _U1 = np.uint64(1)
 INVISIBLE = 2.0**-25
 """Excess, as a share of the base, below which masses in float32 cannot show it."""
 
+SMALLEST_WEIGHT = 1e-300
+"""What a weight is at least, relative to a row's largest: e^-690, which no draw can notice."""
+
 LARGEST_WEIGHT = 1e150
 """EXP3 row sums above this have their row scaled down by it: far below overflow at e per update."""
 
@@ -146,8 +149,11 @@ def exp3_update(
 
 @compiled
 def _scale_down(excess: FloatArray, scale: FloatArray) -> None:
-    """Divide a row's weights by LARGEST_WEIGHT. excess [|N_i|], scale [2]."""
-    scale[0] /= LARGEST_WEIGHT
+    """Divide a row's weights by LARGEST_WEIGHT. excess [|N_i|], scale [2].
+
+    The base stays above 0, so that an arm left far behind can still catch up.
+    """
+    scale[0] = max(scale[0] / LARGEST_WEIGHT, SMALLEST_WEIGHT)
     scale[1] = 0.0
     for e in range(excess.size):
         excess[e] /= LARGEST_WEIGHT

@@ -26,8 +26,9 @@ from bliss.rng import COINS, coin
 IntArray = npt.NDArray[np.integer[Any]]
 FloatArray = npt.NDArray[np.floating[Any]]
 
-TINY = np.float32(1e-38)
-"""What a seen node's word holds at least: 0 is kept for "not seen"."""
+TINY = np.float32(1e-36)
+"""What a seen node's word holds at least: 0 is kept for "not seen". A normal number, so that it
+survives where subnormal ones are flushed to 0."""
 
 _ZERO = np.float32(0)
 _U0, _U1, _U5, _U31 = np.uint64(0), np.uint64(1), np.uint64(5), np.uint64(31)
@@ -276,11 +277,11 @@ def gather(
     scratch   int64[F + 1]         F: edges of the frontier
     returns   kept_indptr int64[D + 1], row int64[E'] (position in source), edge int64[E']
     """
+    kept_indptr = np.zeros(dst.size + 1, np.int64)
     for s in range(source.size):
         node = np.uint64(source[s])
         position[node] = s
         bits[node >> _U5] |= _BIT << np.uint32(node & _U31)
-    kept_indptr = np.zeros(dst.size + 1, np.int64)
     count = _U0
     for t in range(dst.size):
         i = np.uint64(dst[t])
@@ -326,7 +327,7 @@ def horvitz_thompson(
     if source_scale.size:
         for s in range(prob.size):
             factor[s] *= source_scale[np.uint64(source[s])]
-    if weight.size:
+    if target_scale.size == 0:
         for kept in range(row.size):
             result[kept] = weight[np.uint64(edge[kept])] * factor[np.uint64(row[kept])]
         return result

@@ -16,6 +16,7 @@ from bliss.kernels.bandits import (
     INVISIBLE,
     LARGEST_NEWS,
     LARGEST_WEIGHT,
+    SMALLEST_WEIGHT,
 )
 from bliss.kernels.fast import TINY
 from bliss.rng import uniforms
@@ -139,7 +140,7 @@ def horvitz_thompson(
 ) -> FloatArray:
     """alpha_ij / p_j of the kept edges. float32[E']."""
     owner = np.repeat(dst, np.diff(kept_indptr))
-    alpha: FloatArray = weight[edge] if weight.size else target_scale[owner]
+    alpha: FloatArray = target_scale[owner] if target_scale.size else weight[edge]
     if source_scale.size:
         alpha = alpha * source_scale[source[row]]
     return (alpha / prob[row].astype(np.float64)).astype(np.float32)
@@ -201,7 +202,8 @@ def exp3_update(
     for i in dst[scale[dst, 1] > LARGEST_WEIGHT]:
         in_edges = slice(indptr[i], indptr[i + 1])
         excess[in_edges] /= LARGEST_WEIGHT
-        scale[i] = scale[i, 0] / LARGEST_WEIGHT, excess[in_edges].sum()
+        base_i = max(scale[i, 0] / LARGEST_WEIGHT, SMALLEST_WEIGHT)
+        scale[i] = base_i, excess[in_edges].sum()
 
 
 def node_attention(

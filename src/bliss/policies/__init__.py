@@ -62,11 +62,15 @@ def make_policy(
                 f"not for these {layers} layers of {graph!r}: pass its name or its config instead."
             )
         return policy
-    made = (
-        POLICIES[checks.choice("policy", policy, list(POLICIES))]
-        if isinstance(policy, str)
-        else policy
-    )
+    if isinstance(policy, str):
+        made = POLICIES[checks.choice("policy", policy, list(POLICIES))]
+    elif isinstance(policy, PolicyConfig) and not isinstance(policy, type):
+        made = policy
+    else:
+        raise InputError(
+            f"policy={policy!r} is not a policy: pass a name ({', '.join(POLICIES)}), a config "
+            "such as Exp3Config(eta=0.4), or a policy built for this graph."
+        )
     if options:
         known: list[str] = [field.name for field in fields(made)] if is_dataclass(made) else []
         for name in options:

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from bliss import checks
 from bliss.errors import InputError
 from bliss.graph import Graph
 from bliss.types import NO_CODES, NOTHING, EdgeMass, Feedback, FloatArray, IntArray, NodeCodes
@@ -58,7 +59,7 @@ class Policy(ABC):
                 "the policy and budgets it was saved with."
             )
         for name, array in own.items():
-            given = np.asarray(state[name])
+            given = checks.as_array(name, state[name])
             if given.shape != array.shape or given.dtype != array.dtype:
                 raise InputError(
                     f"the saved {name} is {given.dtype}{list(given.shape)}, but this graph needs "
@@ -66,7 +67,7 @@ class Policy(ABC):
                     "saved with."
                 )
         for name, array in own.items():
-            array[...] = np.asarray(state[name])
+            array[...] = checks.as_array(name, state[name])
 
 
 class CoefficientPolicy(Policy):

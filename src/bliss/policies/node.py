@@ -53,7 +53,8 @@ class NodeBandit(CoefficientPolicy):
 
     so f_j starts at 1 and is shrunk towards it while little is known. With attention, v_j gains
     half the log of the mean over j's kept edges of (alpha_ij |N_i|)^2, where alpha_ij is the
-    estimate of the full attention from the sample.
+    estimate of the full attention from the sample: attention relative to the mean, so that it
+    belongs with norm="mean".
 
     State: 9 bytes per node and layer: mean and count in one word, because a step touches its
     sampled nodes in random order, and log f_j as a byte, because a draw reads that of every
@@ -82,6 +83,8 @@ class NodeBandit(CoefficientPolicy):
 
     def update(self, layer: int, feedback: Feedback) -> None:
         """Move the estimates of the sampled nodes."""
+        if not feedback.norm.any():
+            return  # a dead layer says nothing of its nodes
         signal = _log_size(feedback.norm)
         if feedback.attention.size:
             signal += bandits.node_attention(

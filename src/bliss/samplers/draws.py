@@ -18,6 +18,8 @@ from bliss.types import FloatArray, IntArray
 
 Thinning = Literal["exact", "paper"]
 
+_LEAST_TOTAL = 1e-300  # where all masses are 0, shares are 0, not undefined
+
 
 class Drawn(NamedTuple):
     """The sources of a layer, targets first."""
@@ -60,7 +62,11 @@ class Poisson:
     def probability(self, mass: FloatArray, num_dst: int, budget: int) -> FloatArray:
         """p_j of every candidate."""
         scale = self.scale(mass, budget)
-        prob = np.ones(mass.size) if scale == np.inf else np.minimum(mass * np.float64(scale), 1.0)
+        prob = (
+            np.ones(mass.size)
+            if scale == np.inf
+            else np.minimum(mass.astype(np.float64) * scale, 1.0)
+        )
         prob[:num_dst] = 1.0
         return prob
 
@@ -82,7 +88,8 @@ class WithReplacement:
         """p_j of every candidate."""
         if mass.size <= budget:
             return np.ones(mass.size)
-        share = np.minimum(mass / mass.sum(dtype=np.float64), 1.0)
+        total = max(float(mass.sum(dtype=np.float64)), _LEAST_TOTAL)
+        share = np.minimum(mass / total, 1.0)
         with np.errstate(divide="ignore"):  # log(0) where one candidate has all the mass
             prob = -np.expm1(budget * np.log1p(-share))
         prob[:num_dst] = 1.0
@@ -125,7 +132,8 @@ class WithoutReplacement:
         if open_.size:
             order = open_[np.argsort(hashes(key, candidate[open_]))]
             ladder = np.cumsum(drawn[order])
-            ladder *= max(round(float(ladder[-1])), 1) / ladder[-1]  # a whole number, exactly
+            # end on a whole number, exactly
+            ladder *= max(round(float(ladder[-1])), 1) / max(float(ladder[-1]), _LEAST_TOTAL)
             offset = uniforms(derive_key(int(key), 1), np.zeros(1, np.int64))[0]
             rungs = np.floor(np.concatenate([[0.0], ladder]) + offset)
             kept[order[np.diff(rungs) >= 1]] = True

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from bliss import checks
+from bliss.errors import InputError
 from bliss.graph import Graph
 from bliss.kernels import fast
-from bliss.policies import Policy, PolicyConfig, State, make_policy
+from bliss.policies import Policy, PolicyConfig, make_policy
 from bliss.rng import derive_key
 from bliss.samplers.draws import Draw
 from bliss.samplers.estimators import ESTIMATORS, edge_weights
@@ -79,8 +82,8 @@ class LayerSampler:
         self.draw = draw
         self.graph = Graph.of(data, norm)
         self.policy = make_policy(policy, self.graph, len(self.budgets), **options)
-        self.defer_updates = False  # a prefetching loader sets this
-        self._pending: list[list[Feedback]] = []
+        self._drawing_ahead = False
+        self._pending: list[tuple[int, Feedback]] = []  # by layer, oldest first
         self._scratch = threading.local()
 
     def __repr__(self) -> str:
@@ -95,12 +98,10 @@ class LayerSampler:
         Parameters
         ----------
         seeds
-            Distinct node ids whose output is wanted, [B].
+            Distinct node ids whose output is wanted, [B], or a mask [V].
         step
             The number of the batch: the same step gives the same draw.
         """
-        if isinstance(seeds, torch.Tensor):
-            seeds = seeds.cpu()
         targets: IntArray = checks.seeds(seeds, self.graph.num_nodes)
         step = checks.whole("step", step)
         blocks: list[Block] = []
@@ -119,44 +120,92 @@ class LayerSampler:
     def update(self, blocks: Sequence[Block]) -> None:
         """Let the policy learn from observed blocks; nothing happens if it does not learn.
 
-        With a prefetching loader the news waits until the batch being drawn is done, so that the
+        While a prefetching loader draws ahead, the news waits until that draw is done, so that the
         policy behind every batch is exactly one step old.
         """
-        if not self.policy.learns:
-            return
-        checks.budgets(self.budgets, len(blocks))
-        self._pending.append([block.feedback() for block in blocks])
-        if not self.defer_updates:
+        if self.policy.learns:
+            self.learn([block.feedback() for block in blocks])
+
+    def learn(self, feedback: Sequence[Feedback]) -> None:
+        """Learn from one step's feedback, input layer first: of this process or of another."""
+        self._check(feedback)
+        self._pending += enumerate(feedback)
+        if not self._drawing_ahead:
             self.settle()
 
     def settle(self) -> None:
         """Apply the feedback that waits."""
         while self._pending:
-            for layer, feedback in enumerate(self._pending[0]):
-                self.policy.update(layer, feedback)
-            self._pending.pop(0)
+            self.policy.update(*self._pending.pop(0))
 
-    def state_dict(self) -> State:
-        """All that a resumed run needs: what was learnt, and the feedback that waits."""
-        state = dict(self.policy.state_dict())
-        for position, layers in enumerate(self._pending):
-            for layer, feedback in enumerate(layers):
-                for name, array in feedback._asdict().items():
-                    state[f"pending.{position}.{layer}.{name}"] = array
+    @contextmanager
+    def drawing_ahead(self) -> Iterator[None]:
+        """While this lasts, feedback waits until `settle` is called."""
+        if self._drawing_ahead:
+            raise InputError(
+                "two loaders with prefetch=1 draw from one sampler at the same time, so neither "
+                "knows how old its policy is: use prefetch=0 or a sampler of its own for one."
+            )
+        self._drawing_ahead = True
+        try:
+            yield
+        finally:
+            self._drawing_ahead = False
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        """All that a resumed run needs: what was learnt, and the feedback that waits.
+
+        Like torch's, the tensors share memory with the sampler: copy them to keep them.
+        """
+        state = {name: torch.from_numpy(array) for name, array in self.policy.state_dict().items()}
+        for position, (layer, feedback) in enumerate(self._pending):
+            for name, array in feedback._asdict().items():
+                state[f"pending.{position}.{layer}.{name}"] = torch.from_numpy(array)
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over what `state_dict` gave, for the same graph, policy and number of layers."""
-        waiting = {name: value for name, value in state.items() if name.startswith("pending.")}
-        self.policy.load_state_dict({k: v for k, v in state.items() if k not in waiting})
-        steps = len({name.split(".")[1] for name in waiting})
-        self._pending = [
-            [
-                Feedback(*(np.array(waiting[f"pending.{p}.{i}.{n}"]) for n in Feedback._fields))
-                for i in range(len(self.budgets))
-            ]
-            for p in range(steps)
-        ]
+        waiting: dict[tuple[int, int], dict[str, Any]] = {}
+        learnt = {}
+        for name, value in state.items():
+            if name.startswith("pending."):
+                _, position, layer, field = name.split(".")
+                waiting.setdefault((int(position), int(layer)), {})[field] = checks.as_array(
+                    name, value
+                ).copy()
+            else:
+                learnt[name] = value
+        pending = [(layer, Feedback(**waiting[at])) for at in sorted(waiting) for layer in at[1:]]
+        for _, feedback in pending:
+            self._check_ids(feedback)
+        self.policy.load_state_dict(learnt)
+        self._pending = pending
+
+    def _check(self, feedback: Sequence[Feedback]) -> None:
+        """Refuse feedback of other blocks, whose ids would be written where they do not belong."""
+        if len(feedback) != len(self.budgets):
+            raise InputError(
+                f"{len(feedback)} blocks were given for {len(self.budgets)} layers: pass all "
+                "blocks of a step, input layer first."
+            )
+        for below, above in pairwise(feedback):
+            if below.dst.size != above.src.size:
+                raise InputError(
+                    f"blocks do not chain: one has {below.dst.size} targets where the next has "
+                    f"{above.src.size} sources. Pass the blocks of one step, input layer first."
+                )
+        for one in feedback:
+            self._check_ids(one)
+
+    def _check_ids(self, feedback: Feedback) -> None:
+        graph = self.graph
+        for name, limit in (("src", graph.num_nodes), ("edge", graph.num_edges)):
+            largest = int(getattr(feedback, name).max(initial=0))
+            if largest >= limit:
+                raise InputError(
+                    f"a block's {name} holds {largest}, but this sampler's graph has {limit}: "
+                    "update a sampler with the blocks it drew."
+                )
 
     def _layer(self, dst: IntArray, layer: int, key: np.uint64) -> Block:
         graph, workspace = self.graph, self._workspace()
