@@ -129,11 +129,11 @@ class WithoutReplacement:
         drawn = Poisson().probability(mass, 0, budget)
         kept = drawn >= 1.0
         open_ = np.flatnonzero(~kept)
-        if open_.size:
+        number = round(float(drawn[open_].sum()))  # how many of these to pick
+        if number > 0:
             order = open_[np.argsort(hashes(key, candidate[open_]))]
             ladder = np.cumsum(drawn[order])
-            # end on a whole number, exactly
-            ladder *= max(round(float(ladder[-1])), 1) / max(float(ladder[-1]), _LEAST_TOTAL)
+            ladder *= number / ladder[-1]  # ends on a whole number, exactly
             offset = uniforms(derive_key(int(key), 1), np.zeros(1, np.int64))[0]
             rungs = np.floor(np.concatenate([[0.0], ladder]) + offset)
             kept[order[np.diff(rungs) >= 1]] = True

@@ -1,0 +1,120 @@
+"""Horvitz-Thompson aggregates are unbiased, whatever the sampler and whatever was learnt."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+import pytest
+
+from bliss.samplers import LADIES, PLADIES, SKETCH, Bliss, LayerSampler
+from tests.statistics import (
+    Draws,
+    coefficients,
+    full_aggregate,
+    heavy_tailed_graph,
+    normal_limit,
+    repeat,
+    square_sums,
+    targets_of,
+    train,
+)
+
+FALSE_ALARM = 1e-6  # chance that correct samplers fail in this file, all cases together
+TIMES = 20_000
+BUDGET = 36  # of 55 candidates
+TARGETS = np.array([0, 2, 5, 9, 14, 20, 30, 40])  # 41 to 3 in-edges; some feed one another
+FEATURES = 3
+ROUNDING = 2e-7  # of a float32 weight: all the error there is where every neighbour is certain
+
+SAMPLERS = {
+    "LADIES": lambda graph, policy: LADIES(graph, [BUDGET], policy=policy, estimator="ht"),
+    "LADIES-distinct": lambda graph, policy: LADIES(
+        graph, [BUDGET], policy=policy, estimator="ht", replace=False
+    ),
+    "SKETCH": lambda graph, policy: SKETCH(graph, [BUDGET], policy=policy, estimator="ht"),
+    "PLADIES": lambda graph, policy: PLADIES(graph, [BUDGET], policy=policy, estimator="ht"),
+    "Bliss": lambda graph, policy: Bliss(graph, [BUDGET], policy=policy, estimator="ht"),
+}
+POLICIES = ("uniform", "ladies", "static", "exp3", "exp3-released", "node")
+# Sizes of embeddings at which 40 steps teach each bandit something: the paper's delta is tiny.
+TEACHING_SIZE = {"exp3": 2000.0, "exp3-released": 15.0, "node": 1.0}
+
+# Other coefficients only where the masses or the news depend on them.
+CASES = [(name, policy, "mean") for name in SAMPLERS for policy in POLICIES] + [
+    ("PLADIES", policy, norm)
+    for norm in ("gcn", "weights")
+    for policy in ("ladies", "static", "exp3", "node")
+]
+LIMIT = normal_limit(FALSE_ALARM / len(CASES), TARGETS.size * FEATURES)
+
+MUTANTS = ("none", "hajek", "unclipped", "no-skip", "misaligned", "1%-too-large")
+
+
+def features() -> np.ndarray:
+    """Ones, which show an error of scale best; positive sizes; and signed numbers. [V, F]."""
+    generator = np.random.default_rng(7)
+    sizes = generator.lognormal(0, 0.6, 60)
+    return np.stack([np.ones(60), sizes, generator.normal(size=60)], axis=1)
+
+
+@lru_cache(maxsize=1)  # the mutants look at the same draws
+def frozen_draws(name: str, policy: str, norm: str) -> tuple[LayerSampler, Draws]:
+    sampler = SAMPLERS[name](heavy_tailed_graph(norm), policy)
+    if policy in TEACHING_SIZE:
+        untaught = sampler.inclusion(TARGETS, 0).prob
+        train(sampler, TARGETS, TEACHING_SIZE[policy] * features()[:, 1:2], steps=40)
+        change = sampler.inclusion(TARGETS, 0).prob / untaught
+        assert change.max() > 1.5 * change.min()  # what is measured is not the static policy
+    # Rarer sources would leave means too far from normal for a limit this far out.
+    assert sampler.inclusion(TARGETS, 0).prob.min() > 0.02
+    return sampler, repeat(sampler, TARGETS, TIMES)
+
+
+def worst_z(draws: Draws, weight: np.ndarray) -> float:
+    """The largest |z| of a mean aggregate against the full one, over targets and features."""
+    x = features()
+    samples = draws.aggregate(weight, x)  # [N, D, F]
+    rounding = ROUNDING * full_aggregate(draws.graph, TARGETS, np.abs(x))
+    error = np.hypot(samples.std(0, ddof=1) / np.sqrt(draws.times), rounding)
+    return float(np.abs((samples.mean(0) - full_aggregate(draws.graph, TARGETS, x)) / error).max())
+
+
+@pytest.mark.parametrize(("name", "policy", "norm"), CASES)
+def test_horvitz_thompson_aggregate_is_unbiased(name, policy, norm):
+    _, draws = frozen_draws(name, policy, norm)
+    assert worst_z(draws, draws.weight) < LIMIT
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_check_of_bias_rejects_wrong_weights(mutant):
+    sampler, draws = frozen_draws("PLADIES", "static", "mean")
+    alpha = coefficients(draws.graph)[draws.edge]
+    if mutant == "hajek":
+        row = draws.draw * 60 + targets_of(draws.graph)[draws.edge]
+        weight = draws.weight / np.bincount(row, draws.weight)[row]  # the full sums are 1
+    else:
+        weight = alpha / mutated_prob(sampler, mutant)[draws.graph.indices[draws.edge]]
+    assert (worst_z(draws, weight) < LIMIT) == (mutant == "none")
+
+
+def mutated_prob(sampler: LayerSampler, mutant: str) -> np.ndarray:
+    """What a mistaken sampler would divide by, for each node. [V]."""
+    candidate, prob = sampler.inclusion(TARGETS, 0)
+    mass = np.sqrt(square_sums(sampler.graph, TARGETS))[candidate].astype(np.float32)
+    scaled = mass.astype(np.float64) * sampler.draw.scale(mass, BUDGET)
+    num_dst = TARGETS.size
+    # Each mistake must have something to get wrong here.
+    assert scaled[:num_dst].min() < 0.8
+    assert scaled[num_dst:].max() > 1.2
+    if mutant == "unclipped":
+        prob[num_dst:] = scaled[num_dst:]
+    elif mutant == "no-skip":
+        prob[:num_dst] = np.minimum(scaled[:num_dst], 1.0)
+    elif mutant == "misaligned":
+        prob = np.roll(prob, 1)
+    elif mutant == "1%-too-large":
+        prob = np.minimum(1.01 * prob, 1.0)
+    by_node = np.ones(sampler.graph.num_nodes)
+    by_node[candidate] = prob
+    return by_node
