@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from bliss import Graph, InputError
+from bliss.errors import ResourceError
 
 
 @pytest.fixture()
@@ -33,7 +34,7 @@ def test_a_failed_write_leaves_nothing_behind(tmp_path, toy_graph, monkeypatch):
         raise OSError("disk full")
 
     monkeypatch.setattr(json, "dump", fail)
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(ResourceError, match="disk full"):
         toy_graph.save(tmp_path / "graph")
     assert list(tmp_path.iterdir()) == []
 

@@ -1,1 +1,15 @@
 """The only reader of disk and network: names, files and folders become graphs."""
+
+from bliss.data.catalog import data_root, dataset_names, load_dataset
+from bliss.data.dataset import Dataset, describe
+from bliss.data.own import import_graph, open_store
+
+__all__ = [
+    "Dataset",
+    "data_root",
+    "dataset_names",
+    "describe",
+    "import_graph",
+    "load_dataset",
+    "open_store",
+]

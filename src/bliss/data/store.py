@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from bliss import checks
 from bliss.data.arrays import map_npy
-from bliss.errors import InputError
+from bliss.errors import InputError, ResourceError
 
 if TYPE_CHECKING:
     from bliss.graph import Graph, Norm
@@ -79,7 +79,7 @@ def fresh_folder(folder: str | PathLike[str]) -> Iterator[Path]:
         destination.parent.mkdir(parents=True, exist_ok=True)
         scratch = Path(tempfile.mkdtemp(prefix=f".{destination.name}.", dir=destination.parent))
     except OSError as error:
-        raise InputError(
+        raise ResourceError(
             f"folder={str(destination)!r} cannot be made ({error.strerror or error}): choose a "
             "place where you may write."
         ) from error
@@ -90,10 +90,9 @@ def fresh_folder(folder: str | PathLike[str]) -> Iterator[Path]:
         _flush_folder(destination.parent)
     except OSError as error:
         shutil.rmtree(scratch, ignore_errors=True)
-        raise OSError(
-            error.errno,
+        raise ResourceError(
             f"folder={str(destination)!r} could not be written ({error.strerror or error}): free "
-            "some space or choose another place",
+            "some space or choose another place."
         ) from error
     except BaseException:
         shutil.rmtree(scratch, ignore_errors=True)

@@ -1,0 +1,136 @@
+"""Folders in GraphSAINT's form: Flickr, Reddit2, Yelp, PPI, or your own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from bliss import checks
+from bliss.data.arrays import map_npy, read_sparse
+from bliss.data.dataset import Dataset
+from bliss.data.features import finite_rows, row_chunks, rows_per_chunk
+from bliss.data.store import read_json
+from bliss.errors import InputError
+from bliss.graph import Graph
+
+FILES = ("adj_full.npz", "feats.npy", "class_map.json", "role.json")
+ROLES = {"train": "tr", "val": "va", "test": "te"}
+
+Array = npt.NDArray[Any]
+
+
+def find_saint(folder: Path) -> Path | None:
+    """The folder with GraphSAINT's files: this one, its raw/, or none."""
+    for place in (folder, folder / "raw"):
+        if (place / FILES[0]).exists() or (place / "role.json").exists():
+            return place
+    return None
+
+
+def read_saint(name: str, folder: Path, seed: int = 0) -> Dataset:
+    """Read adj_full.npz, feats.npy, class_map.json and role.json of a folder or of its raw/.
+
+    Features are standardised with mean and deviation of the training nodes, as GraphSAINT does
+    (PyG's classes leave that to you). Labels given as lists of 0 and 1 make it multi-label. The
+    graph is that of adj_full, its edges as they stand there.
+    """
+    place = find_saint(folder) or folder
+    missing = [file for file in FILES if not (place / file).exists()]
+    if missing:
+        raise InputError(f"{', '.join(missing)} must be in {place} and is not there: put it there.")
+    adjacency = read_sparse(place / FILES[0])
+    features = map_npy(place / "feats.npy")
+    num_nodes = adjacency.shape[0]
+    for field, shape in (("adj_full.npz", adjacency.shape[::-1]), ("feats.npy", features.shape)):
+        if len(shape) != 2 or shape[0] != num_nodes:
+            raise InputError(
+                f"{place / field} has shape {shape}, but there are {num_nodes} nodes: give it one "
+                "row per node."
+            )
+    splits = _splits(place / "role.json", num_nodes)
+    y, num_classes = _labels(place / "class_map.json", num_nodes)
+    x = _standardised(features, splits["train"], place / "feats.npy")
+    return Dataset(
+        name,
+        Graph.from_scipy(adjacency, duplicates="coalesce"),
+        torch.from_numpy(x),
+        torch.from_numpy(y),
+        {key: torch.from_numpy(ids) for key, ids in splits.items()},
+        num_classes,
+    )
+
+
+def _splits(file: Path, num_nodes: int) -> dict[str, npt.NDArray[np.int64]]:
+    roles = read_json(file)
+    if not isinstance(roles, dict) or not all(roles.get(key) for key in ROLES.values()):
+        raise InputError(f"{file} must name nodes under tr, va and te: write all three.")
+    found = {}
+    for name, key in ROLES.items():
+        ids = checks.node_ids(f"{file.name}[{key!r}]", roles[key], num_nodes)
+        found[name] = np.sort(ids.astype(np.int64))
+    return found
+
+
+def _labels(file: Path, num_nodes: int) -> tuple[Array, int]:
+    """Class ids int64[V], or float32[V, C] where the labels are lists; and C."""
+    labels = read_json(file)
+    if not isinstance(labels, dict) or not labels:
+        raise InputError(f"{file} must hold a label for each node id: write it again.")
+    first = next(iter(labels.values()))
+    is_multilabel = isinstance(first, list)
+    y: Array = (
+        np.zeros((num_nodes, len(first)), np.float32)
+        if is_multilabel
+        else np.full(num_nodes, -1, np.int64)
+    )
+    for key, label in labels.items():
+        try:
+            node = int(key)
+            if not 0 <= node < num_nodes:
+                raise ValueError(f"there are {num_nodes} nodes")
+            if not is_multilabel and (isinstance(label, bool) or not isinstance(label, int)):
+                raise ValueError("class ids are whole numbers")
+            y[node] = label
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InputError(
+                f"{file} has an entry for {key!r} that cannot be used ({error}): give each node "
+                "a class id, or each the same number of 0 and 1."
+            ) from error
+    if is_multilabel:
+        if not np.isin(y, (0, 1)).all():
+            raise InputError(f"{file} must hold 0 and 1 in its lists: write it again.")
+        return y, len(first)
+    if y.min() < -1:
+        raise InputError(f"{file} holds class {y.min()}, but class ids start at 0: shift them.")
+    return y, int(y.max()) + 1
+
+
+def _standardised(features: Array, train: npt.NDArray[np.int64], file: Path) -> Array:
+    """(x - mean) / deviation over the training nodes; constant columns are only centred."""
+    if features.dtype.kind not in "fiub":
+        raise InputError(f"{file} has type {features.dtype}, but must hold numbers: convert it.")
+    for _ in finite_rows(str(file), row_chunks(features)):
+        pass  # before a sum can hide where the fault is
+    count, width = train.size, features.shape[1]
+    mean = sum((part.sum(0) for part in _parts(features, train)), np.zeros(width)) / count
+    square = sum((((p - mean) ** 2).sum(0) for p in _parts(features, train)), np.zeros(width))
+    deviation = np.sqrt(square / count)
+    deviation[deviation < 1e-12 * np.maximum(np.abs(mean), 1)] = 1
+    scaled = ((part - mean) / deviation for part in row_chunks(features))
+    x = np.empty(features.shape, np.float32)
+    start = 0
+    for rows in scaled:
+        x[start : start + len(rows)] = rows
+        start += len(rows)
+    return x
+
+
+def _parts(features: Array, ids: npt.NDArray[np.int64]) -> Iterator[Array]:
+    step = rows_per_chunk(features.shape[1])
+    for start in range(0, ids.size, step):
+        yield np.asarray(features[ids[start : start + step]], np.float64)
