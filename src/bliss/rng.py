@@ -27,13 +27,18 @@ _MASK = (1 << 64) - 1
 
 
 @compiled
-def coin(key: np.uint64, counter: np.uint64) -> float:
-    """One coin as a whole number in [0, 2^53): compiled, called inside kernels."""
+def random_bits(key: np.uint64, counter: np.uint64) -> np.uint64:
+    """64 random bits: compiled, called inside kernels."""
     bits = key + (counter + _ONE) * GOLDEN
     bits = (bits ^ (bits >> _S30)) * _MULTIPLY_1
     bits = (bits ^ (bits >> _S27)) * _MULTIPLY_2
-    bits = bits ^ (bits >> _S31)
-    return np.float64(np.int64(bits >> _S11))
+    return bits ^ (bits >> _S31)
+
+
+@compiled
+def coin(key: np.uint64, counter: np.uint64) -> float:
+    """One coin as a whole number in [0, 2^53): compiled, called inside kernels."""
+    return np.float64(np.int64(random_bits(key, counter) >> _S11))
 
 
 def hashes(key: np.uint64, counter: npt.NDArray[np.integer]) -> npt.NDArray[np.uint64]:

@@ -1,0 +1,152 @@
+"""Message passing over a block. In training, layers observe their input: policies learn from it."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from bliss.nn.aggregate import aggregate
+from bliss.nn.attention import attend, gatv2_scores
+from bliss.types import Block
+
+
+class SAGEConv(nn.Module):
+    """GraphSAGE with the mean: h_i' = W_self h_i + W sum_j weight_ij h_j + b.
+
+    x [S, F] -> [D, out]
+    """
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.own = nn.Linear(inputs, outputs)
+        self.others = nn.Linear(inputs, outputs, bias=False)
+
+    def forward(self, x: Tensor, block: Block) -> Tensor:
+        """Aggregate on the narrower side of the linear layer."""
+        own: Tensor = self.own(x[: block.num_dst])
+        return own + _project_and_aggregate(self.others, x, block)
+
+
+class GCNConv(nn.Module):
+    """Graph convolution: h_i' = W sum_j weight_ij h_j + b; use a graph with norm="gcn".
+
+    x [S, F] -> [D, out]
+    """
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(inputs, outputs, bias=False)
+        self.bias = nn.Parameter(torch.zeros(outputs))
+
+    def forward(self, x: Tensor, block: Block) -> Tensor:
+        """Aggregate on the narrower side of the linear layer."""
+        return _project_and_aggregate(self.linear, x, block) + self.bias
+
+
+class _Attention(nn.Module):
+    """What GAT and GATv2 share: heads, the importance correction, and the feedback.
+
+    With correction="hajek" (default) the logits gain -log p_j: the softmax over the kept edges is
+    then the Hajek estimate of the full attention. "plain" leaves them as they are.
+    """
+
+    def __init__(
+        self, inputs: int, outputs: int, heads: int, concat: bool, dropout: float, correction: str
+    ) -> None:
+        super().__init__()
+        self.heads, self.concat, self.dropout = heads, concat, dropout
+        self.correction = correction
+        self.width = outputs // heads if concat else outputs
+        self.bias = nn.Parameter(torch.zeros(heads * self.width if concat else self.width))
+
+    def _split(self, x: Tensor) -> Tensor:
+        return x.float().view(-1, self.heads, self.width)  # sums and softmax in float32
+
+    def _combine(self, block: Block, scores: Tensor, values: Tensor, x: Tensor) -> Tensor:
+        log_prob = block.prob.log()[block.row][:, None]
+        corrected = scores - log_prob if self.correction == "hajek" else scores
+        drop = self.dropout if self.training else 0.0
+        out, attention = attend(block, corrected, values, drop)
+        if self.training:
+            if self.correction == "hajek":  # feedback wants the plain softmax
+                attention = attention * block.prob[block.row][:, None]
+                total = attention.new_zeros(block.num_dst, self.heads)
+                attention = attention / total.index_add(0, block.col, attention)[block.col]
+            block.observe(x, attention)
+        return (out.flatten(1) if self.concat else out.mean(1)) + self.bias
+
+
+class GATConv(_Attention):
+    """Attention e_ij = LeakyReLU(a_target . W h_i + a_source . W h_j), softmax over the kept edges.
+
+    x [S, F] -> [D, outputs]; heads are concatenated or averaged
+    """
+
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        heads: int = 1,
+        concat: bool = True,
+        dropout: float = 0.0,
+        correction: str = "hajek",
+    ) -> None:
+        super().__init__(inputs, outputs, heads, concat, dropout, correction)
+        self.linear = nn.Linear(inputs, heads * self.width, bias=False)
+        self.target = nn.Parameter(torch.empty(heads, self.width))
+        self.source = nn.Parameter(torch.empty(heads, self.width))
+        for parameter in (self.linear.weight, self.target, self.source):
+            nn.init.xavier_uniform_(parameter)
+
+    def forward(self, x: Tensor, block: Block) -> Tensor:
+        """Score by node, then by edge."""
+        values = self._split(self.linear(x))
+        target = (values[: block.num_dst] * self.target).sum(-1)  # [D, H]
+        source = (values * self.source).sum(-1)  # [S, H]
+        scores = functional.leaky_relu(target[block.col] + source[block.row], 0.2)
+        return self._combine(block, scores, values, x)
+
+
+class GATv2Conv(_Attention):
+    """Attention e_ij = a . LeakyReLU(W_target h_i + W_source h_j), softmax over the kept edges.
+
+    x [S, F] -> [D, outputs]; heads are concatenated or averaged. With `shared`, both W are one.
+    """
+
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        heads: int = 1,
+        concat: bool = True,
+        dropout: float = 0.0,
+        correction: str = "hajek",
+        shared: bool = True,
+    ) -> None:
+        super().__init__(inputs, outputs, heads, concat, dropout, correction)
+        self.source = nn.Linear(inputs, heads * self.width, bias=False)
+        self.target = None if shared else nn.Linear(inputs, heads * self.width, bias=False)
+        self.vector = nn.Parameter(torch.empty(heads, self.width))
+        for parameter in self.parameters():
+            if parameter.ndim == 2:
+                nn.init.xavier_uniform_(parameter)
+
+    def forward(self, x: Tensor, block: Block) -> Tensor:
+        """Score by edge; no array of edges times width is written."""
+        values = self._split(self.source(x))
+        own = x[: block.num_dst]
+        target = values[: block.num_dst] if self.target is None else self._split(self.target(own))
+        scores = gatv2_scores(block, target, values, self.vector, 0.2)
+        return self._combine(block, scores, values, x)
+
+
+def _project_and_aggregate(linear: nn.Linear, x: Tensor, block: Block) -> Tensor:
+    """W sum_j weight_ij x_j, in the cheaper order; observes x. [S, F] -> [D, out]."""
+    if linear.training:
+        block.observe(x)
+    inputs, outputs = linear.in_features, linear.out_features
+    before = block.num_src * inputs * outputs + block.num_edges * outputs
+    after = block.num_edges * inputs + block.num_dst * inputs * outputs
+    out: Tensor = aggregate(block, linear(x)) if before < after else linear(aggregate(block, x))
+    return out

@@ -1,0 +1,73 @@
+"""Full-neighbour inference: layer by layer, in chunks of bounded size, for all nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from bliss.graph import Graph
+from bliss.nn.model import GNN
+from bliss.samplers import LayerSampler
+from bliss.samplers.draws import Poisson
+from bliss.types import Block
+
+
+def full_sampler(graph: Graph, layers: int) -> LayerSampler:
+    """A sampler that keeps everything: the budget is all there is."""
+    budgets = [max(graph.num_nodes, 1)] * layers
+    return LayerSampler(graph, budgets, policy="uniform", draw=Poisson())
+
+
+@torch.no_grad()
+def infer(
+    model: GNN,
+    graph: Graph,
+    x: Tensor,
+    *,
+    chunk_edges: int = 500_000,
+    device: torch.device | str = "cpu",
+    progress: Callable[[float], None] | None = None,
+) -> Tensor:
+    """Logits of all nodes from full neighbourhoods.
+
+    A chunk has at most `chunk_edges` edges (one node's at least), so memory holds one layer's
+    outputs for all nodes, and the inputs of one chunk.
+
+    x        [V, F], may be memory-mapped
+    returns  float32[V, out] on the CPU
+    """
+    was_training = model.training
+    model.eval()
+    try:
+        sampler = full_sampler(graph, 1)
+        chunks = list(_chunks(graph, chunk_edges))
+        for number in range(model.config.layers):
+            out = torch.empty(graph.num_nodes, model.widths[number + 1])
+            for position, nodes in enumerate(chunks):
+                block: Block = sampler.sample(nodes, 0)[0]
+                inputs = x.index_select(0, block.src).to(device)
+                chunk = model.layer(number, inputs, block.to(device))
+                out[block.dst] = chunk.to("cpu", torch.float32)
+                if progress:
+                    done = number + (position + 1) / len(chunks)
+                    progress(done / model.config.layers)
+            x = out
+    finally:
+        model.train(was_training)
+    return x
+
+
+def _chunks(graph: Graph, most: int) -> Iterator[npt.NDArray[Any]]:
+    """Runs of nodes with at most `most` in-edges together, or single nodes."""
+    start = 0
+    while start < graph.num_nodes:
+        limit = graph.indptr[start] + most
+        stop = int(np.searchsorted(graph.indptr, limit, side="right")) - 1
+        stop = min(max(stop, start + 1), graph.num_nodes)
+        yield np.arange(start, stop)
+        start = stop

@@ -1,0 +1,127 @@
+"""Networks over blocks: GraphSAGE, GCN, GAT and GATv2 of any depth."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from bliss import checks
+from bliss.errors import InputError
+from bliss.graph import Norm
+from bliss.nn.convs import GATConv, GATv2Conv, GCNConv, SAGEConv
+from bliss.nn.dropout import dropout
+from bliss.types import Block
+
+MODELS = ("sage", "gcn", "gat", "gatv2")
+NORMALISATIONS = ("none", "layer", "batch")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """What a network looks like."""
+
+    model: str = "sage"
+    """Kind of layer: sage, gcn, gat or gatv2."""
+    layers: int = 3
+    """Number of layers; budgets need one entry each."""
+    hidden: int = 256
+    """Width of hidden layers, all heads together."""
+    heads: int = 4
+    """Attention heads of hidden layers; the last layer has one."""
+    dropout: float = 0.1
+    """Share of a layer's inputs that training sets to 0."""
+    attention_dropout: float = 0.1
+    """Share of attention weights that training sets to 0."""
+    residual: bool = False
+    """Whether hidden layers add their input, where widths agree."""
+    normalisation: str = "none"
+    """After each hidden layer: none, layer or batch."""
+    attention: str = "hajek"
+    """Softmax over kept edges: hajek (corrected by -log p) or plain."""
+
+    def __post_init__(self) -> None:
+        checks.choice("model", self.model, MODELS)
+        checks.choice("normalisation", self.normalisation, NORMALISATIONS)
+        checks.choice("attention", self.attention, ("hajek", "plain"))
+        for name in ("layers", "hidden", "heads"):
+            checks.whole(name, getattr(self, name), least=1)
+        for name in ("dropout", "attention_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise InputError(f"{name}={getattr(self, name)} must be in [0, 1): start with 0.1.")
+        if self.is_attention and self.hidden % self.heads:
+            raise InputError(
+                f"hidden={self.hidden} is not a multiple of heads={self.heads}: each head has an "
+                "equal share of the width."
+            )
+
+    @property
+    def is_attention(self) -> bool:
+        """Whether aggregation weights are learnt."""
+        return self.model in ("gat", "gatv2")
+
+    @property
+    def norm(self) -> Norm:
+        """The graph's coefficients that this network aggregates with."""
+        return "gcn" if self.model == "gcn" else "mean"
+
+
+class GNN(nn.Module):
+    """A stack of convolutions: dropout, convolution, normalisation, activation, residual.
+
+    `forward(x, blocks)` takes the inputs of blocks[0]'s sources [S, F] and gives the logits of
+    blocks[-1]'s targets [B, out]. Each layer observes its block.
+    """
+
+    def __init__(self, inputs: int, outputs: int, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        widths = [inputs, *[config.hidden] * (config.layers - 1), outputs]
+        self.widths = tuple(widths)
+        last = config.layers - 1
+        self.convs = nn.ModuleList(
+            [self._conv(widths[i], widths[i + 1], i == last) for i in range(config.layers)]
+        )
+        self.norms = nn.ModuleList([self._norm() for _ in range(last)])
+
+    def _conv(self, inputs: int, outputs: int, is_last: bool) -> nn.Module:
+        config = self.config
+        if config.model == "sage":
+            return SAGEConv(inputs, outputs)
+        if config.model == "gcn":
+            return GCNConv(inputs, outputs)
+        kind = GATConv if config.model == "gat" else GATv2Conv
+        return kind(
+            inputs,
+            outputs,
+            heads=1 if is_last else config.heads,
+            concat=not is_last,
+            dropout=config.attention_dropout,
+            correction=config.attention,
+        )
+
+    def _norm(self) -> nn.Module:
+        kinds = {"none": nn.Identity, "layer": nn.LayerNorm, "batch": nn.BatchNorm1d}
+        kind = kinds[self.config.normalisation]
+        return kind() if kind is nn.Identity else kind(self.config.hidden)
+
+    def layer(self, number: int, x: Tensor, block: Block) -> Tensor:
+        """One layer with all that belongs to it. x [S, in] -> [D, out]."""
+        dropped = dropout(x, self.config.dropout, self.training)
+        out: Tensor = self.convs[number](dropped, block)
+        if number == self.config.layers - 1:
+            return out
+        out = self.norms[number](out)
+        out = functional.elu(out) if self.config.is_attention else torch.relu(out)
+        if self.config.residual and x.size(1) == out.size(1):
+            out = out + x[: block.num_dst]
+        return out
+
+    def forward(self, x: Tensor, blocks: Sequence[Block]) -> Tensor:
+        """Logits of the seeds. x [S, F] -> [B, out]."""
+        for number, block in enumerate(blocks):
+            x = self.layer(number, x, block)
+        return x

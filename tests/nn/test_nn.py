@@ -1,0 +1,204 @@
+"""Layers over blocks compute what their formulas say, both ways, and inference is exact."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.stats
+import torch
+from torch_geometric import nn as pyg
+
+from bliss import PLADIES, Bliss, Graph, InputError
+from bliss.nn import GNN, MODELS, ModelConfig, full_sampler, infer
+from bliss.nn import attention as attention_module
+from bliss.nn.aggregate import aggregate
+from bliss.nn.attention import attend, gatv2_scores
+from bliss.nn.convs import GATConv, GATv2Conv, GCNConv, SAGEConv
+from bliss.nn.dropout import dropout
+from tests.conftest import heavy_tailed_pairs
+
+
+@pytest.fixture(scope="module")
+def graph() -> Graph:
+    return Graph.from_edge_index(heavy_tailed_pairs(80, 500), 80)
+
+
+def sampled(graph: Graph):
+    return PLADIES(graph, [25]).sample(np.arange(12), 0)[0]
+
+
+def random(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).requires_grad_()
+
+
+def test_aggregation_and_its_gradient_are_those_of_the_dense_product(graph):
+    block = sampled(graph)
+    dense = torch.zeros(block.num_dst, block.num_src)
+    dense.index_put_((block.col, block.row), block.edge_weight, accumulate=True)
+    ours, theirs = random(block.num_src, 5), random(block.num_src, 5)
+    out = aggregate(block, ours)
+    torch.testing.assert_close(out, dense @ theirs)
+    weight = torch.randn(out.shape, generator=torch.Generator().manual_seed(1))
+    (out * weight).sum().backward()
+    (dense @ theirs * weight).sum().backward()
+    torch.testing.assert_close(ours.grad, theirs.grad)
+
+
+@pytest.mark.parametrize("heads", [1, 3])
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_compiled_attention_agrees_with_plain_torch_in_value_and_gradient(
+    graph, heads, dropout, monkeypatch
+):
+    block = sampled(graph)
+    results = []
+    for compiled in (True, False):
+        monkeypatch.setattr(attention_module, "_is_compiled", lambda _, yes=compiled: yes)
+        source, target = random(block.num_src, heads, 4), random(block.num_dst, heads, 4, seed=1)
+        vector = random(heads, 4, seed=2)
+        torch.manual_seed(0)
+        scores = gatv2_scores(block, target, source, vector, 0.2)
+        out, attention = attend(block, scores, source, dropout)
+        (out**2).sum().backward()
+        results.append([scores, out, attention, source.grad, target.grad, vector.grad])
+    for ours, twin in zip(*results, strict=True):
+        torch.testing.assert_close(ours, twin, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["sage", "gcn", "gat", "gatv2"])
+def test_layers_are_pygs_layers_on_full_neighbourhoods(graph, kind):
+    torch.manual_seed(0)
+    graph = graph.with_norm("gcn" if kind == "gcn" else "mean")
+    block = full_sampler(graph, 1).sample(np.arange(80), 0)[0]
+    x = torch.randn(80, 6)
+    edge_index = block.edge_index  # all nodes in order: positions are ids
+    if kind == "sage":
+        ours, theirs = SAGEConv(6, 4), pyg.SAGEConv(6, 4)
+        ours.own.load_state_dict({"weight": theirs.lin_r.weight, "bias": theirs.lin_l.bias})
+        ours.others.load_state_dict({"weight": theirs.lin_l.weight})
+        expected = theirs(x, edge_index)
+    elif kind == "gcn":
+        ours, theirs = GCNConv(6, 4), pyg.GCNConv(6, 4, add_self_loops=False)
+        ours.linear.load_state_dict({"weight": theirs.lin.weight})
+        # parallel edges and in-degrees: give PyG our coefficients
+        theirs.normalize = False
+        expected = theirs(x, edge_index, block.edge_weight)
+    elif kind == "gat":
+        ours, theirs = GATConv(6, 8, heads=2), pyg.GATConv(6, 4, heads=2, add_self_loops=False)
+        ours.linear.load_state_dict({"weight": theirs.lin.weight})
+        ours.source.data, ours.target.data = theirs.att_src.data[0], theirs.att_dst.data[0]
+        expected = theirs(x, edge_index)
+    else:
+        ours = GATv2Conv(6, 8, heads=2)
+        theirs = pyg.GATv2Conv(6, 4, heads=2, add_self_loops=False, share_weights=True, bias=False)
+        ours.source.load_state_dict({"weight": theirs.lin_l.weight})
+        theirs.lin_l.bias = None
+        ours.vector.data = theirs.att.data[0]
+        expected = theirs(x, edge_index)
+    torch.testing.assert_close(ours(x, block), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_corrected_attention_estimates_the_full_one(graph):
+    # Hajek: over many draws the corrected mean is near the full aggregate, the plain one is not.
+    torch.manual_seed(0)
+    dense = Graph.from_edge_index(heavy_tailed_pairs(80, 4000), 80)
+    x = torch.randn(80, 6) * 2
+    targets = np.arange(60, 70)
+    outs = {}
+    for correction in ("hajek", "plain"):
+        torch.manual_seed(1)
+        conv = GATv2Conv(6, 8, heads=2, correction=correction).eval()
+        sampler = PLADIES(dense, [30])
+        with torch.no_grad():
+            draws = []
+            for step in range(1500):
+                block = sampler.sample(targets, step)[0]
+                draws.append(conv(x[block.src], block))
+            full = full_sampler(dense, 1).sample(targets, 0)[0]
+            exact = conv(x[full.src], full)
+        outs[correction] = (torch.stack(draws).mean(0) - exact).norm() / exact.norm()
+    assert outs["hajek"] < 0.5 * outs["plain"]
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("options", [{}, {"residual": True, "normalisation": "layer"}])
+def test_inference_in_chunks_is_the_full_forward_pass(graph, model, options):
+    torch.manual_seed(0)
+    config = ModelConfig(model=model, layers=3, hidden=8, heads=2, **options)
+    network = GNN(6, 4, config)
+    graph = graph.with_norm(config.norm)
+    x = torch.randn(80, 6)
+    blocks = full_sampler(graph, 3).sample(np.arange(80), 0)
+    network.eval()
+    expected = network(x[blocks[0].src], blocks).detach()
+    network.train()
+    for chunk_edges in (1, 50, 10**9):
+        torch.testing.assert_close(infer(network, graph, x, chunk_edges=chunk_edges), expected)
+    assert network.training
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("policy", ["node", "exp3-released"])
+def test_every_model_trains_and_teaches_every_bandit(graph, model, policy):
+    torch.manual_seed(0)
+    config = ModelConfig(model=model, layers=2, hidden=16, heads=2, normalisation="batch")
+    graph = graph.with_norm(config.norm)
+    network = GNN(6, 3, config)
+    sampler = Bliss(graph, [30, 20], policy=policy)
+    x = torch.randn(80, 6)
+    y = x[:, :3].argmax(1)
+    optimizer = torch.optim.Adam(network.parameters(), lr=0.02)
+    losses = []
+    for step in range(60):
+        blocks = sampler.sample(np.random.default_rng(step).permutation(80)[:30], step)
+        logits = network(x[blocks[0].src], blocks)
+        loss = torch.nn.functional.cross_entropy(logits, y[blocks[-1].dst])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        assert all((block.attention is not None) == config.is_attention for block in blocks)
+        sampler.update(blocks)
+        losses.append(loss.item())
+    assert np.mean(losses[-10:]) < np.mean(losses[:5])
+
+
+FALSE_ALARM = 1e-6
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
+def test_dropout_drops_its_share_scales_the_rest_and_goes_back_the_same_way(rate):
+    torch.manual_seed(0)
+    x = torch.ones(997, 101, requires_grad=True)
+    out = dropout(x, rate, training=True)
+    dropped = (out == 0).float().mean().item()
+    error = np.sqrt(rate * (1 - rate) / x.numel())
+    limit = scipy.stats.norm.isf(FALSE_ALARM / 2)
+    assert abs(dropped - rate) < limit * error
+    assert abs(dropped - rate * 1.1) > limit * error  # a share 10% too large is noticed
+    np.testing.assert_allclose(out[out != 0].detach(), 1 / (1 - rate), rtol=1e-4)
+    out.sum().backward()
+    torch.testing.assert_close(x.grad, out.detach())
+
+
+def test_dropout_follows_torchs_seed_and_rests_outside_training():
+    x = torch.ones(50, 7)
+    torch.manual_seed(0)
+    first, second = dropout(x, 0.5, True), dropout(x, 0.5, True)
+    torch.manual_seed(0)
+    assert torch.equal(dropout(x, 0.5, True), first)
+    assert not torch.equal(first, second)
+    assert dropout(x, 0.5, training=False) is x
+
+
+REFUSED = {
+    "unknown model": ({"model": "gin"}, "model='gin'"),
+    "no layers": ({"layers": 0}, "layers=0"),
+    "heads that do not divide": ({"model": "gat", "hidden": 10, "heads": 4}, "hidden=10"),
+    "all dropped": ({"dropout": 1.0}, "dropout=1.0"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_bad_settings_get_one_sentence(case):
+    options, message = REFUSED[case]
+    with pytest.raises(InputError, match=message):
+        ModelConfig(**options)
