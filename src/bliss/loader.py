@@ -6,6 +6,7 @@ from collections.abc import Generator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from itertools import islice
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,7 @@ class BlockLoader(NodeLoader):  # type: ignore[misc]  # PyG is untyped
     * ``x``, and every other node attribute: rows of the input layer's sources, ``n_id``
     * ``y``: rows of the seeds, in their order; the network's output has the same rows
     * ``n_id`` [S], ``input_id`` [B] (place in `input_nodes`, or node id for a mask), ``batch_size``
+    * ``seconds``: what it took to "sample" the blocks and to "gather" the attributes
 
     Batches are numbered over all epochs, and number and seed decide the draw: a resumed run needs
     no generator. Shuffling depends on seed and epoch alone.
@@ -169,13 +171,14 @@ class BlockLoader(NodeLoader):  # type: ignore[misc]  # PyG is untyped
     def _next_epoch(self) -> None:
         self._epoch, self._batch, self._left_early = self._epoch + 1, 0, False
 
-    def collate_fn(self, index: Any) -> tuple[Tensor, list[Block]]:
+    def collate_fn(self, index: Any) -> tuple[Tensor, list[Block], float]:
         """Sample the blocks of the seeds at these places. index [B]."""
         return self._draw(index, self._step)
 
-    def filter_fn(self, out: tuple[Tensor, list[Block]]) -> Data:
+    def filter_fn(self, out: tuple[Tensor, list[Block], float]) -> Data:
         """Join blocks with the attributes of their nodes."""
-        index, blocks = out
+        started = perf_counter()
+        index, blocks, sampling = out
         nodes, seeds = blocks[0].src, blocks[-1].dst
         batch = Data()
         for name, value in self.data.to_dict().items():
@@ -192,11 +195,14 @@ class BlockLoader(NodeLoader):  # type: ignore[misc]  # PyG is untyped
         )
         batch.num_nodes = nodes.numel()
         batch.batch_size = seeds.numel()
+        batch.seconds = {"sample": sampling, "gather": perf_counter() - started}
         return batch if self.transform is None else self.transform(batch)
 
-    def _draw(self, index: Any, step: int) -> tuple[Tensor, list[Block]]:
+    def _draw(self, index: Any, step: int) -> tuple[Tensor, list[Block], float]:
+        started = perf_counter()
         index = torch.as_tensor(index, dtype=torch.int64)
-        return index, self.node_sampler.sample(self.input_data.node[index], step)
+        blocks = self.node_sampler.sample(self.input_data.node[index], step)
+        return index, blocks, perf_counter() - started
 
     def _in_turn(self, indices: Iterator[list[int]]) -> Generator[Data, None, None]:
         for index in indices:

@@ -1,0 +1,5 @@
+"""`python -m bliss` is the command `bliss`."""
+
+from bliss.cli import main
+
+main()

@@ -1,0 +1,143 @@
+"""The settings of a run: one frozen record, filled from defaults, recipe and command line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from importlib import resources
+from typing import Any
+
+from bliss import checks
+from bliss.errors import InputError
+from bliss.nn import ModelConfig
+from bliss.policies import POLICIES
+from bliss.samplers import SAMPLERS
+from bliss.samplers.estimators import ESTIMATORS
+
+DEFAULT_POLICY = {"ladies": "ladies", "sketch": "static", "pladies": "static", "bliss": "node"}
+DEFAULT_ESTIMATOR = {"ladies": "hajek", "sketch": "sketch", "pladies": "ht", "bliss": "ht"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """All that decides a run's numbers, and how often it looks at them."""
+
+    dataset: str = "synthetic"
+    """Name of a data set, or the path of a folder."""
+    model: str = "sage"
+    """sage, gcn, gat or gatv2."""
+    sampler: str = "bliss"
+    """ladies, sketch, pladies or bliss."""
+    policy: str = ""
+    """Where masses come from; by default the sampler's own (bliss: node)."""
+    estimator: str = ""
+    """ht, hajek or sketch; by default the sampler's own (bliss: ht)."""
+    budgets: tuple[int, ...] = (2048, 1024, 512)
+    """Sources kept per layer on average, input layer first."""
+    batch_size: int = 256
+    """Seeds per step."""
+    steps: int = 300
+    """Training steps."""
+    lr: float = 0.002
+    """Adam's learning rate."""
+    weight_decay: float = 0.0
+    """L2 penalty in Adam's gradient."""
+    layers: int = 3
+    """Layers of the network."""
+    hidden: int = 256
+    """Width of hidden layers."""
+    heads: int = 4
+    """Attention heads of hidden layers."""
+    dropout: float = 0.1
+    """Share of a layer's inputs set to 0 in training."""
+    attention_dropout: float = 0.1
+    """Share of attention weights set to 0 in training."""
+    residual: bool = False
+    """Hidden layers add their input."""
+    normalisation: str = "none"
+    """none, layer or batch."""
+    attention: str = "hajek"
+    """Softmax over kept edges: hajek (corrected) or plain."""
+    features: str = "raw"
+    """raw, or row: each node's features divided by their sum."""
+    seed: int = 0
+    """Decides weights, order, draws and dropout."""
+    evaluate_every: int = 50
+    """Steps between evaluations with full neighbours; each is followed by a checkpoint."""
+    patience: int = 0
+    """Stop after this many evaluations without a better validation F1; 0 never stops early."""
+    prefetch: int = 0
+    """1 draws the next batch in a thread; the policy is then one step old."""
+    precision: str = "float32"
+    """float32, or bfloat16 for autocast."""
+    device: str = "cpu"
+    """cpu or cuda."""
+
+    def __post_init__(self) -> None:
+        checks.choice("sampler", self.sampler, list(SAMPLERS))
+        object.__setattr__(self, "policy", self.policy or DEFAULT_POLICY[self.sampler])
+        object.__setattr__(self, "estimator", self.estimator or DEFAULT_ESTIMATOR[self.sampler])
+        object.__setattr__(self, "budgets", checks.budgets(self.budgets, self.layers))
+        checks.choice("policy", self.policy, list(POLICIES))
+        checks.choice("estimator", self.estimator, list(ESTIMATORS))
+        checks.choice("features", self.features, ("raw", "row"))
+        checks.choice("precision", self.precision, ("float32", "bfloat16"))
+        checks.choice("device", self.device.split(":")[0], ("cpu", "cuda"))
+        for name in ("batch_size", "steps", "evaluate_every"):
+            checks.whole(name, getattr(self, name), least=1)
+        for name in ("seed", "patience"):
+            checks.whole(name, getattr(self, name))
+        checks.positive("lr", self.lr, "start with 0.002.")
+        if not self.weight_decay >= 0:
+            raise InputError(f"weight_decay={self.weight_decay} must be 0 or larger.")
+        if self.prefetch not in (0, 1):
+            raise InputError(f"prefetch={self.prefetch} must be 0 or 1.")
+        _ = self.model_config  # checks the rest
+
+    @property
+    def model_config(self) -> ModelConfig:
+        """The part that describes the network."""
+        names = [field.name for field in fields(ModelConfig)]
+        return ModelConfig(**{name: getattr(self, name) for name in names})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, as JSON keeps them."""
+        return asdict(self) | {"budgets": list(self.budgets)}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> TrainConfig:
+        """The inverse of `to_dict`; refuses names it does not know."""
+        known = {field.name for field in fields(cls)}
+        for name in values:
+            if name not in known:
+                raise InputError(f"{name}={values[name]!r} is not a setting: remove it.")
+        return cls(**{**values, "budgets": tuple(values.get("budgets", cls.budgets))})
+
+    def differences(self, other: TrainConfig) -> list[str]:
+        """Where two settings part, as "name: this, other"."""
+        ours, theirs = self.to_dict(), other.to_dict()
+        return [f"{k}: {ours[k]}, {theirs[k]}" for k in ours if ours[k] != theirs[k]]
+
+
+def resolve(**given: Any) -> TrainConfig:
+    """Settings from what was given, then the data set's recipe, then the defaults.
+
+    A recipe is a JSON file in `bliss/train/recipes`, named after the data set, with settings under
+    "all" and under a model's name.
+    """
+    given = {name: value for name, value in given.items() if value is not None}
+    dataset = str(given.get("dataset", TrainConfig.dataset))
+    values = recipe(dataset, str(given.get("model", "")))
+    return TrainConfig.from_dict(values | given)
+
+
+def recipe(dataset: str, model: str) -> dict[str, Any]:
+    """The recipe's settings for a data set and model; empty if there is none."""
+    file = resources.files("bliss.train") / "recipes" / f"{dataset.lower()}.json"
+    if "/" in dataset or not file.is_file():
+        return {}
+    parts = json.loads(file.read_text(encoding="utf-8"))
+    common = dict(parts.get("all", {}))
+    chosen = model or str(common.get("model", TrainConfig.model))
+    return common | dict(parts.get(chosen, {}))

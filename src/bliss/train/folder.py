@@ -1,0 +1,187 @@
+"""A run's folder: settings, metrics, checkpoints, result; written so that a kill harms nothing.
+
+config.json                 the settings
+metrics.jsonl               one line per evaluation
+checkpoints/000100.*        the two newest: tensors (safetensors), counters (JSON, with a digest)
+best.safetensors            weights of the best validation F1
+result.json                 written at the end
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import safetensors
+import safetensors.torch
+from torch import Tensor
+
+from bliss.errors import DamagedError, InputError, ResourceError
+
+
+class Checkpoint(NamedTuple):
+    """All that a resumed run needs."""
+
+    tensors: dict[str, Tensor]
+    counters: dict[str, Any]
+
+
+class RunFolder:
+    """One run's files. Use `with folder.locked():` around all writing."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.checkpoints = path / "checkpoints"
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the folder for one process: a second one is refused."""
+        try:
+            self.checkpoints.mkdir(parents=True, exist_ok=True)
+            lock = open(self.path / ".lock", "a", encoding="utf-8")  # noqa: SIM115
+        except OSError as error:
+            raise _no_room(self.path, error) from error
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise InputError(
+                    f"out={str(self.path)!r} is in use by another run: choose another folder or "
+                    "wait for it to end."
+                ) from error
+            yield
+
+    @property
+    def is_started(self) -> bool:
+        """Whether a run has left its settings here."""
+        return (self.path / "config.json").exists()
+
+    def write_json(self, name: str, values: Mapping[str, Any]) -> None:
+        """Replace a JSON file as a whole."""
+        text = json.dumps(values, indent=2) + "\n"
+        self._replace(self.path / name, lambda file: file.write(text.encode()))
+
+    def read_json(self, name: str) -> dict[str, Any]:
+        """Read a JSON file of the run."""
+        path = self.path / name
+        if not path.exists():
+            raise InputError(f"{path} is missing: {str(self.path)!r} is not the folder of a run.")
+        try:
+            values = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise DamagedError(f"{path} is not valid JSON ({error}): it was damaged.") from error
+        if not isinstance(values, dict):
+            raise DamagedError(f"{path} does not hold settings: it was damaged.")
+        return values
+
+    def add_metrics(self, values: Mapping[str, Any]) -> None:
+        """Append a line to metrics.jsonl."""
+        with (
+            self._writing(self.path / "metrics.jsonl"),
+            open(self.path / "metrics.jsonl", "a", encoding="utf-8") as file,
+        ):
+            file.write(json.dumps(values) + "\n")
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """Every whole line of metrics.jsonl."""
+        path = self.path / "metrics.jsonl"
+        if not path.exists():
+            return []
+        lines = []
+        for line in path.read_text(encoding="utf-8").splitlines():
+            try:
+                lines.append(json.loads(line))
+            except ValueError:
+                break  # a kill can cut the last line short
+        return lines
+
+    def forget_metrics_after(self, step: int) -> None:
+        """Drop lines of steps that a resumed run will take again."""
+        kept = [line for line in self.metrics() if line["step"] <= step]
+        text = "".join(json.dumps(line) + "\n" for line in kept)
+        self._replace(self.path / "metrics.jsonl", lambda file: file.write(text.encode()))
+
+    def save_best(self, weights: Mapping[str, Tensor]) -> None:
+        """Replace the best weights."""
+        data = safetensors.torch.save(_contiguous(weights))
+        self._replace(self.path / "best.safetensors", lambda file: file.write(data))
+
+    def load_best(self) -> dict[str, Tensor]:
+        """The best weights."""
+        path = self.path / "best.safetensors"
+        if not path.exists():
+            raise InputError(f"{path} is missing: the run has not been evaluated yet.")
+        try:
+            return safetensors.torch.load_file(path)
+        except (safetensors.SafetensorError, OSError) as error:
+            raise DamagedError(f"{path} cannot be read ({error}): it was damaged.") from error
+
+    def save_checkpoint(self, step: int, checkpoint: Checkpoint) -> None:
+        """Write a checkpoint; it counts once its JSON is there. Keeps the one before."""
+        data = safetensors.torch.save(_contiguous(checkpoint.tensors))
+        stem = self.checkpoints / f"{step:09d}"
+        self._replace(stem.with_suffix(".safetensors"), lambda file: file.write(data))
+        counters = checkpoint.counters | {"sha256": hashlib.sha256(data).hexdigest()}
+        text = json.dumps(counters, indent=2)
+        self._replace(stem.with_suffix(".json"), lambda file: file.write(text.encode()))
+        for old in self._steps()[:-2]:
+            for suffix in (".json", ".safetensors"):
+                (self.checkpoints / f"{old:09d}").with_suffix(suffix).unlink(missing_ok=True)
+
+    def load_checkpoint(self, say: Callable[[str], None]) -> Checkpoint | None:
+        """The newest whole checkpoint; says so where a newer one was damaged."""
+        for step in reversed(self._steps()):
+            stem = self.checkpoints / f"{step:09d}"
+            try:
+                counters = json.loads(stem.with_suffix(".json").read_text(encoding="utf-8"))
+                data = stem.with_suffix(".safetensors").read_bytes()
+                if hashlib.sha256(data).hexdigest() != counters["sha256"]:
+                    raise ValueError("its digest does not fit")
+                return Checkpoint(safetensors.torch.load(data), counters)
+            except (OSError, ValueError, KeyError, TypeError, safetensors.SafetensorError) as error:
+                say(f"The checkpoint of step {step} is damaged ({error}); trying the one before.")
+        if self._steps():
+            raise DamagedError(f"{self.checkpoints} has no whole checkpoint: start the run anew.")
+        return None
+
+    def _steps(self) -> list[int]:
+        return sorted(int(p.stem) for p in self.checkpoints.glob("*.json") if p.stem.isdigit())
+
+    def _replace(self, path: Path, write: Callable[[Any], object]) -> None:
+        """Write beside, flush, rename: the old or the new file is there, never half of one."""
+        with self._writing(path):
+            handle, scratch = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    write(file)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.replace(scratch, path)
+            except BaseException:
+                Path(scratch).unlink(missing_ok=True)
+                raise
+
+    @contextmanager
+    def _writing(self, path: Path) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise _no_room(path, error) from error
+
+
+def _no_room(path: Path, error: OSError) -> ResourceError:
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    remedy = "make room" if full else "choose a folder that can be written to"
+    return ResourceError(f"{path} cannot be written ({error.strerror}): {remedy} and resume.")
+
+
+def _contiguous(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}

@@ -1,0 +1,40 @@
+"""How well a network does."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+
+def micro_f1(logits: Tensor, labels: Tensor) -> float:
+    """Micro-averaged F1: 2 TP / (2 TP + FP + FN) over all nodes and classes.
+
+    With one class per node, labels int64[N], this is the share of right predictions; with
+    several, labels float[N, C] of 0 and 1, a class is predicted where its logit is above 0.
+    Nodes of label -1 are left out. Without nodes the result is NaN.
+
+    logits [N, C]
+    """
+    if labels.ndim == 1:
+        known = labels >= 0
+        right = (logits[known].argmax(1) == labels[known]).float()
+        return float(right.mean()) if right.numel() else float("nan")
+    predicted, wanted = logits > 0, labels > 0
+    hits = int((predicted & wanted).sum())
+    total = int(predicted.sum()) + int(wanted.sum())
+    if not logits.numel():
+        return float("nan")
+    return 2 * hits / total if total else 0.0
+
+
+def criterion(logits: Tensor, labels: Tensor) -> Tensor:
+    """Cross-entropy over classes, or over each label on its own. Mean over nodes (and labels)."""
+    if labels.ndim == 1:
+        return functional.cross_entropy(logits, labels, ignore_index=-1)
+    return functional.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype))
+
+
+def probabilities(logits: Tensor, is_multilabel: bool) -> Tensor:
+    """Softmax over classes, or a sigmoid for each label. [N, C] -> [N, C]."""
+    return torch.sigmoid(logits) if is_multilabel else torch.softmax(logits, dim=1)

@@ -1,0 +1,72 @@
+"""Predictions as a table on disk: node, label or labels, probability."""
+
+from __future__ import annotations
+
+import csv
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from bliss.errors import InputError, ResourceError
+
+FORMATS = (".csv", ".parquet")
+
+
+def check_format(out: Path) -> None:
+    """Refuse a file name of another kind, or parquet without its package, before any work."""
+    if out.suffix not in FORMATS:
+        raise InputError(f"out={str(out)!r} must end in .csv or .parquet: rename it.")
+    if out.suffix == ".parquet":
+        try:
+            import pyarrow  # noqa: F401
+        except ImportError as error:
+            raise InputError(
+                f"out={str(out)!r} needs the package pyarrow: install it with "
+                "pip install 'bliss-gnn[parquet]', or write a .csv."
+            ) from error
+
+
+def write_predictions(out: Path, chances: Tensor, is_multilabel: bool) -> None:
+    """Write beside and rename, so that a kill leaves no half file. chances [V, C]."""
+    columns = _columns(chances, is_multilabel)
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{out.name}.", dir=out.parent)
+        os.close(handle)
+    except OSError as error:
+        raise ResourceError(
+            f"out={str(out)!r} cannot be written ({error.strerror}): choose another folder."
+        ) from error
+    scratch = Path(name)
+    try:
+        if out.suffix == ".csv":
+            with open(scratch, "w", newline="", encoding="utf-8") as file:
+                writer = csv.writer(file)
+                writer.writerow(columns)
+                writer.writerows(zip(*columns.values(), strict=True))
+        else:
+            import pyarrow
+            import pyarrow.parquet
+
+            pyarrow.parquet.write_table(pyarrow.table(columns), scratch)
+        scratch.chmod(0o644)
+        os.replace(scratch, out)
+    except BaseException:
+        scratch.unlink(missing_ok=True)
+        raise
+
+
+def _columns(chances: Tensor, is_multilabel: bool) -> dict[str, list[Any]]:
+    """The best class and its probability; or all labels above one half, separated by spaces."""
+    nodes = list(range(chances.size(0)))
+    if not is_multilabel:
+        best = chances.max(dim=1)
+        return {"node": nodes, "label": best.indices.tolist(), "probability": best.values.tolist()}
+    labels, values = [], []
+    for row in chances:
+        chosen = (row > 0.5).nonzero().view(-1)
+        labels.append(" ".join(str(c) for c in chosen.tolist()))
+        values.append(" ".join(f"{v:.6g}" for v in row[chosen].tolist()))
+    return {"node": nodes, "label": labels, "probability": values}

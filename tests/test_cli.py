@@ -1,0 +1,149 @@
+"""The command line: what a person types, what they read, and the code it ends with."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from bliss.cli import app
+
+SMALL = ["--steps", "20", "--hidden", "16", "--evaluate-every", "10", "--budgets", "200,100,50"]
+
+
+def bliss(*arguments: object):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory):
+    """A person's own graph: two groups, edges within them, features that tell little."""
+    folder = tmp_path_factory.mktemp("own")
+    random = np.random.default_rng(0)
+    group = random.integers(0, 2, 200)
+    pairs = random.integers(0, 200, (2, 3000))
+    pairs = pairs[:, group[pairs[0]] == group[pairs[1]]]
+    np.save(folder / "edges.npy", pairs)
+    np.save(folder / "features.npy", (group[:, None] + random.normal(0, 2, (200, 4))).astype("f4"))
+    np.save(folder / "labels.npy", group)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def store(own):
+    out = own / "store"
+    result = bliss(
+        "data", "import", out, "--edges", own / "edges.npy", "--features", own / "features.npy",
+        "--labels", own / "labels.npy",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    return out
+
+
+@pytest.fixture(scope="module")
+def run(store, tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "run"
+    result = bliss("train", "--dataset", store, "--out", out, *SMALL)
+    assert result.exit_code == 0, result.output
+    return out
+
+
+def test_a_person_gets_from_files_to_predictions_without_writing_python(run, tmp_path, own):
+    result = json.loads((run / "result.json").read_text())
+    wanted = {"dataset", "model", "sampler", "policy", "seed", "steps", "train_f1", "val_f1"}
+    assert wanted | {"test_f1", "seconds", "step_ms"} <= set(result)
+    evaluated = bliss("evaluate", run)
+    assert f"{result['test_f1']:.4f}" in evaluated.output
+    for suffix in ("csv", "parquet"):
+        out = tmp_path / f"predictions.{suffix}"
+        assert bliss("predict", run, "--out", out).exit_code == 0
+        assert out.exists()
+    rows = list(csv.DictReader((tmp_path / "predictions.csv").read_text().splitlines()))
+    assert [int(row["node"]) for row in rows] == list(range(200))
+    right = np.array([int(row["label"]) for row in rows]) == np.load(own / "labels.npy")
+    assert right.mean() > 0.8
+    assert all(0.5 <= float(row["probability"]) <= 1 for row in rows)
+
+
+def test_train_alone_runs_the_embedded_default(tmp_path):
+    result = bliss("train", "--out", tmp_path / "run", "--steps", "3", "--hidden", "8")
+    assert result.exit_code == 0, result.output
+    written = json.loads((tmp_path / "run" / "result.json").read_text())
+    chosen = written["dataset"], written["model"], written["sampler"], written["policy"]
+    assert chosen == ("synthetic", "sage", "bliss", "node")
+
+
+def test_a_finished_run_needs_resume_and_the_same_settings(run, store):
+    again = bliss("train", "--dataset", store, "--out", run, *SMALL)
+    assert again.exit_code == 2
+    assert "pass --resume" in " ".join(again.stderr.split())
+    other = bliss("train", "--dataset", store, "--out", run, *SMALL, "--resume", "--lr", "0.5")
+    assert other.exit_code == 2
+    assert "lr: 0.5, 0.002" in " ".join(other.stderr.split())
+    same = bliss("train", "--dataset", store, "--out", run, *SMALL, "--resume")
+    assert same.exit_code == 0, same.output
+
+
+def test_data_can_be_listed_and_described(store):
+    listed = bliss("data", "list")
+    for name in ("cora", "reddit2", "ogbn-products", "synthetic"):
+        assert name in listed.output
+    assert "200" in bliss("data", "info", store).output
+
+
+WRONG = {
+    "unknown data": (["train", "--dataset", "nowhere"], 2, "nowhere"),
+    "unknown model": (["train", "--model", "gin"], 2, "model='gin'"),
+    "bad budgets": (["train", "--budgets", "a,b"], 2, "budgets='a,b'"),
+    "budgets of other layers": (["train", "--budgets", "5,5"], 2, "2 entries for 3 layers"),
+    "no threads": (["train", "--threads", "0"], 2, "threads=0"),
+    "not a run": (["evaluate", "nowhere"], 2, "is not the folder of a run"),
+    "wrong kind of file": (["predict", "nowhere", "--out", "a.txt"], 2, "must end in .csv"),
+    "half a split": (
+        ["data", "import", "x", "--edges", "a", "--features", "b", "--train-nodes", "c"],
+        2,
+        "--val-nodes, --test-nodes is missing",
+    ),
+    "no GPU": (["train", "--device", "cuda", "--steps", "1"], 4, "torch sees no GPU"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_errors_are_one_sentence_and_a_code(case, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    arguments, code, message = WRONG[case]
+    result = bliss(*arguments)
+    assert result.exit_code == code
+    assert message in " ".join(result.stderr.split())
+    assert "Traceback" not in result.stderr
+
+
+def test_damaged_state_has_a_code_of_its_own(run, tmp_path):
+    import shutil
+
+    copy = tmp_path / "copy"
+    shutil.copytree(run, copy)
+    (copy / "best.safetensors").write_bytes(b"nothing")
+    assert bliss("evaluate", copy).exit_code == 3
+    (copy / "config.json").write_text("{")
+    assert bliss("evaluate", copy).exit_code == 3
+
+
+def test_debug_shows_the_traceback(tmp_path):
+    result = bliss("train", "--model", "gin", "--debug")
+    assert result.exception is not None
+    assert result.exit_code == 1
+
+
+def test_the_module_is_the_command():
+    helped = subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "bliss", "--help"], capture_output=True, text=True
+    )
+    assert helped.returncode == 0
+    for command in ("train", "evaluate", "predict", "data"):
+        assert command in helped.stdout
