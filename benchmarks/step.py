@@ -1,0 +1,110 @@
+"""How long a whole training step takes, part by part, and what a bandit adds to it.
+
+Graph (b) with 602 random features and 41 classes, graph (c) with 300 and 100 labels per node;
+batches of 256, budgets 4096/2048/1024, hidden 256, 3 layers, one thread. PLADIES, exp3 and node
+train in turn on the same seeds; numbers are medians, ratios within the run.
+"""
+
+from __future__ import annotations
+
+import gc
+import resource
+import tempfile
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks.graphs import power_law
+from bliss import Graph
+from bliss.data import Dataset
+from bliss.train import TrainConfig, Trainer
+from bliss.train.loop import PARTS
+
+BUDGETS = (4096, 2048, 1024)
+WARM_UP = 8
+SAMPLERS = {"pladies": "static", "exp3": "exp3", "node": "node"}
+RELEASED_MS = {"power_law_233k": 850.0, "power_law_717k": 920.0}  # the authors' code, SAGE
+
+
+def run(repeats: int) -> dict[str, Any]:
+    """Time both graphs and both networks; returns what is written as JSON."""
+    torch.set_num_threads(1)
+    result: dict[str, Any] = {"settings": {"budgets": BUDGETS, "batches": repeats, "threads": 1}}
+    for name, nodes, edges, features, classes, multilabel in (
+        ("power_law_233k", 232_965, 11_606_919, 602, 41, False),
+        ("power_law_717k", 716_847, 14_300_000, 300, 100, True),
+    ):
+        dataset = random_dataset(power_law(nodes, edges), features, classes, multilabel)
+        result[name] = {model: measure(dataset, model, repeats) for model in ("sage", "gatv2")}
+        faster = RELEASED_MS[name] / result[name]["sage"]["step_ms"]["node"]["total"]
+        result[name]["sage"]["times_faster_than_released_code"] = faster
+        print(name, result[name], flush=True)
+        del dataset
+        gc.collect()
+    result["peak_rss_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return result
+
+
+def random_dataset(graph: Graph, features: int, classes: int, multilabel: bool) -> Dataset:
+    """Random features and labels on a graph."""
+    generator = torch.Generator().manual_seed(0)
+    nodes = graph.num_nodes
+    x = torch.randn(nodes, features, generator=generator)
+    if multilabel:
+        y = (torch.rand(nodes, classes, generator=generator) < 0.1).float()
+    else:
+        y = torch.randint(0, classes, (nodes,), generator=generator)
+    order = torch.from_numpy(np.random.default_rng(0).permutation(nodes))
+    splits = {"train": order[: nodes // 2], "val": order[-20:-10], "test": order[-10:]}
+    return Dataset("random", graph, x, y, splits, classes)
+
+
+def measure(dataset: Dataset, model: str, repeats: int) -> dict[str, Any]:
+    """Parts of a step in ms for each policy, their ratios, and growth with the budget."""
+    parts = steps(dataset, model, repeats, BUDGETS, SAMPLERS)
+    totals = {name: taken["total"] for name, taken in parts.items()}
+    doubled = steps(dataset, model, repeats // 2, tuple(2 * b for b in BUDGETS), {"node": "node"})
+    node = parts["node"]
+    return {
+        "node_over_pladies": totals["node"] / totals["pladies"],
+        "exp3_over_pladies": totals["exp3"] / totals["pladies"],
+        "sampling_share": (node["sample"] + node["update"]) / node["total"],
+        "step_ms": parts,
+        "growth_when_budget_doubles": {p: doubled["node"][p] / node[p] for p in PARTS},
+    }
+
+
+def steps(
+    dataset: Dataset,
+    model: str,
+    repeats: int,
+    budgets: tuple[int, ...],
+    policies: dict[str, str],
+) -> dict[str, dict[str, float]]:
+    """Medians of each part in ms; the trainers take turns."""
+    with tempfile.TemporaryDirectory() as folder:
+        trainers = {
+            name: Trainer(
+                TrainConfig(
+                    model=model,
+                    sampler="pladies" if name == "pladies" else "bliss",
+                    policy=policy,
+                    budgets=budgets,
+                    steps=10**6,
+                ),
+                dataset,
+                folder,
+                print,
+            )
+            for name, policy in policies.items()
+        }
+        batches = {name: trainer._batches() for name, trainer in trainers.items()}
+        for _ in range(WARM_UP + repeats):
+            for name, trainer in trainers.items():
+                trainer._step(next(batches[name]))
+        return {
+            name: {part: median(trainer.times[part][WARM_UP:]) * 1e3 for part in PARTS}
+            for name, trainer in trainers.items()
+        }
