@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from importlib import resources
+from inspect import signature
 from typing import Any
 
 from bliss import checks
@@ -15,18 +16,13 @@ from bliss.policies import POLICIES
 from bliss.samplers import SAMPLERS
 from bliss.samplers.estimators import ESTIMATORS
 
-DEFAULT_POLICY = {"ladies": "ladies", "sketch": "static", "pladies": "static", "bliss": "node"}
-DEFAULT_ESTIMATOR = {"ladies": "hajek", "sketch": "sketch", "pladies": "ht", "bliss": "ht"}
-
 
 @dataclass(frozen=True, kw_only=True)
-class TrainConfig:
+class TrainConfig(ModelConfig):
     """All that decides a run's numbers, and how often it looks at them."""
 
     dataset: str = "synthetic"
     """Name of a data set, or the path of a folder."""
-    model: str = "sage"
-    """sage, gcn, gat or gatv2."""
     sampler: str = "bliss"
     """ladies, sketch, pladies or bliss."""
     policy: str = ""
@@ -43,22 +39,6 @@ class TrainConfig:
     """Adam's learning rate."""
     weight_decay: float = 0.0
     """L2 penalty in Adam's gradient."""
-    layers: int = 3
-    """Layers of the network."""
-    hidden: int = 256
-    """Width of hidden layers."""
-    heads: int = 4
-    """Attention heads of hidden layers."""
-    dropout: float = 0.1
-    """Share of a layer's inputs set to 0 in training."""
-    attention_dropout: float = 0.1
-    """Share of attention weights set to 0 in training."""
-    residual: bool = False
-    """Hidden layers add their input."""
-    normalisation: str = "none"
-    """none, layer or batch."""
-    attention: str = "hajek"
-    """Softmax over kept edges: hajek (corrected) or plain."""
     features: str = "raw"
     """raw, or row: each node's features divided by their sum."""
     seed: int = 0
@@ -75,9 +55,11 @@ class TrainConfig:
     """cpu or cuda."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         checks.choice("sampler", self.sampler, list(SAMPLERS))
-        object.__setattr__(self, "policy", self.policy or DEFAULT_POLICY[self.sampler])
-        object.__setattr__(self, "estimator", self.estimator or DEFAULT_ESTIMATOR[self.sampler])
+        own = signature(SAMPLERS[self.sampler]).parameters
+        for name in ("policy", "estimator"):
+            object.__setattr__(self, name, getattr(self, name) or own[name].default)
         object.__setattr__(self, "budgets", checks.budgets(self.budgets, self.layers))
         checks.choice("policy", self.policy, list(POLICIES))
         checks.choice("estimator", self.estimator, list(ESTIMATORS))
@@ -93,11 +75,10 @@ class TrainConfig:
             raise InputError(f"weight_decay={self.weight_decay} must be 0 or larger.")
         if self.prefetch not in (0, 1):
             raise InputError(f"prefetch={self.prefetch} must be 0 or 1.")
-        _ = self.model_config  # checks the rest
 
     @property
     def model_config(self) -> ModelConfig:
-        """The part that describes the network."""
+        """The network's part alone."""
         names = [field.name for field in fields(ModelConfig)]
         return ModelConfig(**{name: getattr(self, name) for name in names})
 

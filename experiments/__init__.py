@@ -1,0 +1,1 @@
+"""A folder per claim: settings, command, our numbers beside the published ones."""
