@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
+import re
 import subprocess
 import sys
 
 import numpy as np
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
+from bliss import cli
 from bliss.cli import app
+from bliss.train import Progress
 
 SMALL = ["--steps", "20", "--hidden", "16", "--evaluate-every", "10", "--budgets", "200,100,50"]
 
@@ -138,6 +143,17 @@ def test_debug_shows_the_traceback(tmp_path):
     result = bliss("train", "--model", "gin", "--debug")
     assert result.exception is not None
     assert result.exit_code == 1
+
+
+def test_a_terminal_shows_a_live_bar_with_loss_f1_speed_and_time_left(monkeypatch):
+    screen = io.StringIO()
+    monkeypatch.setattr(cli, "console", Console(file=screen, force_terminal=True, width=120))
+    with cli.shown(4) as move:
+        for step in range(1, 5):
+            move(Progress(step, 4, 0.5, 0.25 if step > 2 else float("nan")))
+    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", screen.getvalue())
+    for part in ("4/4", "loss 0.5000", "val F1 0.2500", "steps/s", "0:00:00"):
+        assert part in text
 
 
 def test_the_module_is_the_command():

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from time import perf_counter
 from typing import Annotated, Any
 
 import torch
@@ -273,24 +274,35 @@ def shown(steps: int) -> Iterator[Callable[[Standing], None]]:
 
         def line(now: Standing) -> None:
             if now.step % every == 0 or now.step == now.steps:
-                say(f"step {now.step}/{now.steps}  loss {now.loss:.4f}  val F1 {now.val_f1:.4f}")
+                say(f"step {now.step}/{now.steps}  {standing(now)}")
 
         yield line
         return
     columns = [
         TextColumn("{task.completed}/{task.total}"),
         BarColumn(),
-        TextColumn("loss {task.fields[loss]:.4f}  val F1 {task.fields[f1]:.4f}"),
-        TextColumn("{task.speed:.1f} steps/s"),
+        TextColumn("{task.description}"),
         TimeRemainingColumn(),
     ]
+    started, first = perf_counter(), 0
     with Progress(*columns, console=console) as bar:
-        task = bar.add_task("train", total=steps, loss=float("nan"), f1=float("nan"))
+        task = bar.add_task("", total=steps)
 
         def move(now: Standing) -> None:
-            bar.update(task, completed=now.step, loss=now.loss, f1=now.val_f1)
+            nonlocal started, first
+            if first == 0:
+                started, first = perf_counter(), now.step  # compilation is not counted
+            rate = (now.step - first) / max(perf_counter() - started, 1e-9)
+            text = f"{standing(now)}  {rate:.1f} steps/s"
+            bar.update(task, completed=now.step, description=text)
 
         yield move
+
+
+def standing(now: Standing) -> str:
+    """Loss and F1 in a few words."""
+    score = "-" if now.val_f1 != now.val_f1 else f"{now.val_f1:.4f}"  # NaN before the first
+    return f"loss {now.loss:.4f}  val F1 {score}"
 
 
 @contextmanager
