@@ -55,7 +55,7 @@ def test_every_model_learns_with_every_sampler(dataset, tmp_path, model, sampler
     _, result = trained(
         dataset, tmp_path, model=model, sampler=sampler, estimator=estimator, steps=60
     )
-    assert result["val_f1"] > 0.75  # features alone give about 0.6
+    assert result["val_f1"] > 0.75  # least squares on the features alone: 0.68
     assert set(result["step_ms"]) == {
         "sample", "gather", "forward", "backward", "update", "total"
     }  # fmt: skip
