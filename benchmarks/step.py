@@ -100,10 +100,10 @@ def steps(
             )
             for name, policy in policies.items()
         }
-        batches = {name: trainer._batches() for name, trainer in trainers.items()}
+        batches = {name: trainer.batches() for name, trainer in trainers.items()}
         for _ in range(WARM_UP + repeats):
             for name, trainer in trainers.items():
-                trainer._step(next(batches[name]))
+                trainer.learn(next(batches[name]))
         return {
             name: {part: median(trainer.times[part][WARM_UP:]) * 1e3 for part in PARTS}
             for name, trainer in trainers.items()

@@ -195,12 +195,28 @@ def test_exp3_agrees_over_many_updates(case, attention):
 
 
 @cases
+def test_scale_free_updates_agree(case):
+    _, _, _, _, kept_indptr, _, edge = case.layer()
+    degree = np.diff(case.indptr).astype(np.float64)
+    states = [(np.ones(case.edges, np.float32), degree.copy()) for _ in range(2)]
+    for _ in range(30):
+        signal = case.random.normal(0, 5, edge.size)
+        for module, state in zip((bandits, reference), states, strict=True):
+            module.scale_free_update(case.dst, kept_indptr, edge, signal, 0.3, *state)
+    for ours, twin in zip(*states, strict=True):
+        np.testing.assert_allclose(ours, twin, rtol=1e-5)
+
+
+@cases
 def test_node_kernels_agree(case):
     _, _, source, prob, kept_indptr, row, _ = case.layer()
     attention = case.random.random(row.size).astype(np.float32)
-    rows = (case.dst, case.indptr, kept_indptr, row, prob, attention)
+    relative = bandits.relative_attention(kept_indptr, row, prob, attention)
+    twin = reference.relative_attention(kept_indptr, row, prob, attention)
+    np.testing.assert_allclose(relative, twin, rtol=1e-6)
+    paid = (row, twin, source.size)
     np.testing.assert_allclose(
-        bandits.node_attention(*rows), reference.node_attention(*rows), rtol=1e-9, atol=1e-9
+        bandits.node_attention(*paid), reference.node_attention(*paid), rtol=1e-9, atol=1e-9
     )
     states = [
         (np.zeros((case.nodes, 2), np.float32), np.full(case.nodes, 128, np.uint8))

@@ -177,39 +177,80 @@ def _expm1(x: float) -> float:
 
 
 @compiled
-def node_attention(
+def scale_free_update(
     dst: IntArray,
-    indptr: IntArray,
     kept_indptr: IntArray,
-    row: IntArray,
-    prob: FloatArray,
-    attention: FloatArray,
-) -> Any:
-    """Half the log of a source's mean squared relative attention.
+    edge: IntArray,
+    signal: FloatArray,
+    step: float,
+    weight: FloatArray,
+    total: FloatArray,
+) -> None:
+    """Move log w_ij a share of the way to its signal, and keep the sums of the rows.
 
-    The kept softmax a_ij becomes an estimate of the full attention by
-    alpha_ij = a_ij / sum_k (a_ik / p_k); returned is
-    log sqrt(mean over kept edges of (alpha_ij |N_i|)^2), 0 for a source without kept edges.
+        log w_ij += step (signal_ij - log w_ij)
 
-    attention  float64[E']
-    returns    float64[S]
+    signal  float64[E']  log of the message's size over the layer's; cut to +-LARGEST_NEWS
+    weight  float32[E]   w_ij, changed in place
+    total   float64[V]   sum over N_i of w_ij, changed in place
     """
-    total = np.zeros(prob.size, np.float64)
-    count = np.zeros(prob.size, np.float64)
     for t in range(dst.size):
+        change = 0.0
+        for kept in range(kept_indptr[t], kept_indptr[t + 1]):
+            e = edge[kept]
+            news = min(max(np.float64(signal[kept]), -LARGEST_NEWS), LARGEST_NEWS)
+            before = np.float64(weight[e])
+            weight[e] = math.exp((1.0 - step) * math.log(before) + step * news)
+            change += np.float64(weight[e]) - before
+        total[dst[t]] += change
+
+
+@compiled
+def relative_attention(
+    kept_indptr: IntArray, row: IntArray, prob: FloatArray, attention: FloatArray
+) -> Any:
+    """Estimate alpha_ij |N_i|, a target's attention relative to its mean, from the kept softmax.
+
+    With a_ij the kept softmax, the sums over N_i of exp(e_ik) and of 1 are estimated from the kept
+    edges by weights 1 / p_k. Given that j was kept, its own weight is 1, not 1 / p_j: only then are
+    both sums unbiased for the edge at hand. Their ratio is the mean that a_ij is held against:
+
+        relative_ij = a_ij (1 + sum_{k != j} 1 / p_k) / (a_ij + sum_{k != j} a_ik / p_k)
+
+    attention  float[E']
+    returns    float64[E'], 0 where a row has no attention at all
+    """
+    relative = np.zeros(row.size, np.float64)
+    for t in range(kept_indptr.size - 1):
         first, last = kept_indptr[t], kept_indptr[t + 1]
-        full = 0.0
+        mass = 0.0
+        number = 0.0
         for kept in range(first, last):
-            full += attention[kept] / prob[row[kept]]
-        if full <= 0.0:
-            continue
-        scale = (indptr[dst[t] + 1] - indptr[dst[t]]) / full
+            share = 1.0 / np.float64(prob[row[kept]])
+            mass += attention[kept] * share
+            number += share
         for kept in range(first, last):
-            relative = attention[kept] * scale
-            total[row[kept]] += relative * relative
-            count[row[kept]] += 1.0
-    result = np.zeros(prob.size, np.float64)
-    for s in range(prob.size):
+            surplus = 1.0 / np.float64(prob[row[kept]]) - 1.0
+            around = mass - attention[kept] * surplus
+            if around > 0.0:
+                relative[kept] = attention[kept] * (number - surplus) / around
+    return relative
+
+
+@compiled
+def node_attention(row: IntArray, relative: FloatArray, num_src: int) -> Any:
+    """Half the log of a source's mean squared relative attention: what its targets pay.
+
+    relative  float64[E']
+    returns   float64[S], 0 for a source without kept edges
+    """
+    total = np.zeros(num_src, np.float64)
+    count = np.zeros(num_src, np.float64)
+    for kept in range(row.size):
+        total[row[kept]] += relative[kept] * relative[kept]
+        count[row[kept]] += 1.0
+    result = np.zeros(num_src, np.float64)
+    for s in range(num_src):
         if count[s] > 0.0:
             result[s] = 0.5 * math.log(max(total[s] / count[s], 1e-30))
     return result

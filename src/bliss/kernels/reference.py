@@ -206,22 +206,42 @@ def exp3_update(
         scale[i] = base_i, excess[in_edges].sum()
 
 
-def node_attention(
+def scale_free_update(
     dst: IntArray,
-    indptr: IntArray,
     kept_indptr: IntArray,
-    row: IntArray,
-    prob: FloatArray,
-    attention: FloatArray,
-) -> FloatArray:
-    """Half the log of a source's mean squared relative attention. float64[S]."""
+    edge: IntArray,
+    signal: FloatArray,
+    step: float,
+    weight: FloatArray,
+    total: FloatArray,
+) -> None:
+    """Move the kept edges' log weights towards their signals, in place."""
     owner = np.repeat(np.arange(dst.size), np.diff(kept_indptr))
-    full = np.bincount(owner, weights=attention / prob[row], minlength=dst.size)
-    degree = indptr[dst + 1] - indptr[dst]
-    usable = full[owner] > 0
-    relative = attention[usable] * (degree[owner] / np.where(full > 0, full, 1)[owner])[usable]
-    total = np.bincount(row[usable], weights=relative**2, minlength=prob.size)
-    count = np.bincount(row[usable], minlength=prob.size)
+    before = weight[edge].astype(np.float64)
+    news = np.clip(signal, -LARGEST_NEWS, LARGEST_NEWS)
+    weight[edge] = np.exp((1 - step) * np.log(before) + step * news)
+    total[dst] += np.bincount(owner, weights=weight[edge] - before, minlength=dst.size)
+
+
+def relative_attention(
+    kept_indptr: IntArray, row: IntArray, prob: FloatArray, attention: FloatArray
+) -> FloatArray:
+    """alpha_ij |N_i| estimated from the kept softmax. float64[E']."""
+    rows = kept_indptr.size - 1
+    owner = np.repeat(np.arange(rows), np.diff(kept_indptr))
+    share = 1 / prob[row].astype(np.float64)
+    mass = np.bincount(owner, weights=attention * share, minlength=rows)[owner]
+    number = np.bincount(owner, weights=share, minlength=rows)[owner]
+    around = mass - attention * (share - 1)
+    usable = around > 0
+    relative = attention * (number - (share - 1)) / np.where(usable, around, 1)
+    return np.where(usable, relative, 0)
+
+
+def node_attention(row: IntArray, relative: FloatArray, num_src: int) -> FloatArray:
+    """Half the log of a source's mean squared relative attention. float64[S]."""
+    total = np.bincount(row, weights=relative**2, minlength=num_src)
+    count = np.bincount(row, minlength=num_src)
     mean = np.maximum(total / np.maximum(count, 1), 1e-30)
     return np.where(count > 0, 0.5 * np.log(mean), 0)
 

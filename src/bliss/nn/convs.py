@@ -1,4 +1,8 @@
-"""Message passing over a block. In training, layers observe their input: policies learn from it."""
+"""Message passing over a block.
+
+In training, layers observe their input: policies learn from it. Where the input went through
+dropout, `observed` is what it was before: the same up to a factor on average, without the noise.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +26,10 @@ class SAGEConv(nn.Module):
         self.own = nn.Linear(inputs, outputs)
         self.others = nn.Linear(inputs, outputs, bias=False)
 
-    def forward(self, x: Tensor, block: Block) -> Tensor:
+    def forward(self, x: Tensor, block: Block, observed: Tensor | None = None) -> Tensor:
         """Aggregate on the narrower side of the linear layer."""
         own: Tensor = self.own(x[: block.num_dst])
-        return own + _project_and_aggregate(self.others, x, block)
+        return own + _project_and_aggregate(self.others, x, block, observed)
 
 
 class GCNConv(nn.Module):
@@ -39,9 +43,9 @@ class GCNConv(nn.Module):
         self.linear = nn.Linear(inputs, outputs, bias=False)
         self.bias = nn.Parameter(torch.zeros(outputs))
 
-    def forward(self, x: Tensor, block: Block) -> Tensor:
+    def forward(self, x: Tensor, block: Block, observed: Tensor | None = None) -> Tensor:
         """Aggregate on the narrower side of the linear layer."""
-        return _project_and_aggregate(self.linear, x, block) + self.bias
+        return _project_and_aggregate(self.linear, x, block, observed) + self.bias
 
 
 class _Attention(nn.Module):
@@ -63,9 +67,23 @@ class _Attention(nn.Module):
     def _split(self, x: Tensor) -> Tensor:
         return x.float().view(-1, self.heads, self.width)  # sums and softmax in float32
 
-    def _combine(self, block: Block, scores: Tensor, values: Tensor, x: Tensor) -> Tensor:
+    def _score(self, x: Tensor, block: Block) -> tuple[Tensor, Tensor]:
+        """Plain scores e_ij [E', H] and values [S, H, C] of a layer's input [S, F]."""
+        raise NotImplementedError
+
+    def attention(self, x: Tensor, block: Block) -> Tensor:
+        """What the layer weighs messages with, mean of heads. x [S, F] -> [E']."""
+        scores, values = self._score(x, block)
+        return attend(block, self._correct(scores, block), values)[1].mean(1)
+
+    def _correct(self, scores: Tensor, block: Block) -> Tensor:
         log_prob = block.prob.log()[block.row][:, None]
-        corrected = scores - log_prob if self.correction == "hajek" else scores
+        return scores - log_prob if self.correction == "hajek" else scores
+
+    def forward(self, x: Tensor, block: Block, observed: Tensor | None = None) -> Tensor:
+        """Score, weigh, and let the policy know."""
+        scores, values = self._score(x, block)
+        corrected = self._correct(scores, block)
         drop = self.dropout if self.training else 0.0
         out, attention = attend(block, corrected, values, drop)
         if self.training:
@@ -73,7 +91,7 @@ class _Attention(nn.Module):
                 attention = attention * block.prob[block.row][:, None]
                 total = attention.new_zeros(block.num_dst, self.heads)
                 attention = attention / total.index_add(0, block.col, attention)[block.col]
-            block.observe(x, attention)
+            block.observe(x if observed is None else observed, attention)
         return (out.flatten(1) if self.concat else out.mean(1)) + self.bias
 
 
@@ -99,13 +117,12 @@ class GATConv(_Attention):
         for parameter in (self.linear.weight, self.target, self.source):
             nn.init.xavier_uniform_(parameter)
 
-    def forward(self, x: Tensor, block: Block) -> Tensor:
+    def _score(self, x: Tensor, block: Block) -> tuple[Tensor, Tensor]:
         """Score by node, then by edge."""
         values = self._split(self.linear(x))
         target = (values[: block.num_dst] * self.target).sum(-1)  # [D, H]
         source = (values * self.source).sum(-1)  # [S, H]
-        scores = functional.leaky_relu(target[block.col] + source[block.row], 0.2)
-        return self._combine(block, scores, values, x)
+        return functional.leaky_relu(target[block.col] + source[block.row], 0.2), values
 
 
 class GATv2Conv(_Attention):
@@ -132,19 +149,20 @@ class GATv2Conv(_Attention):
             if parameter.ndim == 2:
                 nn.init.xavier_uniform_(parameter)
 
-    def forward(self, x: Tensor, block: Block) -> Tensor:
+    def _score(self, x: Tensor, block: Block) -> tuple[Tensor, Tensor]:
         """Score by edge; no array of edges times width is written."""
         values = self._split(self.source(x))
         own = x[: block.num_dst]
         target = values[: block.num_dst] if self.target is None else self._split(self.target(own))
-        scores = gatv2_scores(block, target, values, self.vector, 0.2)
-        return self._combine(block, scores, values, x)
+        return gatv2_scores(block, target, values, self.vector, 0.2), values
 
 
-def _project_and_aggregate(linear: nn.Linear, x: Tensor, block: Block) -> Tensor:
-    """W sum_j weight_ij x_j, in the cheaper order; observes x. [S, F] -> [D, out]."""
+def _project_and_aggregate(
+    linear: nn.Linear, x: Tensor, block: Block, observed: Tensor | None
+) -> Tensor:
+    """W sum_j weight_ij x_j, in the cheaper order. [S, F] -> [D, out]."""
     if linear.training:
-        block.observe(x)
+        block.observe(x if observed is None else observed)
     inputs, outputs = linear.in_features, linear.out_features
     before = block.num_src * inputs * outputs + block.num_edges * outputs
     after = block.num_edges * inputs + block.num_dst * inputs * outputs

@@ -41,25 +41,43 @@ def infer(
     x        [V, F], may be memory-mapped
     returns  float32[V, out] on the CPU
     """
+    for number in range(model.config.layers):
+
+        def share(done: float, number: int = number) -> None:
+            if progress:
+                progress((number + done) / model.config.layers)
+
+        x = infer_layer(model, number, graph, x, chunk_edges, device, share)
+    return x
+
+
+@torch.no_grad()
+def infer_layer(
+    model: GNN,
+    number: int,
+    graph: Graph,
+    x: Tensor,
+    chunk_edges: int = 500_000,
+    device: torch.device | str = "cpu",
+    progress: Callable[[float], None] | None = None,
+) -> Tensor:
+    """One layer's outputs for all nodes from its inputs at all nodes. [V, in] -> [V, out]."""
     was_training = model.training
     model.eval()
     try:
         sampler = full_sampler(graph, 1)
         chunks = list(_chunks(graph, chunk_edges))
-        for number in range(model.config.layers):
-            out = torch.empty(graph.num_nodes, model.widths[number + 1])
-            for position, nodes in enumerate(chunks):
-                block: Block = sampler.sample(nodes, 0)[0]
-                inputs = x.index_select(0, block.src).to(device)
-                chunk = model.layer(number, inputs, block.to(device))
-                out[block.dst] = chunk.to("cpu", torch.float32)
-                if progress:
-                    done = number + (position + 1) / len(chunks)
-                    progress(done / model.config.layers)
-            x = out
+        out = torch.empty(graph.num_nodes, model.widths[number + 1])
+        for position, nodes in enumerate(chunks):
+            block: Block = sampler.sample(nodes, 0)[0]
+            inputs = x.index_select(0, block.src).to(device)
+            chunk = model.layer(number, inputs, block.to(device))
+            out[block.dst] = chunk.to("cpu", torch.float32)
+            if progress:
+                progress((position + 1) / len(chunks))
     finally:
         model.train(was_training)
-    return x
+    return out
 
 
 def _chunks(graph: Graph, most: int) -> Iterator[npt.NDArray[Any]]:

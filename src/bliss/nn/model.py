@@ -111,7 +111,7 @@ class GNN(nn.Module):
     def layer(self, number: int, x: Tensor, block: Block) -> Tensor:
         """One layer with all that belongs to it. x [S, in] -> [D, out]."""
         dropped = dropout(x, self.config.dropout, self.training)
-        out: Tensor = self.convs[number](dropped, block)
+        out: Tensor = self.convs[number](dropped, block, observed=x)
         if number == self.config.layers - 1:
             return out
         out = self.norms[number](out)
@@ -119,6 +119,11 @@ class GNN(nn.Module):
         if self.config.residual and x.size(1) == out.size(1):
             out = out + x[: block.num_dst]
         return out
+
+    def attention(self, number: int, x: Tensor, block: Block) -> Tensor:
+        """An attention layer's weights, mean of heads. x [S, in] -> [E']."""
+        weights: Tensor = self.convs[number].attention(x, block)  # type: ignore[operator]
+        return weights
 
     def forward(self, x: Tensor, blocks: Sequence[Block]) -> Tensor:
         """Logits of the seeds. x [S, F] -> [B, out]."""

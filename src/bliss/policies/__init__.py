@@ -9,11 +9,12 @@ from typing import Any, Protocol, runtime_checkable
 from bliss import checks
 from bliss.errors import InputError
 from bliss.graph import Graph
-from bliss.policies import exp3, node
+from bliss.policies import exp3, node, scale_free
 from bliss.policies.base import Policy, State
 from bliss.policies.exp3 import Exp3, Exp3Config
 from bliss.policies.ladies import Ladies
 from bliss.policies.node import NodeBandit, NodeConfig
+from bliss.policies.scale_free import ScaleFreeConfig, ScaleFreeExp3
 from bliss.policies.static import Static
 from bliss.policies.uniform import Uniform
 
@@ -26,6 +27,8 @@ __all__ = [
     "NodeConfig",
     "Policy",
     "PolicyConfig",
+    "ScaleFreeConfig",
+    "ScaleFreeExp3",
     "State",
     "Static",
     "Uniform",
@@ -47,6 +50,7 @@ POLICIES: dict[str, PolicyConfig | Callable[[Graph, int], Policy]] = {
     "static": Static,
     "exp3": exp3.PAPER,
     "exp3-released": exp3.RELEASED,
+    "exp3-scale-free": scale_free.DEFAULT,
     "node": node.DEFAULT,
 }
 

@@ -10,28 +10,29 @@ from bliss import checks
 from bliss.graph import Graph
 from bliss.kernels import bandits
 from bliss.policies.base import CoefficientPolicy, State
-from bliss.types import Feedback, FloatArray, NodeCodes
+from bliss.policies.signals import log_size
+from bliss.types import Feedback, NodeCodes
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodeConfig:
     """How fast a node's factor follows what is seen, and how much of it is believed."""
 
-    eta: float = 0.02
+    eta: float = 0.01
     """Share of a factor that ignores what was learnt."""
     memory: float = 0.1
     """Least weight of the newest observation (beta): embeddings move, so old news fades."""
-    prior: float = 2.0
+    prior: float = 0.5
     """Observations it takes to believe half of what was seen (s)."""
 
     def __post_init__(self) -> None:
         checks.share(
             "eta",
             self.eta,
-            "at 0 a source can become unreachable and its 1/p undefined, start with 0.02.",
+            "at 0 a source can become unreachable and its 1/p undefined, start with 0.01.",
         )
         checks.share("memory", self.memory, "at 0 nothing new is learnt, start with 0.1.")
-        checks.positive("prior", self.prior, "a first look is noisy, start with 2.")
+        checks.positive("prior", self.prior, "a first look is noisy, start with 0.5.")
 
     def build(self, graph: Graph, layers: int) -> NodeBandit:
         """Make the policy for a graph."""
@@ -52,9 +53,8 @@ class NodeBandit(CoefficientPolicy):
         f_j  = (1 - eta) exp(m_j n_j / (n_j + s)) + eta
 
     so f_j starts at 1 and is shrunk towards it while little is known. With attention, v_j gains
-    half the log of the mean over j's kept edges of (alpha_ij |N_i|)^2, where alpha_ij is the
-    estimate of the full attention from the sample: attention relative to the mean, so that it
-    belongs with norm="mean".
+    half the log of the mean over j's kept edges of (alpha_ij |N_i|)^2: a target's attention
+    relative to its mean (`kernels.bandits.relative_attention`), so it belongs with norm="mean".
 
     State: 9 bytes per node and layer: mean and count in one word, because a step touches its
     sampled nodes in random order, and log f_j as a byte, because a draw reads that of every
@@ -85,16 +85,12 @@ class NodeBandit(CoefficientPolicy):
         """Move the estimates of the sampled nodes."""
         if not feedback.norm.any():
             return  # a dead layer says nothing of its nodes
-        signal = _log_size(feedback.norm)
+        signal = log_size(feedback.norm)
         if feedback.attention.size:
-            signal += bandits.node_attention(
-                feedback.dst,
-                self.graph.indptr,
-                feedback.indptr,
-                feedback.row,
-                feedback.prob,
-                feedback.attention,
+            relative = bandits.relative_attention(
+                feedback.indptr, feedback.row, feedback.prob, feedback.attention
             )
+            signal = signal + bandits.node_attention(feedback.row, relative, feedback.src.size)
         rate = max(1 / (int(self._steps[layer]) + 1), self.config.memory)
         self._level[layer] += rate * (float(signal.mean()) - self._level[layer])
         self._steps[layer] += 1
@@ -115,10 +111,3 @@ class NodeBandit(CoefficientPolicy):
             state[f"node.{layer}.arm"] = self._arm[layer]
             state[f"node.{layer}.code"] = self._code[layer]
         return state
-
-
-def _log_size(norm: FloatArray) -> FloatArray:
-    """log|h_j|; lengths below 1e-4 of the layer's mean count as that. [S] -> float32[S]."""
-    size = np.minimum(norm, np.float32(1e30))
-    least = max(1e-4 * float(size.mean(dtype=np.float64)), 1e-30)
-    return np.asarray(np.log(np.maximum(size, np.float32(least))))

@@ -103,8 +103,8 @@ class Trainer:
             self._begin(resume)
             started = perf_counter()
             before = self.seconds
-            for batch in self._batches():
-                loss = self._step(batch)
+            for batch in self.batches():
+                loss = self.learn(batch)
                 self.seconds = before + perf_counter() - started
                 step = self.loader.step
                 is_last = step == self.config.steps
@@ -119,7 +119,7 @@ class Trainer:
                     raise Interrupted(stop[0])
             return self._finish()
 
-    def _batches(self) -> Iterator[Data]:
+    def batches(self) -> Iterator[Data]:
         """Batches until the last step, or until patience ends."""
         config = self.config
         while self.loader.step < config.steps and not self._is_patience_spent():
@@ -128,7 +128,8 @@ class Trainer:
                 if self.loader.step >= config.steps or self._is_patience_spent():
                     break
 
-    def _step(self, batch: Data) -> float:
+    def learn(self, batch: Data) -> float:
+        """One step on a batch: forward, backward, optimiser, policy. Returns the loss."""
         config, started = self.config, perf_counter()
         torch.manual_seed(_torch_seed(config.seed, _DROPOUT, self.loader.step))
         self.model.train()

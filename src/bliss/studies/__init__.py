@@ -1,0 +1,1 @@
+"""Studies: what many runs, or one looked at closely, say of samplers."""
