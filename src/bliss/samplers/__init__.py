@@ -1,16 +1,20 @@
-"""Samplers: compositions of a policy, a draw and an estimator. One file per family."""
+"""Samplers: seeds become blocks. One file per family."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import cast
 
+from bliss import checks
+from bliss.samplers.base import Sampler
 from bliss.samplers.bliss import Bliss
 from bliss.samplers.ladies import LADIES
 from bliss.samplers.layerwise import Inclusion, LayerSampler
 from bliss.samplers.pladies import PLADIES
 from bliss.samplers.sketch import SKETCH
 
-SAMPLERS: dict[str, Callable[..., LayerSampler]] = {
+SAMPLERS: dict[str, Callable[..., Sampler]] = {
     "ladies": LADIES,
     "sketch": SKETCH,
     "pladies": PLADIES,
@@ -18,4 +22,21 @@ SAMPLERS: dict[str, Callable[..., LayerSampler]] = {
 }
 """Samplers by the names of the command line."""
 
-__all__ = ["LADIES", "PLADIES", "SAMPLERS", "SKETCH", "Bliss", "Inclusion", "LayerSampler"]
+
+def sampler_class(name: str) -> type[Sampler]:
+    """The class behind a name of `SAMPLERS`, whatever options the name fixes."""
+    made = SAMPLERS[checks.choice("sampler", name, list(SAMPLERS))]
+    return cast("type[Sampler]", made.func if isinstance(made, partial) else made)
+
+
+__all__ = [
+    "LADIES",
+    "PLADIES",
+    "SAMPLERS",
+    "SKETCH",
+    "Bliss",
+    "Inclusion",
+    "LayerSampler",
+    "Sampler",
+    "sampler_class",
+]
