@@ -47,8 +47,9 @@ class GCNConv(nn.Module):
 class _Attention(nn.Module):
     """What GAT and GATv2 share: heads, the importance correction, and the feedback.
 
-    With correction="hajek" (default) the logits gain -log p_j: the softmax over the kept edges is
-    then the Hajek estimate of the full attention. "plain" leaves them as they are.
+    With correction="hajek" (default) the logits gain -log p_ij (`block.edge_prob`): the softmax
+    over the kept edges is then the Hajek estimate of the full attention. "plain" leaves them as
+    they are.
     """
 
     def __init__(
@@ -64,13 +65,13 @@ class _Attention(nn.Module):
         return x.float().view(-1, self.heads, self.width)  # sums and softmax in float32
 
     def _combine(self, block: Block, scores: Tensor, values: Tensor, x: Tensor) -> Tensor:
-        log_prob = block.prob.log()[block.row][:, None]
-        corrected = scores - log_prob if self.correction == "hajek" else scores
+        prob = block.edge_prob[:, None]
+        corrected = scores - prob.log() if self.correction == "hajek" else scores
         drop = self.dropout if self.training else 0.0
         out, attention = attend(block, corrected, values, drop)
         if self.training:
             if self.correction == "hajek":  # feedback wants the plain softmax
-                attention = attention * block.prob[block.row][:, None]
+                attention = attention * prob
                 total = attention.new_zeros(block.num_dst, self.heads)
                 attention = attention / total.index_add(0, block.col, attention)[block.col]
             block.observe(x, attention)

@@ -9,8 +9,11 @@ from typing import cast
 from bliss import checks
 from bliss.samplers.base import Sampler
 from bliss.samplers.bliss import Bliss
+from bliss.samplers.full import Full
 from bliss.samplers.ladies import LADIES
 from bliss.samplers.layerwise import Inclusion, LayerSampler
+from bliss.samplers.neighbor import Neighbor
+from bliss.samplers.nodewise import EdgeInclusion, EdgeSampler, NodeSampler
 from bliss.samplers.pladies import PLADIES
 from bliss.samplers.sketch import SKETCH
 
@@ -19,6 +22,8 @@ SAMPLERS: dict[str, Callable[..., Sampler]] = {
     "sketch": SKETCH,
     "pladies": PLADIES,
     "bliss": Bliss,
+    "full": Full,
+    "neighbor": Neighbor,
 }
 """Samplers by the names of the command line."""
 
@@ -35,8 +40,13 @@ __all__ = [
     "SAMPLERS",
     "SKETCH",
     "Bliss",
+    "EdgeInclusion",
+    "EdgeSampler",
+    "Full",
     "Inclusion",
     "LayerSampler",
+    "Neighbor",
+    "NodeSampler",
     "Sampler",
     "sampler_class",
 ]

@@ -75,12 +75,13 @@ class Trainer:
             **config.sampler_options,
             **features,
         )
+        seeds = dataset.splits["train"]
         self.loader = BlockLoader(
             Data(x=self.x, y=dataset.y, num_nodes=self.graph.num_nodes),
             self.sampler,
-            dataset.splits["train"],
-            batch_size=min(config.batch_size, len(dataset.splits["train"])),
-            shuffle=True,
+            seeds,
+            batch_size=min(config.batch_size, len(seeds)),
+            shuffle=config.batch_size < len(seeds),  # a batch of all has no order to change
             drop_last=True,
             prefetch=config.prefetch,
         )
