@@ -11,10 +11,8 @@ import scipy.stats
 import torch
 
 from bliss import Graph, InputError
-from bliss.nn import full_sampler
 from bliss.nn.convs import GATv2Conv
 from bliss.samplers import Neighbor
-from tests.conftest import heavy_tailed_pairs
 from tests.statistics import coefficients, heavy_tailed_graph, targets_of
 
 FALSE_ALARM = 1e-6  # chance that a correct sampler fails, in each test that rolls dice
@@ -125,29 +123,23 @@ def test_hajek_weights_are_the_mean_over_the_kept():
 
 
 @pytest.mark.parametrize("replace", [False, True])
-def test_attention_is_corrected_by_the_chance_of_the_edge(replace):
-    # Hajek: over many draws the corrected mean is near the full aggregate. Correcting by prob,
-    # which is 1, is the plain softmax: off where chances within a row differ.
-    random = np.random.default_rng(0)
-    pairs = np.unique(heavy_tailed_pairs(80, 4000), axis=1)
-    weight = random.lognormal(0, 1.5, pairs.shape[1])
-    graph = Graph.from_edge_index(pairs, 80, weight=weight, norm="weights")
-    x = torch.from_numpy(random.normal(size=(80, 6))).float() * 2
-    targets = np.arange(30, 40)
-    sampler = Neighbor(graph, [12], policy="static", replace=replace)
-    error = {}
-    for correction in ("hajek", "plain"):
-        torch.manual_seed(1)
-        conv = GATv2Conv(6, 8, heads=2, correction=correction).eval()
-        with torch.no_grad():
-            draws = []
-            for step in range(1000):
-                block = sampler.sample(targets, step)[0]
-                draws.append(conv(x[block.src], block))
-            full = full_sampler(graph, 1).sample(targets, 0)[0]
-            exact = conv(x[full.src], full)
-        error[correction] = float((torch.stack(draws).mean(0) - exact).norm() / exact.norm())
-    assert error["hajek"] < 0.5 * error["plain"]
+@pytest.mark.parametrize("correction", ["hajek", "plain"])
+def test_attention_is_corrected_by_the_chance_of_the_edge(correction, replace):
+    # Where all scores are the same, attention over the kept edges is 1 / p_ij over its sum.
+    graph = heavy_tailed_graph("weights")
+    block = Neighbor(graph, [6], policy="static", replace=replace).sample(np.arange(20), 0)[0]
+    conv = GATv2Conv(4, 4, correction=correction)
+    torch.nn.init.zeros_(conv.vector)
+    x = torch.randn(block.num_src, 4, generator=torch.Generator().manual_seed(0))
+    out = conv(x, block)
+    raw = 1 / block.edge_prob if correction == "hajek" else torch.ones(block.num_edges)
+    share = raw / torch.zeros(20).index_add(0, block.col, raw)[block.col]
+    expected = torch.zeros(20, 4).index_add(
+        0, block.col, share[:, None] * conv.source(x)[block.row]
+    )
+    torch.testing.assert_close(out, expected)
+    plain = 1 / block.indptr.diff()[block.col]  # feedback is the softmax without correction
+    torch.testing.assert_close(block.attention, plain)
 
 
 def test_cost_of_a_hub_is_that_of_its_fanout():
