@@ -8,11 +8,11 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from bliss.kernels import nodewise, reference
+from bliss.kernels import labor, nodewise, reference
 from bliss.kernels import reference_nodewise as twins
 from bliss.rng import derive_key
 
-KERNELS = (nodewise,)
+KERNELS = (nodewise, labor)
 
 
 class Case:
@@ -125,3 +125,19 @@ def test_weighted_picks_agree_draw_for_draw(seed, replace):
             given = case.indptr, case.dst, ours, key
             drawn = [by_row(module.pick_pivotal(*given)) for module in (nodewise, twins)]
             assert drawn[0] == drawn[1]
+
+
+@cases
+@pytest.mark.parametrize("iterations", [0, 1, 3, 100])
+def test_labors_chances_and_picks_agree(seed, iterations):
+    case = Case(seed)
+    indptr, edge = twins.all_edges(case.indptr, case.dst)
+    source, row = twins.relabel(case.indices, case.dst, edge)
+    tolerance = 1e-4 if iterations == 100 else 0.0
+    for square in (np.empty(0), case.masses()):
+        given = indptr, row, source.size, square, case.fanout, iterations, tolerance
+        ours = labor.labor_chances(*given)
+        np.testing.assert_allclose(ours, twins.labor_chances(*given), rtol=1e-6)
+        for chance in (ours, np.empty(0)):
+            picked = case.indptr, case.indices, case.dst, chance, case.fanout, derive_key(3)
+            same(labor.pick_shared(*picked), twins.pick_shared(*picked))

@@ -30,8 +30,13 @@ CASES = {
     "neighbor-static": ("neighbor", {"policy": "static"}, "weights"),
     "neighbor-static-gcn": ("neighbor", {"policy": "static"}, "gcn"),
     "neighbor-static-replacing": ("neighbor", {"policy": "static", "replace": True}, "weights"),
+    "labor-0": ("labor", {}, "mean"),
+    "labor-0-gcn": ("labor", {}, "gcn"),
+    "labor-1": ("labor-1", {}, "mean"),
+    "labor-*": ("labor-*", {}, "mean"),
+    "labor-*-weights": ("labor-*", {"shared": True}, "weights"),
 }
-BUDGETS = {"neighbor": 5}
+BUDGETS = {"neighbor": 5, "labor": 5, "labor-1": 5, "labor-*": 5}
 LIMIT = normal_limit(FALSE_ALARM / len(CASES), features()[TARGETS].size)
 
 

@@ -56,8 +56,10 @@ def relabel(indices: IntArray, dst: IntArray, edge: IntArray, number: IntArray) 
         source[count] = dst[t]
         count += _U1
         number[np.uint64(dst[t])] = count
+    for kept in range(edge.size):  # a loop of its own, so that its cache misses overlap
+        row[kept] = indices[np.uint64(edge[kept])]
     for kept in range(edge.size):
-        node = np.uint64(indices[np.uint64(edge[kept])])
+        node = np.uint64(row[kept])
         place = np.uint64(number[node])
         is_new = place == _U0
         source[count] = node
@@ -101,16 +103,18 @@ def pick_uniform(
             continue
         own = random_bits(key, i)
         share = np.float32(fanout / degree)
+        least = degree if is_replacing else degree - fanout + 1  # places to draw from at first
+        more = 0 if is_replacing else 1
         for draw in range(fanout):
-            last = degree - 1 if is_replacing else degree - fanout + draw
-            place = np.uint64(coin(own, np.uint64(draw)) * ((last + 1) / COINS))
-            if not is_replacing:
-                bit = (taken[place >> _U5] >> np.uint32(place & _U31)) & _BIT
-                place = np.uint64(last) if bit else place
+            room = least + draw * more
+            place = np.uint64(np.int64(coin(own, np.uint64(draw)) * (room / COINS)))
+            if more:
+                word, bit = place >> _U5, _BIT << np.uint32(place & _U31)
+                place = np.uint64(room - 1) if taken[word] & bit else place
                 taken[place >> _U5] |= _BIT << np.uint32(place & _U31)
             edge[start + draw] = first + np.int64(place)
             prob[start + draw] = share
-        if not is_replacing:
+        if more:
             for kept in range(start, stop):
                 taken[np.uint64(edge[kept] - first) >> _U5] = 0
     return kept_indptr, edge, prob

@@ -6,6 +6,7 @@ Names and results are theirs; scratch arguments are left out.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -166,3 +167,64 @@ def _collected(
     kept_indptr = np.cumsum([0, *map(len, rows)])
     edge = np.array([pair[0] for pair in flat], np.int64)
     return kept_indptr, edge, np.array([pair[1] for pair in flat], np.float32)
+
+
+def pick_shared(
+    indptr: IntArray,
+    indices: IntArray,
+    dst: IntArray,
+    chance: FloatArray,
+    fanout: int,
+    key: np.uint64,
+) -> tuple[IntArray, IntArray, FloatArray]:
+    """Edges whose source's coin is below p_ij."""
+    edge, owner = frontier_edges(indptr, dst)
+    degree = (indptr[dst + 1] - indptr[dst])[owner]
+    prob = chance if chance.size else np.minimum(fanout / np.maximum(degree, 1), 1.0)
+    keep = uniforms(key, indices[edge]) < prob
+    return _pointers(owner[keep], dst.size), edge[keep], prob[keep].astype(np.float32)
+
+
+def labor_chances(
+    frontier_indptr: IntArray,
+    row: IntArray,
+    num_src: int,
+    square: FloatArray,
+    fanout: int,
+    iterations: int,
+    tolerance: float,
+) -> FloatArray:
+    """p_ij = min(1, c_i pi_j), pi after so many iterations, c_i by bisection. float64[F]."""
+    rows = [slice(a, b) for a, b in pairwise(frontier_indptr.tolist())]
+    square = square if square.size else np.ones(row.size)
+    owner = np.repeat(np.arange(len(rows)), np.diff(frontier_indptr))
+    pi = np.ones(num_src)
+    scale = np.array([_variance_scale(square[r], pi[row[r]], fanout) for r in rows])
+    before = np.inf
+    for _ in range(iterations):
+        best = np.zeros(num_src)
+        np.maximum.at(best, row, scale[owner])
+        expected = float(np.minimum(pi * best, 1).sum())
+        if tolerance > 0 and expected > before * (1 - tolerance):
+            break
+        before = expected
+        pi = pi * np.where(best > 0, best, 1)
+        scale = np.array([_variance_scale(square[r], pi[row[r]], fanout) for r in rows])
+    return np.minimum(scale[owner] * pi[row], 1)
+
+
+def _variance_scale(square: FloatArray, pi: FloatArray, fanout: int) -> float:
+    """c with sum a / min(1, c pi) = (|N| / k) sum a, by bisection on its logarithm."""
+    if pi.size <= fanout:
+        return float(1 / pi.min()) if pi.size else 1.0
+    need = float(square.sum()) * pi.size / fanout
+    if need <= 0:
+        return float(fanout / (pi.size * pi.min()))
+    low, high = np.log(1e-12 / pi.max()), np.log(1 / pi.min())
+    for _ in range(200):
+        middle = (low + high) / 2
+        if (square / np.minimum(np.exp(middle) * pi, 1)).sum() > need:
+            low = middle
+        else:
+            high = middle
+    return float(np.exp(high))

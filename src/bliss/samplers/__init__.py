@@ -10,6 +10,7 @@ from bliss import checks
 from bliss.samplers.base import Sampler
 from bliss.samplers.bliss import Bliss
 from bliss.samplers.full import Full
+from bliss.samplers.labor import CONVERGED, LABOR
 from bliss.samplers.ladies import LADIES
 from bliss.samplers.layerwise import Inclusion, LayerSampler
 from bliss.samplers.neighbor import Neighbor
@@ -24,6 +25,10 @@ SAMPLERS: dict[str, Callable[..., Sampler]] = {
     "bliss": Bliss,
     "full": Full,
     "neighbor": Neighbor,
+    "labor": LABOR,
+    "labor-0": LABOR,
+    "labor-1": partial(LABOR, iterations=1),
+    "labor-*": partial(LABOR, iterations=CONVERGED),
 }
 """Samplers by the names of the command line."""
 
@@ -35,6 +40,7 @@ def sampler_class(name: str) -> type[Sampler]:
 
 
 __all__ = [
+    "LABOR",
     "LADIES",
     "PLADIES",
     "SAMPLERS",
