@@ -45,7 +45,7 @@ def pick_shared(
     at = 0
     for t in range(dst.size):
         if t % _TILE == 0:  # bring the next rows into the cache together: their misses overlap
-            total = 0
+            total = np.int64(0)
             for ahead in range(t, min(t + _TILE, dst.size)):
                 i = np.uint64(dst[ahead])
                 for e in range(np.uint64(indptr[i]), np.uint64(indptr[i + _U1]), _LINE):

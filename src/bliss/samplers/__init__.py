@@ -9,6 +9,7 @@ from typing import cast
 from bliss import checks
 from bliss.samplers.base import Sampler
 from bliss.samplers.bliss import Bliss
+from bliss.samplers.fastgcn import FastGCN
 from bliss.samplers.full import Full
 from bliss.samplers.labor import CONVERGED, LABOR
 from bliss.samplers.ladies import LADIES
@@ -29,6 +30,7 @@ SAMPLERS: dict[str, Callable[..., Sampler]] = {
     "labor-0": LABOR,
     "labor-1": partial(LABOR, iterations=1),
     "labor-*": partial(LABOR, iterations=CONVERGED),
+    "fastgcn": FastGCN,
 }
 """Samplers by the names of the command line."""
 
@@ -48,6 +50,7 @@ __all__ = [
     "Bliss",
     "EdgeInclusion",
     "EdgeSampler",
+    "FastGCN",
     "Full",
     "Inclusion",
     "LayerSampler",
