@@ -214,6 +214,16 @@ def test_node_kernels_agree(case):
     np.testing.assert_array_equal(states[0][1], states[1][1])
 
 
+@cases
+def test_linear_sizes_agree(case):
+    x = case.random.normal(size=(case.nodes, 7)).astype(np.float32)
+    weight = case.random.normal(size=7).astype(np.float32)
+    given_ = x, case.dst, weight, 0.3, 0.1
+    np.testing.assert_allclose(
+        bandits.linear_sizes(*given_), reference.linear_sizes(*given_), rtol=1e-4, atol=1e-6
+    )
+
+
 def test_coins_are_the_same_one_by_one_and_at_once():
     key = derive_key(7, 1, 2)
     counter = np.arange(1000)

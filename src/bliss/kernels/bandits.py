@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bliss.kernels.compile import compiled
+from bliss.kernels.compile import compiled, compiled_reductions
 
 IntArray = npt.NDArray[np.integer[Any]]
 FloatArray = npt.NDArray[np.floating[Any]]
@@ -244,3 +244,22 @@ def node_update(
         arm[j, 1] = seen
         believed = CODES_PER_UNIT * mean * seen / (seen + prior)
         code[j] = np.uint8(min(max(believed + (CODE_OF_ONE + 0.5), 0.0), 255.0))
+
+
+@compiled_reductions
+def linear_sizes(
+    x: FloatArray, node: IntArray, weight: FloatArray, bias: float, exploration: float
+) -> Any:
+    """g(x_j) = (1 - eta) |w . x_j + b| + eta of some nodes.
+
+    x        float32[V, F], node int[C], weight float32[F]
+    returns  float32[C]
+    """
+    size = np.empty(node.size, np.float32)
+    for c in range(node.size):
+        own = x[np.uint64(node[c])]
+        total = np.float32(bias)
+        for f in range(weight.size):
+            total += own[f] * weight[f]
+        size[c] = (1.0 - exploration) * abs(total) + exploration
+    return size

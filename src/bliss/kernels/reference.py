@@ -243,3 +243,11 @@ def node_update(
     arm[source] = np.stack([mean, seen], axis=1)
     believed = CODES_PER_UNIT * mean * seen / (seen + prior)
     code[source] = np.clip(believed + CODE_OF_ONE + 0.5, 0, 255).astype(np.uint8)
+
+
+def linear_sizes(
+    x: FloatArray, node: IntArray, weight: FloatArray, bias: float, exploration: float
+) -> FloatArray:
+    """g(x_j) = (1 - eta) |w . x_j + b| + eta. float32[C]."""
+    inner = x[node].astype(np.float64) @ weight.astype(np.float64) + bias
+    return ((1 - exploration) * np.abs(inner) + exploration).astype(np.float32)

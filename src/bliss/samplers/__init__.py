@@ -7,6 +7,7 @@ from functools import partial
 from typing import cast
 
 from bliss import checks
+from bliss.samplers.asgcn import ASGCN
 from bliss.samplers.base import Sampler
 from bliss.samplers.bliss import Bliss
 from bliss.samplers.fastgcn import FastGCN
@@ -31,6 +32,7 @@ SAMPLERS: dict[str, Callable[..., Sampler]] = {
     "labor-1": partial(LABOR, iterations=1),
     "labor-*": partial(LABOR, iterations=CONVERGED),
     "fastgcn": FastGCN,
+    "asgcn": ASGCN,
 }
 """Samplers by the names of the command line."""
 
@@ -42,6 +44,7 @@ def sampler_class(name: str) -> type[Sampler]:
 
 
 __all__ = [
+    "ASGCN",
     "LABOR",
     "LADIES",
     "PLADIES",

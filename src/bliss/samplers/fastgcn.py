@@ -124,7 +124,7 @@ def column_shares(graph: Graph) -> FloatArray:
         square = np.square(graph.weight, dtype=np.float64)
     else:
         square = np.repeat(graph.target_scale**2, graph.degree)
-    norm: FloatArray = np.bincount(graph.indices, square, minlength=graph.num_nodes)
+    norm: FloatArray = np.bincount(graph.indices, square, graph.num_nodes).astype(np.float64)
     if graph.source_scale.size:
         norm = norm * graph.source_scale**2
     total = float(norm.sum())
