@@ -35,8 +35,12 @@ CASES = {
     "labor-1": ("labor-1", {}, "mean"),
     "labor-*": ("labor-*", {}, "mean"),
     "labor-*-weights": ("labor-*", {"shared": True}, "weights"),
+    "gcn-bs": ("gcn-bs", {}, "mean"),
+    "gcn-bs-exp3": ("gcn-bs", {"policy": "exp3"}, "mean"),
+    "gcn-bs-bounded": ("gcn-bs", {"reward": "bounded", "delta": 0.5}, "weights"),
+    "gat-bs-gcn": ("gat-bs", {}, "gcn"),
 }
-BUDGETS = {"neighbor": 5, "labor": 5, "labor-1": 5, "labor-*": 5}
+FANOUT = 5
 LIMIT = normal_limit(FALSE_ALARM / len(CASES), features()[TARGETS].size)
 
 
@@ -45,7 +49,7 @@ def drawn(case: str) -> tuple[Sampler, Draws, np.ndarray]:
     """The sampler, its draws, and the chance of each kept edge."""
     name, options, norm = CASES[case]
     graph = heavy_tailed_graph(norm)
-    sampler = SAMPLERS[name](graph, [BUDGETS[name]], **options)
+    sampler = SAMPLERS[name](graph, [FANOUT], **options)
     if sampler.learns:
         untaught = sampler.inclusion(TARGETS, 0).prob
         train(sampler, TARGETS, 4 * features()[:, 1:2], steps=60)
@@ -80,7 +84,9 @@ def test_edges_are_kept_as_often_as_stated(case):
     assert (count[certain] == TIMES).all()
     assert (count[by_edge == 0] == 0).all()
     # a count's variance is at most N times the largest number of times in a draw times p
-    most = BUDGETS[CASES[case][0]] if CASES[case][1].get("replace") else 1
+    options = CASES[case][1]
+    is_replacing = options.get("replace") or options.get("policy") == "exp3"
+    most = FANOUT if is_replacing else 1
     open_ = (by_edge > 0) & ~certain
     error = np.sqrt(TIMES * most * by_edge[open_])
     limit = normal_limit(FALSE_ALARM, int(open_.sum()))

@@ -148,6 +148,36 @@ def exp3_update(
 
 
 @compiled
+def grow(
+    dst: IntArray,
+    indptr: IntArray,
+    kept_indptr: IntArray,
+    edge: IntArray,
+    growth: FloatArray,
+    excess: FloatArray,
+    scale: FloatArray,
+) -> None:
+    """log w_ij += growth_ij for the kept edges, one after the other, in the form of `exp3_update`.
+
+    An edge that is there several times grows several times.
+
+    growth  float64[E']    in [0, 1]
+    excess  float64[E]     changed in place
+    scale   float64[V, 2]  base_i and the sum of excess_ij, changed in place
+    """
+    for t in range(dst.size):
+        i = np.uint64(dst[t])
+        base = scale[i, 0]
+        for kept in range(kept_indptr[t], kept_indptr[t + 1]):
+            e = np.uint64(edge[kept])
+            gain = (base + excess[e]) * _expm1(growth[kept])
+            excess[e] += gain
+            scale[i, 1] += gain
+        if scale[i, 1] > LARGEST_WEIGHT:
+            _scale_down(excess[indptr[i] : indptr[i + _U1]], scale[i])
+
+
+@compiled
 def _scale_down(excess: FloatArray, scale: FloatArray) -> None:
     """Divide a row's weights by LARGEST_WEIGHT. excess [|N_i|], scale [2].
 

@@ -8,6 +8,7 @@ from typing import cast
 
 from bliss import checks
 from bliss.samplers.asgcn import ASGCN
+from bliss.samplers.bandit import GATBS, GCNBS
 from bliss.samplers.base import Sampler
 from bliss.samplers.bliss import Bliss
 from bliss.samplers.fastgcn import FastGCN
@@ -33,6 +34,8 @@ SAMPLERS: dict[str, Callable[..., Sampler]] = {
     "labor-*": partial(LABOR, iterations=CONVERGED),
     "fastgcn": FastGCN,
     "asgcn": ASGCN,
+    "gcn-bs": GCNBS,
+    "gat-bs": GATBS,
 }
 """Samplers by the names of the command line."""
 
@@ -45,6 +48,8 @@ def sampler_class(name: str) -> type[Sampler]:
 
 __all__ = [
     "ASGCN",
+    "GATBS",
+    "GCNBS",
     "LABOR",
     "LADIES",
     "PLADIES",
