@@ -10,8 +10,9 @@ import scipy.stats
 import torch
 
 from bliss import Graph
-from bliss.samplers import LayerSampler
+from bliss.samplers import Sampler
 
+ROUNDING = 2e-7  # of a float32 weight: all the error there is where every neighbour is certain
 TRAINING = 1_000_000  # steps from here on train a policy, so that no measured draw has taught it
 
 
@@ -40,7 +41,7 @@ class Draws:
         return (matrix @ x).reshape(self.times, self.dst.size, -1)
 
 
-def repeat(sampler: LayerSampler, dst: np.ndarray, times: int) -> Draws:
+def repeat(sampler: Sampler, dst: np.ndarray, times: int) -> Draws:
     """Sample the one layer of `sampler` at steps 0 to times - 1."""
     graph = sampler.graph
     room = times * int(np.diff(graph.indptr)[dst].sum())  # small arrays kept alive slow the loop
@@ -59,7 +60,7 @@ def repeat(sampler: LayerSampler, dst: np.ndarray, times: int) -> Draws:
     return Draws(graph, np.asarray(dst), times, draw, edge[used], weight[used], kept)
 
 
-def train(sampler: LayerSampler, dst: np.ndarray, x: np.ndarray, steps: int) -> None:
+def train(sampler: Sampler, dst: np.ndarray, x: np.ndarray, steps: int) -> None:
     """Show the policy the features x [V, F] of what it draws; then it is left as it is."""
     embedding = torch.from_numpy(x.astype(np.float32))
     for step in range(TRAINING, TRAINING + steps):
@@ -98,6 +99,23 @@ def full_aggregate(graph: Graph, dst: np.ndarray, x: np.ndarray) -> np.ndarray:
 def normal_limit(false_alarm: float, comparisons: int) -> float:
     """The |z| that none of so many exceeds, but with this chance (Bonferroni, two-sided)."""
     return float(scipy.stats.norm.isf(false_alarm / (2 * comparisons)))
+
+
+def features() -> np.ndarray:
+    """Ones, which show an error of scale best; positive sizes; and signed numbers. [60, 3]."""
+    generator = np.random.default_rng(7)
+    sizes = generator.lognormal(0, 0.6, 60)
+    return np.stack([np.ones(60), sizes, generator.normal(size=60)], axis=1)
+
+
+def worst_z(draws: Draws, weight: np.ndarray) -> float:
+    """The largest |z| of a mean aggregate against the full one, over targets and features."""
+    x = features()
+    samples = draws.aggregate(weight, x)  # [N, D, F]
+    exact = full_aggregate(draws.graph, draws.dst, x)
+    rounding = ROUNDING * full_aggregate(draws.graph, draws.dst, np.abs(x))
+    error = np.hypot(samples.std(0, ddof=1) / np.sqrt(draws.times), rounding)
+    return float(np.abs((samples.mean(0) - exact) / error).max())
 
 
 def heavy_tailed_graph(norm: str = "mean") -> Graph:

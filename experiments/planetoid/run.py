@@ -57,13 +57,8 @@ def cell(dataset: str, model: str, sampler: str, seed: int) -> Path:
 
 def run(dataset: Dataset, name: str, model: str, sampler: str, seed: int) -> dict[str, Any]:
     """Train one cell in a folder that is thrown away."""
-    everything = {
-        "sampler": "pladies",
-        "budgets": (dataset.graph.num_nodes,) * 3,
-        "batch_size": len(dataset.splits["train"]),
-    }
-    options = everything if sampler == "full" else {"sampler": "bliss"}
-    config = resolve(dataset=name, model=model, seed=seed, **options)
+    options = {"batch_size": len(dataset.splits["train"])} if sampler == "full" else {}
+    config = resolve(dataset=name, model=model, seed=seed, sampler=sampler, **options)
     with tempfile.TemporaryDirectory() as folder:
         return Trainer(config, dataset, Path(folder) / "run", print).run()
 

@@ -4,7 +4,7 @@ from bliss.errors import InputError
 from bliss.graph import Graph
 from bliss.loader import BlockLoader
 from bliss.policies import Exp3Config, NodeConfig, Policy
-from bliss.samplers import LADIES, PLADIES, SKETCH, Bliss, LayerSampler
+from bliss.samplers import LADIES, PLADIES, SKETCH, Bliss, LayerSampler, Sampler
 from bliss.types import Block, Feedback
 
 __version__ = "0.1.0"
@@ -23,5 +23,6 @@ __all__ = [
     "LayerSampler",
     "NodeConfig",
     "Policy",
+    "Sampler",
     "__version__",
 ]

@@ -138,6 +138,13 @@ def whole(field: str, value: Any, least: int = 0) -> int:
     return int(value)
 
 
+def flag(field: str, value: Any) -> bool:
+    """True or False."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise InputError(f"{field}={value!r} must be True or False.")
+    return bool(value)
+
+
 def share(field: str, value: float, why: str) -> float:
     """A number in (0, 1]; `why` tells what goes wrong outside."""
     if not (_is_number(value) and 0 < value <= 1):

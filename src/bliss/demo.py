@@ -69,6 +69,7 @@ def input_errors(trainer: Trainer) -> list[float]:
     V = sum_j (1 / p_j - 1) |h_j|^2 sum_i alpha_ij^2 over the frontier of one batch.
     """
     learnt = trainer.sampler
+    assert isinstance(learnt, LayerSampler)  # as the defaults have it
     fixed = PLADIES(trainer.graph, learnt.budgets, seed=trainer.config.seed)
     seeds = trainer.dataset.splits["train"][: trainer.config.batch_size]
     targets = learnt.sample(seeds, trainer.config.steps)[0].dst.numpy()

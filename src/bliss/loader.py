@@ -12,20 +12,20 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import Sampler
+from torch.utils import data as torch_data
 from torch_geometric.data import Data
 from torch_geometric.loader import NodeLoader
 
 from bliss import checks
 from bliss.errors import InputError
 from bliss.rng import derive_key, hashes
-from bliss.samplers import LayerSampler
+from bliss.samplers import Sampler
 from bliss.types import Block
 
 _ORDER = -1  # the counter that sets the stream of shuffles apart from those of steps
 
 
-class EpochOrder(Sampler[int]):
+class EpochOrder(torch_data.Sampler[int]):
     """The order of an epoch: a shuffle that is a pure function of seed and epoch."""
 
     def __init__(self, size: int, seed: int) -> None:
@@ -40,7 +40,7 @@ class EpochOrder(Sampler[int]):
 
 
 class BlockLoader(NodeLoader):  # type: ignore[misc]  # PyG is untyped
-    """Batches of a PyG `Data`, each with the blocks of a layer-wise sampler.
+    """Batches of a PyG `Data`, each with the blocks of a sampler.
 
     A batch is a `Data` with
 
@@ -58,7 +58,7 @@ class BlockLoader(NodeLoader):  # type: ignore[misc]  # PyG is untyped
     data
         The PyG data whose attributes are batched; edges come from the sampler's graph.
     node_sampler
-        A layer-wise sampler, such as `bliss.Bliss`.
+        A sampler, such as `bliss.Bliss`.
     input_nodes
         Seeds: a mask [V], ids, or None for all nodes.
     prefetch
@@ -73,7 +73,7 @@ class BlockLoader(NodeLoader):  # type: ignore[misc]  # PyG is untyped
     def __init__(
         self,
         data: Data,
-        node_sampler: LayerSampler,
+        node_sampler: Sampler,
         input_nodes: Any = None,
         *,
         prefetch: int = 0,
@@ -105,11 +105,11 @@ class BlockLoader(NodeLoader):  # type: ignore[misc]  # PyG is untyped
 
     @staticmethod
     def _check_options(
-        sampler: LayerSampler, prefetch: int, shuffle: bool, options: dict[str, Any]
+        sampler: Sampler, prefetch: int, shuffle: bool, options: dict[str, Any]
     ) -> None:
-        if not isinstance(sampler, LayerSampler):
+        if not isinstance(sampler, Sampler):
             raise InputError(
-                f"node_sampler is a {type(sampler).__name__}, but must be a layer-wise sampler: "
+                f"node_sampler is a {type(sampler).__name__}, but must be a sampler of blocks: "
                 "pass for instance bliss.Bliss(data, budgets=[...])."
             )
         if prefetch not in (0, 1):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -61,6 +61,7 @@ class Feedback(NamedTuple):
     prob: FloatArray  # [S] inclusion probability p_j
     norm: FloatArray  # [S] |h_j|, the size of the layer's input at each source
     attention: FloatArray  # [E'] softmax over the kept edges, mean of heads; empty without
+    edge_chance: FloatArray = NOTHING  # [E'] as in `Block`; empty where sources are drawn
 
 
 @dataclass(eq=False)
@@ -75,10 +76,11 @@ class Block:
     indptr: Tensor  # int64[D + 1] kept edges of target t: indptr[t] to indptr[t + 1]
     row: Tensor  # int64[E'] position in src
     edge: Tensor  # int64[E'] graph edge id: where feedback is written back
-    prob: Tensor  # float32[S] chance that the source was kept (p_j), in (0, 1]
+    prob: Tensor  # float32[S] chance that the source was kept (p_j), in (0, 1]; see edge_prob
     edge_weight: Tensor  # float32[E'] the estimator's weight, alpha_ij / p_j for "ht"
     norm: Tensor | None = field(default=None, repr=False)  # [S] |h_j|, once observed
     attention: Tensor | None = field(default=None, repr=False)  # [E'] mean of heads
+    edge_chance: Tensor | None = field(default=None, repr=False)  # float32[E'], see edge_prob
 
     @property
     def num_dst(self) -> int:
@@ -100,6 +102,18 @@ class Block:
         """Position in dst of each edge's target. int64[E']."""
         targets = torch.arange(self.num_dst, device=self.indptr.device)
         return targets.repeat_interleave(self.indptr.diff(), output_size=self.num_edges)
+
+    @cached_property
+    def edge_prob(self) -> Tensor:
+        """The chance that each edge was kept: what its weight is alpha_ij divided by. float32[E'].
+
+        Layer-wise samplers draw sources, and all edges of a kept source are kept: the chance is
+        p_j. Node-wise samplers draw edges, each target its own, so that an edge has a chance of its
+        own, `edge_chance`, and p_j is not what weights or attention are corrected by; `prob` is
+        then 1. With replacement an edge can be there several times, and this is the expected
+        number of times.
+        """
+        return self.prob[self.row] if self.edge_chance is None else self.edge_chance
 
     @cached_property
     def edge_index(self) -> Tensor:
@@ -178,6 +192,7 @@ class Block:
             prob=_to_numpy(self.prob),
             norm=_to_numpy(self.norm),
             attention=NOTHING if self.attention is None else _to_numpy(self.attention),
+            edge_chance=NOTHING if self.edge_chance is None else _to_numpy(self.edge_chance),
         )
         for name in ("norm", "attention"):
             if not np.isfinite(getattr(feedback, name)).all():
@@ -204,8 +219,7 @@ class Block:
         return self._apply(lambda tensor: tensor.pin_memory())
 
     def _apply(self, move: Callable[[Tensor], Tensor]) -> Block:
-        names = ("dst", "src", "indptr", "row", "edge", "prob", "edge_weight", "norm", "attention")
-        tensors = {name: getattr(self, name) for name in names}
+        tensors = {member.name: getattr(self, member.name) for member in fields(self)}
         return replace(self, **{k: move(v) for k, v in tensors.items() if v is not None})
 
 

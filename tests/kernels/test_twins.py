@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -228,6 +229,31 @@ def test_node_kernels_agree(case):
             module.node_update(source, signal, 0.3, 0.1, 2.0, *state)
     np.testing.assert_array_equal(states[0][0], states[1][0])
     np.testing.assert_array_equal(states[0][1], states[1][1])
+
+
+@cases
+def test_growth_agrees_over_many_updates_and_repeated_edges(case):
+    kept_indptr, _, edge = case.layer()[4:]
+    edge = edge.copy()
+    for a, b in pairwise(kept_indptr):
+        edge[a:b] = case.random.choice(edge[a:b], b - a)  # some several times
+    states = [(np.zeros(case.edges), np.tile([1.0, 0.0], (case.nodes, 1))) for _ in range(2)]
+    for _ in range(400):  # long enough for rows to be scaled down
+        growth = case.random.random(edge.size)
+        for module, state in zip((bandits, reference), states, strict=True):
+            module.grow(case.dst, case.indptr, kept_indptr, edge, growth, *state)
+    for ours, twin in zip(*states, strict=True):
+        np.testing.assert_allclose(ours, twin, rtol=1e-7)
+
+
+@cases
+def test_linear_sizes_agree(case):
+    x = case.random.normal(size=(case.nodes, 7)).astype(np.float32)
+    weight = case.random.normal(size=7).astype(np.float32)
+    given_ = x, case.dst, weight, 0.3, 0.1
+    np.testing.assert_allclose(
+        bandits.linear_sizes(*given_), reference.linear_sizes(*given_), rtol=1e-4, atol=1e-6
+    )
 
 
 def test_coins_are_the_same_one_by_one_and_at_once():

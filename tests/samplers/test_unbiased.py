@@ -11,21 +11,20 @@ from bliss.samplers import LADIES, PLADIES, SKETCH, Bliss, LayerSampler
 from tests.statistics import (
     Draws,
     coefficients,
-    full_aggregate,
+    features,
     heavy_tailed_graph,
     normal_limit,
     repeat,
     square_sums,
     targets_of,
     train,
+    worst_z,
 )
 
 FALSE_ALARM = 1e-6  # chance that correct samplers fail in this file, all cases together
 TIMES = 20_000
 BUDGET = 36  # of 55 candidates
 TARGETS = np.array([0, 2, 5, 9, 14, 20, 30, 40])  # 41 to 3 in-edges; some feed one another
-FEATURES = 3
-ROUNDING = 2e-7  # of a float32 weight: all the error there is where every neighbour is certain
 
 SAMPLERS = {
     "LADIES": lambda graph, policy: LADIES(graph, [BUDGET], policy=policy, estimator="ht"),
@@ -46,16 +45,9 @@ CASES = [(name, policy, "mean") for name in SAMPLERS for policy in POLICIES] + [
     for norm in ("gcn", "weights")
     for policy in ("ladies", "static", "exp3", "node")
 ]
-LIMIT = normal_limit(FALSE_ALARM / len(CASES), TARGETS.size * FEATURES)
+LIMIT = normal_limit(FALSE_ALARM / len(CASES), features()[TARGETS].size)
 
 MUTANTS = ("none", "hajek", "unclipped", "no-skip", "misaligned", "1%-too-large")
-
-
-def features() -> np.ndarray:
-    """Ones, which show an error of scale best; positive sizes; and signed numbers. [V, F]."""
-    generator = np.random.default_rng(7)
-    sizes = generator.lognormal(0, 0.6, 60)
-    return np.stack([np.ones(60), sizes, generator.normal(size=60)], axis=1)
 
 
 @lru_cache(maxsize=1)  # the mutants look at the same draws
@@ -69,15 +61,6 @@ def frozen_draws(name: str, policy: str, norm: str) -> tuple[LayerSampler, Draws
     # Rarer sources would leave means too far from normal for a limit this far out.
     assert sampler.inclusion(TARGETS, 0).prob.min() > 0.02
     return sampler, repeat(sampler, TARGETS, TIMES)
-
-
-def worst_z(draws: Draws, weight: np.ndarray) -> float:
-    """The largest |z| of a mean aggregate against the full one, over targets and features."""
-    x = features()
-    samples = draws.aggregate(weight, x)  # [N, D, F]
-    rounding = ROUNDING * full_aggregate(draws.graph, TARGETS, np.abs(x))
-    error = np.hypot(samples.std(0, ddof=1) / np.sqrt(draws.times), rounding)
-    return float(np.abs((samples.mean(0) - full_aggregate(draws.graph, TARGETS, x)) / error).max())
 
 
 @pytest.mark.parametrize(("name", "policy", "norm"), CASES)

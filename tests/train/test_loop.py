@@ -16,7 +16,7 @@ import torch
 from torchmetrics.functional.classification import multiclass_f1_score, multilabel_f1_score
 
 from bliss.errors import DamagedError, InputError, ResourceError
-from bliss.samplers import SAMPLERS
+from bliss.samplers import SAMPLERS, sampler_class
 from bliss.train import Interrupted, RunFolder, TrainConfig, Trainer, micro_f1, resolve
 from tests.train.conftest import make_dataset
 
@@ -30,6 +30,9 @@ SETTINGS = {
     "lr": 0.02,
     "evaluate_every": 10,
 }
+
+
+BUDGETS = {"sources": (60, 30), "neighbours": (5, 5)}
 
 
 def quiet(_: str) -> None:
@@ -51,10 +54,9 @@ def state(trainer: Trainer) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize("model", ["sage", "gcn", "gat", "gatv2"])
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_every_model_learns_with_every_sampler(dataset, tmp_path, model, sampler):
-    estimator = "ht" if sampler == "sketch" else ""
-    _, result = trained(
-        dataset, tmp_path, model=model, sampler=sampler, estimator=estimator, steps=60
-    )
+    options = {"estimator": "ht" if sampler == "sketch" else ""}
+    options["budgets"] = BUDGETS.get(sampler_class(sampler).unit, ())
+    _, result = trained(dataset, tmp_path, model=model, sampler=sampler, steps=60, **options)
     assert result["val_f1"] > 0.75  # least squares on the features alone: 0.68
     assert set(result["step_ms"]) == {
         "sample", "gather", "forward", "backward", "update", "total"

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bliss.kernels.compile import compiled
+from bliss.kernels.compile import compiled, compiled_reductions
 
 IntArray = npt.NDArray[np.integer[Any]]
 FloatArray = npt.NDArray[np.floating[Any]]
@@ -145,6 +145,36 @@ def exp3_update(
             if scale[i, 1] > LARGEST_WEIGHT:
                 _scale_down(excess[indptr[i] : indptr[i + _U1]], scale[i])
         start = stop
+
+
+@compiled
+def grow(
+    dst: IntArray,
+    indptr: IntArray,
+    kept_indptr: IntArray,
+    edge: IntArray,
+    growth: FloatArray,
+    excess: FloatArray,
+    scale: FloatArray,
+) -> None:
+    """log w_ij += growth_ij for the kept edges, one after the other, in the form of `exp3_update`.
+
+    An edge that is there several times grows several times.
+
+    growth  float64[E']    in [0, 1]
+    excess  float64[E]     changed in place
+    scale   float64[V, 2]  base_i and the sum of excess_ij, changed in place
+    """
+    for t in range(dst.size):
+        i = np.uint64(dst[t])
+        base = scale[i, 0]
+        for kept in range(kept_indptr[t], kept_indptr[t + 1]):
+            e = np.uint64(edge[kept])
+            gain = (base + excess[e]) * _expm1(growth[kept])
+            excess[e] += gain
+            scale[i, 1] += gain
+        if scale[i, 1] > LARGEST_WEIGHT:
+            _scale_down(excess[indptr[i] : indptr[i + _U1]], scale[i])
 
 
 @compiled
@@ -285,3 +315,22 @@ def node_update(
         arm[j, 1] = seen
         believed = CODES_PER_UNIT * mean * seen / (seen + prior)
         code[j] = np.uint8(min(max(believed + (CODE_OF_ONE + 0.5), 0.0), 255.0))
+
+
+@compiled_reductions
+def linear_sizes(
+    x: FloatArray, node: IntArray, weight: FloatArray, bias: float, exploration: float
+) -> Any:
+    """g(x_j) = (1 - eta) |w . x_j + b| + eta of some nodes.
+
+    x        float32[V, F], node int[C], weight float32[F]
+    returns  float32[C]
+    """
+    size = np.empty(node.size, np.float32)
+    for c in range(node.size):
+        own = x[np.uint64(node[c])]
+        total = np.float32(bias)
+        for f in range(weight.size):
+            total += own[f] * weight[f]
+        size[c] = (1.0 - exploration) * abs(total) + exploration
+    return size

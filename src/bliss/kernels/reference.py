@@ -199,6 +199,31 @@ def exp3_update(
     news = weight * np.expm1(np.minimum(1.0, rate * reward / degree))
     excess[edge] += news
     scale[dst, 1] += np.bincount(owner, weights=news, minlength=dst.size)
+    _scale_down(dst, indptr, excess, scale)
+
+
+def grow(
+    dst: IntArray,
+    indptr: IntArray,
+    kept_indptr: IntArray,
+    edge: IntArray,
+    growth: FloatArray,
+    excess: FloatArray,
+    scale: FloatArray,
+) -> None:
+    """log w_ij += growth_ij for the kept edges, in place; repeated edges grow repeatedly."""
+    target = np.repeat(dst, np.diff(kept_indptr))
+    total = np.zeros(excess.size)
+    np.add.at(total, edge, growth)
+    distinct, first = np.unique(edge, return_index=True)
+    owner = target[first]
+    gain = (scale[owner, 0] + excess[distinct]) * np.expm1(total[distinct])
+    excess[distinct] += gain
+    np.add.at(scale[:, 1], owner, gain)
+    _scale_down(dst, indptr, excess, scale)
+
+
+def _scale_down(dst: IntArray, indptr: IntArray, excess: FloatArray, scale: FloatArray) -> None:
     for i in dst[scale[dst, 1] > LARGEST_WEIGHT]:
         in_edges = slice(indptr[i], indptr[i + 1])
         excess[in_edges] /= LARGEST_WEIGHT
@@ -263,3 +288,11 @@ def node_update(
     arm[source] = np.stack([mean, seen], axis=1)
     believed = CODES_PER_UNIT * mean * seen / (seen + prior)
     code[source] = np.clip(believed + CODE_OF_ONE + 0.5, 0, 255).astype(np.uint8)
+
+
+def linear_sizes(
+    x: FloatArray, node: IntArray, weight: FloatArray, bias: float, exploration: float
+) -> FloatArray:
+    """g(x_j) = (1 - eta) |w . x_j + b| + eta. float32[C]."""
+    inner = x[node].astype(np.float64) @ weight.astype(np.float64) + bias
+    return ((1 - exploration) * np.abs(inner) + exploration).astype(np.float32)

@@ -51,8 +51,9 @@ class GCNConv(nn.Module):
 class _Attention(nn.Module):
     """What GAT and GATv2 share: heads, the importance correction, and the feedback.
 
-    With correction="hajek" (default) the logits gain -log p_j: the softmax over the kept edges is
-    then the Hajek estimate of the full attention. "plain" leaves them as they are.
+    With correction="hajek" (default) the logits gain -log p_ij (`block.edge_prob`): the softmax
+    over the kept edges is then the Hajek estimate of the full attention. "plain" leaves them as
+    they are.
     """
 
     def __init__(
@@ -77,8 +78,7 @@ class _Attention(nn.Module):
         return attend(block, self._correct(scores, block), values)[1].mean(1)
 
     def _correct(self, scores: Tensor, block: Block) -> Tensor:
-        log_prob = block.prob.log()[block.row][:, None]
-        return scores - log_prob if self.correction == "hajek" else scores
+        return scores - block.edge_prob.log()[:, None] if self.correction == "hajek" else scores
 
     def forward(self, x: Tensor, block: Block, observed: Tensor | None = None) -> Tensor:
         """Score, weigh, and let the policy know."""
@@ -88,7 +88,7 @@ class _Attention(nn.Module):
         out, attention = attend(block, corrected, values, drop)
         if self.training:
             if self.correction == "hajek":  # feedback wants the plain softmax
-                attention = attention * block.prob[block.row][:, None]
+                attention = attention * block.edge_prob[:, None]
                 total = attention.new_zeros(block.num_dst, self.heads)
                 attention = attention / total.index_add(0, block.col, attention)[block.col]
             block.observe(x if observed is None else observed, attention)

@@ -12,15 +12,13 @@ from torch import Tensor
 
 from bliss.graph import Graph
 from bliss.nn.model import GNN
-from bliss.samplers import LayerSampler
-from bliss.samplers.draws import Poisson
+from bliss.samplers import Full
 from bliss.types import Block
 
 
-def full_sampler(graph: Graph, layers: int) -> LayerSampler:
-    """A sampler that keeps everything: the budget is all there is."""
-    budgets = [max(graph.num_nodes, 1)] * layers
-    return LayerSampler(graph, budgets, policy="uniform", draw=Poisson())
+def full_sampler(graph: Graph, layers: int) -> Full:
+    """A sampler that keeps everything."""
+    return Full(graph, layers=layers)
 
 
 @torch.no_grad()

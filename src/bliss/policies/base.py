@@ -51,23 +51,26 @@ class Policy(ABC):
 
     def load_state_dict(self, state: Mapping[str, object]) -> None:
         """Take over a saved state; refuses one of other names, shapes or types."""
-        own = self.state_dict()
-        if set(own) != set(state):
+        load_arrays(self.state_dict(), state, f"policy {self.name!r} with {self.layers} layers")
+
+
+def load_arrays(own: State, state: Mapping[str, object], owner: str) -> None:
+    """Fill the arrays `own` from a saved state; refuses one of other names, shapes or types."""
+    if set(own) != set(state):
+        raise InputError(
+            f"the saved state has {sorted(state) or 'nothing'}, but {owner} keeps "
+            f"{sorted(own) or 'nothing'}: build the sampler with the settings it was saved with."
+        )
+    for name, array in own.items():
+        given = checks.as_array(name, state[name])
+        if given.shape != array.shape or given.dtype != array.dtype:
             raise InputError(
-                f"the saved state has {sorted(state) or 'nothing'}, but policy {self.name!r} with "
-                f"{self.layers} layers keeps {sorted(own) or 'nothing'}: build the sampler with "
-                "the policy and budgets it was saved with."
+                f"the saved {name} is {given.dtype}{list(given.shape)}, but this graph needs "
+                f"{array.dtype}{list(array.shape)}: build the sampler with the graph it was "
+                "saved with."
             )
-        for name, array in own.items():
-            given = checks.as_array(name, state[name])
-            if given.shape != array.shape or given.dtype != array.dtype:
-                raise InputError(
-                    f"the saved {name} is {given.dtype}{list(given.shape)}, but this graph needs "
-                    f"{array.dtype}{list(array.shape)}: build the sampler with the graph it was "
-                    "saved with."
-                )
-        for name, array in own.items():
-            array[...] = checks.as_array(name, state[name])
+    for name, array in own.items():
+        array[...] = checks.as_array(name, state[name])
 
 
 class CoefficientPolicy(Policy):

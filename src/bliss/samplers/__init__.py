@@ -1,21 +1,69 @@
-"""Samplers: compositions of a policy, a draw and an estimator. One file per family."""
+"""Samplers: seeds become blocks. One file per family."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import cast
 
+from bliss import checks
+from bliss.samplers.asgcn import ASGCN
+from bliss.samplers.bandit import GATBS, GCNBS
+from bliss.samplers.base import Sampler
 from bliss.samplers.bliss import Bliss
+from bliss.samplers.fastgcn import FastGCN
+from bliss.samplers.full import Full
+from bliss.samplers.labor import CONVERGED, LABOR
 from bliss.samplers.ladies import LADIES
 from bliss.samplers.layerwise import Inclusion, LayerSampler
+from bliss.samplers.neighbor import Neighbor
+from bliss.samplers.nodewise import EdgeInclusion, EdgeSampler, NodeSampler
 from bliss.samplers.pladies import PLADIES
 from bliss.samplers.sketch import SKETCH
 
-SAMPLERS: dict[str, Callable[..., LayerSampler]] = {
+SAMPLERS: dict[str, Callable[..., Sampler]] = {
     "ladies": LADIES,
     "sketch": SKETCH,
     "pladies": PLADIES,
     "bliss": Bliss,
+    "full": Full,
+    "neighbor": Neighbor,
+    "labor": LABOR,
+    "labor-0": LABOR,
+    "labor-1": partial(LABOR, iterations=1),
+    "labor-*": partial(LABOR, iterations=CONVERGED),
+    "fastgcn": FastGCN,
+    "asgcn": ASGCN,
+    "gcn-bs": GCNBS,
+    "gat-bs": GATBS,
 }
 """Samplers by the names of the command line."""
 
-__all__ = ["LADIES", "PLADIES", "SAMPLERS", "SKETCH", "Bliss", "Inclusion", "LayerSampler"]
+
+def sampler_class(name: str) -> type[Sampler]:
+    """The class behind a name of `SAMPLERS`, whatever options the name fixes."""
+    made = SAMPLERS[checks.choice("sampler", name, list(SAMPLERS))]
+    return cast("type[Sampler]", made.func if isinstance(made, partial) else made)
+
+
+__all__ = [
+    "ASGCN",
+    "GATBS",
+    "GCNBS",
+    "LABOR",
+    "LADIES",
+    "PLADIES",
+    "SAMPLERS",
+    "SKETCH",
+    "Bliss",
+    "EdgeInclusion",
+    "EdgeSampler",
+    "FastGCN",
+    "Full",
+    "Inclusion",
+    "LayerSampler",
+    "Neighbor",
+    "NodeSampler",
+    "Sampler",
+    "sampler_class",
+]

@@ -15,7 +15,7 @@ import numpy as np
 
 from bliss.graph import Graph
 from bliss.kernels import fast
-from bliss.types import FloatArray, IntArray
+from bliss.types import NOTHING, FloatArray, IntArray
 
 # dst [D], kept_indptr [D + 1], Horvitz-Thompson weights float32[E'] changed in place
 Correction = Callable[[Graph, IntArray, IntArray, FloatArray], None]
@@ -46,8 +46,12 @@ def edge_weights(
     kept_indptr: IntArray,
     row: IntArray,
     edge: IntArray,
+    edge_prob: FloatArray = NOTHING,
 ) -> FloatArray:
-    """Weights of the kept edges of one layer by the estimator's name. float32[E']."""
+    """Weights of the kept edges of one layer by the estimator's name. float32[E'].
+
+    Where edges have chances of their own, these are `edge_prob` [E'] and `prob` is 1.
+    """
     weight: FloatArray = fast.horvitz_thompson(
         dst,
         source,
@@ -59,5 +63,7 @@ def edge_weights(
         graph.source_scale,
         graph.weight,
     )
+    if edge_prob.size:
+        weight /= edge_prob
     ESTIMATORS[estimator](graph, dst, kept_indptr, weight)
     return weight

@@ -9,12 +9,16 @@ from bliss.types import FloatArray, IntArray
 
 
 class Workspace:
-    """The arrays that kernels borrow between calls. About 16 bytes per node, and the frontier."""
+    """The arrays that kernels borrow between calls. About 20 bytes per node, and the frontier.
+
+    Memory that a family never touches is never committed.
+    """
 
     def __init__(self, graph: Graph) -> None:
         nodes, kind = graph.num_nodes, graph.indices.dtype
         self.seen: FloatArray = np.zeros(nodes, np.float32)  # all zero between layers
         self.bits: IntArray = np.zeros(nodes // 32 + 1, np.uint32)  # all zero between layers
+        self.number: IntArray = np.zeros(nodes, kind)  # all zero between layers
         self.candidate: IntArray = np.empty(nodes + 1, kind)
         self.mass: FloatArray = np.empty(nodes, np.float32)
         self.position: IntArray = np.empty(nodes, kind)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from importlib import resources
 from inspect import signature
@@ -12,9 +12,7 @@ from typing import Any
 from bliss import checks
 from bliss.errors import InputError
 from bliss.nn import ModelConfig
-from bliss.policies import POLICIES
-from bliss.samplers import SAMPLERS
-from bliss.samplers.estimators import ESTIMATORS
+from bliss.samplers import SAMPLERS, sampler_class
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,13 +22,14 @@ class TrainConfig(ModelConfig):
     dataset: str = "synthetic"
     """Name of a data set, or the path of a folder."""
     sampler: str = "bliss"
-    """ladies, sketch, pladies or bliss."""
+    """A name of `bliss.samplers.SAMPLERS`."""
     policy: str = ""
-    """Where masses come from; by default the sampler's own (bliss: node)."""
+    """Where masses come from; by default the sampler's own (bliss: node), empty if it has none."""
     estimator: str = ""
-    """ht, hajek or sketch; by default the sampler's own (bliss: ht)."""
-    budgets: tuple[int, ...] = (2048, 1024, 512)
-    """Sources kept per layer on average, input layer first."""
+    """ht, hajek or sketch; by default the sampler's own (bliss: ht), empty if it has none."""
+    budgets: tuple[int, ...] = ()
+    """Per layer, input layer first: sources kept on average (default 2048,1024,512), or, for
+    samplers that choose neighbours, those kept by each target (default 10 a layer)."""
     batch_size: int = 256
     """Seeds per step."""
     steps: int = 300
@@ -56,13 +55,11 @@ class TrainConfig(ModelConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        checks.choice("sampler", self.sampler, list(SAMPLERS))
-        own = signature(SAMPLERS[self.sampler]).parameters
+        sampler = sampler_class(self.sampler)
         for name in ("policy", "estimator"):
-            object.__setattr__(self, name, getattr(self, name) or own[name].default)
-        object.__setattr__(self, "budgets", checks.budgets(self.budgets, self.layers))
-        checks.choice("policy", self.policy, list(POLICIES))
-        checks.choice("estimator", self.estimator, list(ESTIMATORS))
+            object.__setattr__(self, name, self._choice(name, sampler.choices.get(name, ())))
+        budgets = self.budgets or sampler.default_budgets(self.layers)
+        object.__setattr__(self, "budgets", sampler.check_budgets(budgets, self.layers))
         checks.choice("features", self.features, ("raw", "row"))
         checks.choice("precision", self.precision, ("float32", "bfloat16"))
         checks.choice("device", self.device.split(":")[0], ("cpu", "cuda"))
@@ -75,6 +72,24 @@ class TrainConfig(ModelConfig):
             raise InputError(f"weight_decay={self.weight_decay} must be 0 or larger.")
         if self.prefetch not in (0, 1):
             raise InputError(f"prefetch={self.prefetch} must be 0 or 1.")
+
+    def _choice(self, name: str, choices: Sequence[str]) -> str:
+        """The sampler's policy or estimator: what was given, or else its default, or none."""
+        given: str = getattr(self, name)
+        own = signature(SAMPLERS[self.sampler]).parameters
+        if not choices and given:
+            others = [option for option in ("policy", "estimator") if option in own]
+            raise InputError(
+                f"{name}={given!r} was given, but sampler {self.sampler!r} has no {name} to choose "
+                f"(it takes {', '.join(['budgets', *others])}): leave it out."
+            )
+        return checks.choice(name, given or own[name].default, choices) if choices else ""
+
+    @property
+    def sampler_options(self) -> dict[str, str]:
+        """The policy and estimator, for samplers that offer them."""
+        given = {"policy": self.policy, "estimator": self.estimator}
+        return {name: value for name, value in given.items() if value}
 
     @property
     def model_config(self) -> ModelConfig:
@@ -105,11 +120,15 @@ def resolve(**given: Any) -> TrainConfig:
     """Settings from what was given, then the data set's recipe, then the defaults.
 
     A recipe is a JSON file in `bliss/train/recipes`, named after the data set, with settings under
-    "all" and under a model's name.
+    "all" and under a model's name. Its "budgets" count sources, its "fanouts" neighbours: each is
+    for samplers of that unit.
     """
     given = {name: value for name, value in given.items() if value is not None}
     dataset = str(given.get("dataset", TrainConfig.dataset))
     values = recipe(dataset, str(given.get("model", "")))
+    sampler = str(given.get("sampler", values.get("sampler", TrainConfig.sampler)))
+    counts = {"sources": values.pop("budgets", ()), "neighbours": values.pop("fanouts", ())}
+    values["budgets"] = counts.get(sampler_class(sampler).unit, ())
     return TrainConfig.from_dict(values | given)
 
 

@@ -21,7 +21,7 @@ from bliss.graph import Graph
 from bliss.loader import BlockLoader
 from bliss.nn import GNN, infer
 from bliss.rng import derive_key
-from bliss.samplers import SAMPLERS
+from bliss.samplers import SAMPLERS, sampler_class
 from bliss.train.config import TrainConfig
 from bliss.train.folder import Checkpoint, RunFolder
 from bliss.train.metrics import criterion, micro_f1
@@ -66,19 +66,22 @@ class Trainer:
         torch.manual_seed(_torch_seed(config.seed, _WEIGHTS))
         self.model = GNN(dataset.num_features, dataset.num_classes, config.model_config)
         self.model.to(self.device)
+        features = {"x": self.x} if sampler_class(config.sampler).needs_features else {}
         self.sampler = SAMPLERS[config.sampler](
             self.graph,
             config.budgets,
-            policy=config.policy,
-            estimator=config.estimator,
+            layers=config.layers,
             seed=config.seed,
+            **config.sampler_options,
+            **features,
         )
+        seeds = dataset.splits["train"]
         self.loader = BlockLoader(
             Data(x=self.x, y=dataset.y, num_nodes=self.graph.num_nodes),
             self.sampler,
-            dataset.splits["train"],
-            batch_size=min(config.batch_size, len(dataset.splits["train"])),
-            shuffle=True,
+            seeds,
+            batch_size=min(config.batch_size, len(seeds)),
+            shuffle=config.batch_size < len(seeds),  # a batch of all has no order to change
             drop_last=True,
             prefetch=config.prefetch,
         )

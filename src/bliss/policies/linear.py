@@ -1,0 +1,164 @@
+"""`linear`: AS-GCN's sampler, a linear function of a node's features that learns its size."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from bliss import checks
+from bliss.errors import InputError
+from bliss.graph import Graph
+from bliss.kernels import bandits
+from bliss.policies.base import Policy, State
+from bliss.types import NOTHING, EdgeMass, Feedback, FloatArray, IntArray
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LinearConfig:
+    """The features to learn from, and how fast."""
+
+    x: Any = field(repr=False)
+    """Features [V, F]."""
+    eta: float = 0.1
+    """Share of g that ignores the features: keeps every source reachable."""
+    rate: float = 0.01
+    """Adam's step size."""
+
+    def __post_init__(self) -> None:
+        checks.share(
+            "eta",
+            self.eta,
+            "at 0 a source can become unreachable and its 1/p undefined, start with 0.1.",
+        )
+        checks.positive("rate", self.rate, "at 0 nothing is learnt, start with 0.01.")
+
+    def build(self, graph: Graph, layers: int) -> Linear:
+        """Make the policy for a graph."""
+        return Linear(graph, layers, self)
+
+
+class Linear(Policy):
+    """s_j = g(x_j) sum_i alpha_ij,  g(x) = (1 - eta) |w . x + b| + eta, with w and b learnt.
+
+    `edge_mass` gives the sum, `sizes` gives g. One w and b per layer, from w = 0, b = 1.
+
+    What is minimised is the variance V = sum_j c_j / p_j, c_j = |h_j|^2 sum_i alpha_ij^2, over the
+    sources whose coin decides (p_j < 1), at a fixed expected number of them. There p_j is
+    proportional to s_j, so
+
+        d log p_j = d log s_j - (mean of d log s over the sources, weighted by p)
+
+    and with every sum over sources estimated from the kept ones, each weighed 1 / p_j,
+
+        d log V = - sum over kept (u_j / sum u - 1 / n) d log s_j,    u_j = c_j / p_j^2
+        d log s_j = (1 - eta) sign(w . x_j + b) (x_j, 1) / g(x_j)
+
+    for the n kept sources with p_j < 1. It vanishes where all u_j are alike, which is where p_j is
+    proportional to sqrt(c_j): the best there is. The logarithm makes the step free of the
+    embeddings' scale. A step is one of Adam (0.9, 0.999). With attention, alpha_ij in c_j is the
+    estimate of the full attention from the sample, a_ij / sum_k (a_ik / p_k).
+
+    State: 3 (F + 1) numbers per layer. Cost: O(candidates F) a draw, O(sources F + edges) an
+    update.
+    """
+
+    name = "linear"
+    learns = True
+    power = 1.0
+
+    def __init__(self, graph: Graph, layers: int, config: LinearConfig) -> None:
+        super().__init__(graph, layers)
+        self.config = config
+        self.x = _features(config.x, graph.num_nodes)
+        self.source_factor = graph.source_scale.astype(np.float32)
+        self._root = np.sqrt(graph.weight)  # [E] with given weights, otherwise empty
+        size = self.x.shape[1] + 1  # the last one is b
+        self._weight = np.zeros((layers, size))
+        self._weight[:, -1] = 1.0
+        self._moments = np.zeros((layers, 2, size))
+        self._steps = np.zeros(layers, np.int64)
+
+    def edge_mass(self, layer: int, dst: IntArray) -> EdgeMass:
+        """sqrt(alpha_ij), up to b_j: squared and summed it is sum_i alpha_ij."""
+        zeros = np.zeros(dst.size)
+        if self.graph.norm != "weights":
+            return EdgeMass(np.sqrt(self.graph.target_scale[dst]), zeros, NOTHING)
+        return EdgeMass(zeros, np.ones(dst.size), self._root)
+
+    def sizes(self, layer: int, node: IntArray) -> FloatArray:
+        """g(x_j) of some nodes. [C] -> float32[C]."""
+        weight = self._weight[layer]
+        found: FloatArray = bandits.linear_sizes(
+            self.x, node, weight[:-1].astype(np.float32), float(weight[-1]), self.config.eta
+        )
+        return found
+
+    def update(self, layer: int, feedback: Feedback) -> None:
+        """One step down the estimated gradient of log V."""
+        kept = np.flatnonzero(feedback.prob < 1)
+        cost = self._costs(feedback)[kept]
+        if kept.size < 2 or not cost.any():
+            return
+        gradient = self.gradient(layer, feedback.src[kept], cost, feedback.prob[kept])
+        self._steps[layer] += 1
+        steps = int(self._steps[layer])
+        mean, square = self._moments[layer]
+        mean += 0.1 * (gradient - mean)
+        square += 0.001 * (gradient**2 - square)
+        scale = np.sqrt(square / (1 - 0.999**steps)) + 1e-8
+        self._weight[layer] -= self.config.rate * mean / (1 - 0.9**steps) / scale
+
+    def gradient(
+        self, layer: int, node: IntArray, cost: FloatArray, prob: FloatArray
+    ) -> FloatArray:
+        """The estimate of d log V / d (w, b). node [n], c_j [n], p_j [n] -> float64[F + 1]."""
+        share = cost / np.square(prob, dtype=np.float64)
+        share = share / share.sum() - 1 / node.size
+        x = self.x[node]
+        inner = x @ self._weight[layer, :-1] + self._weight[layer, -1]
+        size = (1 - self.config.eta) * np.abs(inner) + self.config.eta
+        slope = -share * (1 - self.config.eta) * np.sign(inner) / size  # [n]
+        return np.append(slope @ x, slope.sum())
+
+    def _costs(self, feedback: Feedback) -> FloatArray:
+        """c_j = |h_j|^2 sum_i alpha_ij^2 of the kept sources. float64[S]."""
+        graph, row = self.graph, feedback.row
+        kept_degree = np.diff(feedback.indptr)
+        strength = np.square(feedback.norm, dtype=np.float64)
+        alpha: FloatArray
+        if feedback.attention.size:
+            alpha = feedback.attention.astype(np.float64)
+            owner = np.repeat(np.arange(feedback.dst.size), kept_degree)
+            full = np.bincount(owner, alpha / feedback.prob[row], minlength=feedback.dst.size)
+            alpha = alpha / np.maximum(full, 1e-30)[owner]
+        elif graph.norm == "weights":
+            alpha = graph.weight[feedback.edge].astype(np.float64)
+        else:
+            alpha = np.repeat(graph.target_scale[feedback.dst], kept_degree)
+            if graph.source_scale.size:
+                strength *= graph.source_scale[feedback.src] ** 2
+        return strength * np.bincount(row, alpha**2, minlength=feedback.src.size)
+
+    def state_dict(self) -> State:
+        """Weights, Adam's moments and its steps, by layer."""
+        return {
+            "linear.weight": self._weight,
+            "linear.moments": self._moments,
+            "linear.steps": self._steps,
+        }
+
+
+def _features(x: Any, num_nodes: int) -> FloatArray:
+    """One finite float32 row per node. [V, F]."""
+    given = checks.as_array("x", x)
+    if given.ndim != 2 or given.shape[0] != num_nodes or given.dtype.kind not in "fiu":
+        raise InputError(
+            f"x is {given.dtype} of shape {given.shape}, but the graph has {num_nodes} nodes: pass "
+            "the features, one row of numbers per node."
+        )
+    array = np.ascontiguousarray(given, dtype=np.float32)
+    if not np.isfinite(array).all():
+        raise InputError("x holds NaN or infinity: give every feature a number.")
+    return array

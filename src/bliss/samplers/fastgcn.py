@@ -1,0 +1,139 @@
+"""FastGCN: sources drawn from all nodes, whatever the targets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from bliss import checks
+from bliss.graph import Graph
+from bliss.kernels import fast
+from bliss.rng import uniforms
+from bliss.samplers.base import Sampler
+from bliss.samplers.estimators import edge_weights
+from bliss.samplers.layerwise import Inclusion
+from bliss.types import Block, FloatArray, IntArray
+
+
+class FastGCN(Sampler):
+    """Layer-independent importance sampling (Chen, Ma and Xiao, 2018).
+
+    In each layer k = `budgets[layer]` nodes are drawn with replacement from all nodes, by the
+    squared norm of their column of the adjacency matrix, the same in every layer and step:
+
+        q_j = sum_i alpha_ij^2 / sum of that over all j
+
+    A node drawn twice is kept once, so that p_j = 1 - (1 - q_j)^k; targets are kept besides
+    (p_j = 1). Weights alpha_ij / p_j: unbiased. Drawn nodes that no target listens to are left
+    out of the block, since nothing depends on them. Not adaptive; 16 bytes per node.
+
+    The known weakness: draws do not look at the targets, so on a sparse graph most of them miss,
+    and a target may be left with nothing but itself. `stats()` says how often that was so.
+
+    Cost: k draws by bisection of a table made once, and one pass over the frontier's edges, each
+    asked of a bitmap. Nothing grows with |V| after construction.
+
+    Parameters
+    ----------
+    estimator
+        "ht", "hajek" or "sketch"; see `bliss.samplers.estimators`.
+    options
+        Those of `Sampler`; budgets are the draws per layer.
+    """
+
+    choices: ClassVar[Mapping[str, Sequence[str]]] = {"estimator": ("ht", "hajek", "sketch")}
+
+    def __init__(
+        self, data: Any, budgets: Sequence[int], *, estimator: str = "ht", **options: Any
+    ) -> None:
+        super().__init__(data, budgets, **options)
+        self.estimator = checks.choice("estimator", estimator, self.choices["estimator"])
+        self._share = column_shares(self.graph)
+        self._ladder = np.cumsum(self._share)
+        target = np.repeat(np.arange(self.graph.num_nodes), self.graph.degree)
+        own = self.graph.indices == target
+        self._loops = np.bincount(target[own], minlength=self.graph.num_nodes)
+        self._targets = np.zeros(self.layers, np.int64)
+        self._lonely = np.zeros(self.layers, np.int64)
+
+    def _settings(self) -> dict[str, Any]:
+        return super()._settings() | {"estimator": self.estimator}
+
+    def stats(self) -> dict[str, list[float]]:
+        """What was drawn since construction, by layer, input layer first.
+
+        "lonely": the share of the targets with other neighbours that kept none of them.
+        """
+        return {"lonely": (self._lonely / np.maximum(self._targets, 1)).tolist()}
+
+    def inclusion(self, dst: Any, layer: int) -> Inclusion:
+        """The chances of the targets and of all their sources: what theory speaks about."""
+        targets: IntArray = checks.seeds(dst, self.graph.num_nodes)
+        indptr, indices = self.graph.indptr, self.graph.indices
+        rows = [indices[indptr[i] : indptr[i + 1]] for i in targets]
+        others = np.setdiff1d(np.concatenate(rows), targets).astype(np.int64)
+        candidate = np.concatenate([targets, others])
+        prob = self._probability(candidate, self.budgets[layer])
+        prob[: targets.size] = 1.0
+        return Inclusion(candidate, prob)
+
+    def _probability(self, node: IntArray, budget: int) -> FloatArray:
+        """p_j = 1 - (1 - q_j)^k of any nodes. float64[N]."""
+        if budget >= self.graph.num_nodes:
+            return np.ones(node.size)
+        with np.errstate(divide="ignore"):  # log(0) where one node has all the mass
+            chance = -np.expm1(budget * np.log1p(-self._share[node]))
+        return np.asarray(chance, dtype=np.float64)
+
+    def _layer(self, dst: IntArray, layer: int, key: np.uint64) -> Block:
+        graph, workspace, budget = self.graph, self._workspace(), self.budgets[layer]
+        drawn: IntArray = np.arange(graph.num_nodes)
+        if budget < graph.num_nodes:
+            point = uniforms(key, np.arange(budget)) * self._ladder[-1]
+            drawn = np.searchsorted(self._ladder, np.sort(point), side="right")
+            drawn = np.unique(drawn.clip(max=graph.num_nodes - 1))
+        source = np.concatenate([dst, drawn[~np.isin(drawn, dst)]])
+        workspace.reserve_edges(int(graph.degree[dst].sum()))
+        kept_indptr, row, edge = fast.gather(
+            graph.indptr,
+            graph.indices,
+            dst,
+            source,
+            workspace.bits,
+            workspace.position,
+            workspace.edge,
+        )
+        source, row = _without_unused(source, row, dst.size)
+        prob = self._probability(source, budget).astype(np.float32)
+        prob[: dst.size] = 1.0
+        weight = edge_weights(self.estimator, graph, dst, source, prob, kept_indptr, row, edge)
+        loops, kept_degree = self._loops[dst], np.diff(kept_indptr)
+        has_others = graph.degree[dst] > loops
+        self._targets[layer] += int(has_others.sum())
+        self._lonely[layer] += int((has_others & (kept_degree == loops)).sum())
+        arrays = (source[: dst.size], source, kept_indptr, row, edge, prob, weight)
+        return Block(*map(torch.from_numpy, arrays))
+
+
+def column_shares(graph: Graph) -> FloatArray:
+    """q_j: the squared norm of each node's column, as a share of all. float64[V]."""
+    if graph.norm == "weights":
+        square = np.square(graph.weight, dtype=np.float64)
+    else:
+        square = np.repeat(graph.target_scale**2, graph.degree)
+    norm: FloatArray = np.bincount(graph.indices, square, graph.num_nodes).astype(np.float64)
+    if graph.source_scale.size:
+        norm = norm * graph.source_scale**2
+    total = float(norm.sum())
+    return norm / total if total > 0 else np.full(norm.size, 1 / max(norm.size, 1))
+
+
+def _without_unused(source: IntArray, row: IntArray, num_dst: int) -> tuple[IntArray, IntArray]:
+    """Drop sources that no edge comes from, targets excepted. [S], [E'] -> [S'], [E']."""
+    used = np.zeros(source.size, bool)
+    used[:num_dst] = True
+    used[row] = True
+    return source[used], (np.cumsum(used) - 1)[row]

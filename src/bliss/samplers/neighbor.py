@@ -1,0 +1,48 @@
+"""GraphSAGE's neighbour sampling: a fixed number of in-edges per target."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from bliss import checks
+from bliss.samplers.nodewise import NodeSampler
+
+
+class Neighbor(NodeSampler):
+    """Node-wise sampling (Hamilton, Ying and Leskovec, 2017).
+
+    Each target keeps k = `budgets[layer]` of its in-edges, self-loop included among them:
+
+    * ``policy="uniform"`` (default): p_ij = k / |N_i|, every subset of k edges equally likely;
+    * ``policy="static"``: p_ij = min(1, c_i alpha_ij) with sum k.
+
+    With ``replace=True``, k draws with replacement instead. A kept edge weighs alpha_ij / p_ij
+    (uniform: alpha_ij |N_i| / k); with replacement, each draw weighs alpha_ij / (k q_ij), and
+    weights are summed over draws. Unbiased; ``estimator="hajek"`` is the published mean over the
+    kept neighbours (with norm="mean" and uniform draws both are the same). Not adaptive, no state.
+
+    Cost: O(k) per target for uniform draws, whatever the degree; one pass over the frontier's
+    edges for others. The number of sources grows by a factor of up to k + 1 per layer.
+    """
+
+    choices: ClassVar[Mapping[str, Sequence[str]]] = {
+        "policy": ("uniform", "static"),
+        "estimator": ("ht", "hajek"),
+    }
+
+    def __init__(
+        self,
+        data: Any,
+        budgets: Sequence[int],
+        *,
+        policy: str = "uniform",
+        replace: bool = False,
+        estimator: str = "ht",
+        **options: Any,
+    ) -> None:
+        checks.choice("policy", policy, self.choices["policy"])
+        checks.choice("estimator", estimator, self.choices["estimator"])
+        super().__init__(
+            data, budgets, policy=policy, replace=replace, estimator=estimator, **options
+        )

@@ -1,0 +1,135 @@
+"""The node-wise sampler: each target keeps some of its own in-edges."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import torch
+
+from bliss import checks
+from bliss.kernels import nodewise
+from bliss.policies import Policy, PolicyConfig
+from bliss.samplers.base import PolicySampler, Sampler, Unit
+from bliss.samplers.estimators import edge_weights
+from bliss.types import Block, FloatArray, IntArray
+
+
+class EdgeInclusion(NamedTuple):
+    """The in-edges of some targets and their chances, before any coin is flipped."""
+
+    edge: IntArray  # int64[F] graph edge ids, target by target
+    prob: FloatArray  # float64[F] chance, or with replacement expected number of times
+
+
+class EdgeSampler(Sampler):
+    """Keeps edges, not sources: what the node-wise families share.
+
+    A family says with which chance each in-edge is kept, and keeps them; a kept edge weighs
+    alpha_ij / p_ij, so that for fixed inputs the expected aggregate is the full-neighbour one.
+    Targets are always sources, as src[:D]; their self-loops are edges like any other.
+    """
+
+    unit: ClassVar[Unit] = "neighbours"
+    estimator: str
+
+    @abstractmethod
+    def _chances(self, dst: IntArray, layer: int) -> FloatArray:
+        """p_ij of every in-edge of the targets. float64[F]."""
+
+    @abstractmethod
+    def _keep(
+        self, dst: IntArray, layer: int, key: np.uint64
+    ) -> tuple[IntArray, IntArray, FloatArray]:
+        """kept_indptr int64[D + 1], edge int64[E'], prob float32[E']."""
+
+    def inclusion(self, dst: Any, layer: int) -> EdgeInclusion:
+        """The chances that `sample` would use for these targets: what theory speaks about."""
+        targets: IntArray = checks.seeds(dst, self.graph.num_nodes)
+        _, edge = nodewise.all_edges(self.graph.indptr, targets)
+        return EdgeInclusion(edge, self._chances(targets, layer))
+
+    def _layer(self, dst: IntArray, layer: int, key: np.uint64) -> Block:
+        graph = self.graph
+        kept_indptr, edge, chance = self._keep(dst, layer, key)
+        source, row = nodewise.relabel(graph.indices, dst, edge, self._workspace().number)
+        prob = np.ones(source.size, np.float32)
+        drawn = (kept_indptr, row, edge)
+        weight = edge_weights(self.estimator, graph, dst, source, prob, *drawn, chance)
+        arrays = (source[: dst.size], source, *drawn, prob, weight)
+        block = Block(*map(torch.from_numpy, arrays))
+        block.edge_chance = torch.from_numpy(chance)
+        return block
+
+
+class NodeSampler(EdgeSampler, PolicySampler):
+    """Each target keeps `budgets[layer]` in-edges, chosen by a policy's masses.
+
+    The policy is asked of each target alone: m_ij = b_j (g_j c_ij^2)^power, the mass s_j that
+    source j would have if i were the only target. With k the layer's fanout and |N_i| > k,
+
+    * without replacement: p_ij = min(1, c_i m_ij) with sum k, and exactly k edges are kept;
+    * with replacement: k draws with q_ij = m_ij / sum m; an edge drawn twice is there twice, each
+      time with weight alpha_ij / (k q_ij).
+
+    A target with no more than k in-edges keeps them all. Where all masses of a row are the same,
+    k of them are drawn in O(k); otherwise the cost is a few passes over the frontier's edges.
+
+    Parameters
+    ----------
+    replace
+        Whether edges are drawn with replacement.
+    options
+        Those of `PolicySampler`; budgets are fanouts.
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        budgets: Sequence[int],
+        *,
+        policy: str | PolicyConfig | Policy,
+        replace: bool = False,
+        estimator: str = "ht",
+        **options: Any,
+    ) -> None:
+        super().__init__(data, budgets, policy=policy, estimator=estimator, **options)
+        self.replace = checks.flag("replace", replace)
+
+    def _settings(self) -> dict[str, Any]:
+        return super()._settings() | {"replace": self.replace}
+
+    def _chances(self, dst: IntArray, layer: int) -> FloatArray:
+        graph, policy = self.graph, self.policy
+        chance: FloatArray = nodewise.edge_masses(
+            graph.indptr,
+            graph.indices,
+            dst,
+            *policy.edge_mass(layer, dst),
+            *policy.node_codes(layer),
+            policy.source_factor,
+            policy.power,
+        )
+        nodewise.row_chances(graph.indptr, dst, chance, self.budgets[layer], self.replace)
+        return chance
+
+    def _keep(
+        self, dst: IntArray, layer: int, key: np.uint64
+    ) -> tuple[IntArray, IntArray, FloatArray]:
+        indptr, fanout = self.graph.indptr, self.budgets[layer]
+        if self._is_flat(dst, layer):
+            return nodewise.pick_uniform(indptr, dst, fanout, self.replace, key)
+        chance = self._chances(dst, layer)
+        if self.replace:
+            return nodewise.pick_replacing(indptr, dst, chance, fanout, key)
+        return nodewise.pick_pivotal(indptr, dst, chance, key)
+
+    def _is_flat(self, dst: IntArray, layer: int) -> bool:
+        """Whether each target's masses are all the same."""
+        policy = self.policy
+        if policy.power == 0:
+            return True
+        learnt = policy.node_codes(layer).code.size or policy.source_factor.size
+        return not learnt and not policy.edge_mass(layer, dst).slope.any()

@@ -1,0 +1,143 @@
+"""Each compiled kernel of node-wise sampling does what its plain NumPy twin does."""
+
+from __future__ import annotations
+
+import inspect
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from bliss.kernels import labor, nodewise, reference
+from bliss.kernels import reference_nodewise as twins
+from bliss.rng import derive_key
+
+KERNELS = (nodewise, labor)
+
+
+class Case:
+    """A random graph with parallel edges, and targets."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = np.random.default_rng(seed)
+        self.nodes = int(self.random.integers(2, 60))
+        self.edges = int(self.random.integers(1, 12 * self.nodes))
+        kind = (np.int32, np.int64)[seed % 2]
+        source, target = self.random.integers(0, self.nodes, (2, self.edges)).astype(kind)
+        self.indptr, order = reference.group_by_target(source, target, self.nodes)
+        self.indices = source[order]
+        self.dst = self.random.permutation(self.nodes)[: self.random.integers(1, self.nodes + 1)]
+        self.frontier = int((self.indptr[self.dst + 1] - self.indptr[self.dst]).sum())
+        self.fanout = int(self.random.integers(1, 12))
+
+    def masses(self) -> np.ndarray:
+        """Heavy-tailed, and one in five of them 0. float64[F]."""
+        size = self.random.lognormal(0, 1.5, self.frontier)
+        return size * (self.random.random(self.frontier) < 0.8)
+
+
+cases = pytest.mark.parametrize("seed", range(25))
+
+
+def same(ours, twin) -> None:
+    for one, other in zip(ours, twin, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def by_row(drawn) -> list:
+    """Edges and chances of each target, in the order of edges."""
+    indptr, edge, prob = drawn
+    return [
+        sorted(zip(edge[a:b].tolist(), prob[a:b].tolist(), strict=True))
+        for a, b in pairwise(indptr)
+    ]
+
+
+def test_every_kernel_has_a_twin():
+    imported = {"coin", "random_bits", "fit_scale"}
+    kernels = {
+        name
+        for module in KERNELS
+        for name, member in inspect.getmembers(module)
+        if hasattr(member, "py_func") and not name.startswith("_")
+    }
+    assert kernels - imported - set(dir(twins)) == set()
+
+
+@cases
+def test_all_edges_and_their_sources(seed):
+    case = Case(seed)
+    indptr, edge = nodewise.all_edges(case.indptr, case.dst)
+    same((indptr, edge), twins.all_edges(case.indptr, case.dst))
+    number = np.zeros(case.nodes, case.indices.dtype)
+    some = edge[case.random.random(edge.size) < 0.4]
+    for chosen in (edge, some, edge[:0]):
+        ours = nodewise.relabel(case.indices, case.dst, chosen, number)
+        same(ours, twins.relabel(case.indices, case.dst, chosen))
+        assert not number.any()
+
+
+@cases
+@pytest.mark.parametrize("replace", [False, True])
+def test_uniform_picks_agree_draw_for_draw(seed, replace):
+    case = Case(seed)
+    for step in range(5):
+        given = case.indptr, case.dst, case.fanout, replace, derive_key(1, step)
+        same(nodewise.pick_uniform(*given), twins.pick_uniform(*given))
+
+
+@cases
+def test_masses_of_edges_agree(seed):
+    case = Case(seed)
+    offset, slope = case.random.random((2, case.dst.size))
+    slope *= case.random.random(case.dst.size) < 0.5
+    value = case.random.random(case.edges)
+    code = case.random.integers(0, 256, case.nodes).astype(np.uint8)
+    table = case.random.random(256).astype(np.float32)
+    factor = case.random.random(case.nodes)
+    rows = case.indptr, case.indices, case.dst, offset, slope, value
+    for power in (0.0, 0.5, 1.0):
+        for coded in ((code, table), (code[:0], table[:0])):
+            for by_node in (factor, factor[:0]):
+                given = (*rows, *coded, by_node, power)
+                np.testing.assert_allclose(
+                    nodewise.edge_masses(*given), twins.edge_masses(*given), rtol=1e-12
+                )
+    flat = (*rows[:3], offset, 0 * slope, value[:0], code[:0], table[:0], factor[:0], 0.5)
+    np.testing.assert_allclose(nodewise.edge_masses(*flat), twins.edge_masses(*flat), rtol=1e-12)
+
+
+@cases
+@pytest.mark.parametrize("replace", [False, True])
+def test_weighted_picks_agree_draw_for_draw(seed, replace):
+    case = Case(seed)
+    ours = case.masses()
+    twin = ours.copy()
+    for module, mass in ((nodewise, ours), (twins, twin)):
+        module.row_chances(case.indptr, case.dst, mass, case.fanout, replace)
+    np.testing.assert_allclose(ours, twin, rtol=1e-9)
+    for step in range(5):
+        key = derive_key(2, step)
+        if replace:
+            given = case.indptr, case.dst, ours, case.fanout, key
+            same(nodewise.pick_replacing(*given), twins.pick_replacing(*given))
+        else:
+            given = case.indptr, case.dst, ours, key
+            drawn = [by_row(module.pick_pivotal(*given)) for module in (nodewise, twins)]
+            assert drawn[0] == drawn[1]
+
+
+@cases
+@pytest.mark.parametrize("iterations", [0, 1, 3, 100])
+def test_labors_chances_and_picks_agree(seed, iterations):
+    case = Case(seed)
+    indptr, edge = twins.all_edges(case.indptr, case.dst)
+    source, row = twins.relabel(case.indices, case.dst, edge)
+    tolerance = 1e-4 if iterations == 100 else 0.0
+    for square in (np.empty(0), case.masses()):
+        given = indptr, row, source.size, square, case.fanout, iterations, tolerance
+        ours = labor.labor_chances(*given)
+        np.testing.assert_allclose(ours, twins.labor_chances(*given), rtol=1e-6)
+        for chance in (ours, np.empty(0)):
+            picked = case.indptr, case.indices, case.dst, chance, case.fanout, derive_key(3)
+            same(labor.pick_shared(*picked), twins.pick_shared(*picked))

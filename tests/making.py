@@ -1,0 +1,26 @@
+"""Every sampler by its name, with settings that fit a small graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bliss import Graph
+from bliss.samplers import SAMPLERS, Sampler, sampler_class
+
+
+def small_features(graph: Graph) -> np.ndarray:
+    """Features that differ between nodes. float32[V, 5]."""
+    return np.random.default_rng(2).normal(size=(graph.num_nodes, 5)).astype(np.float32)
+
+
+def make_sampler(name: str, graph: Graph, layers: int = 2, **options: Any) -> Sampler:
+    """About 20 sources in the output layer, or 4 neighbours per target."""
+    kind = sampler_class(name)
+    counts = {"sources": [20 * (layers - layer) for layer in range(layers)]}
+    counts["neighbours"] = [4] * layers
+    if kind.needs_features:
+        options = {"x": small_features(graph)} | options
+    budgets = options.pop("budgets", counts.get(kind.unit, ()))
+    return SAMPLERS[name](graph, budgets, layers=layers, **options)

@@ -1,0 +1,159 @@
+"""What holds for every sampler of SAMPLERS: its blocks, its determinism, its state."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import torch
+
+from bliss import Graph, InputError
+from bliss.samplers import SAMPLERS, Sampler, sampler_class
+from bliss.types import Block
+from tests.conftest import heavy_tailed_pairs
+from tests.making import make_sampler
+from tests.statistics import heavy_tailed_graph
+
+every_sampler = pytest.mark.parametrize("name", SAMPLERS)
+SEEDS = np.array([3, 50, 0, 7, 59])
+
+
+def train(sampler: Sampler, steps: int, start: int = 0) -> None:
+    """Learn from sizes that belong to nodes and layers."""
+    for step in range(start, start + steps):
+        blocks = sampler.sample(np.arange(10), step)
+        for layer, block in enumerate(blocks):
+            block.observe(1.0 + (block.src[:, None] * (layer + 1)) % 7)
+        sampler.update(blocks)
+
+
+def assert_equal(some: list[Block], others: list[Block]) -> None:
+    for one, other in zip(some, others, strict=True):
+        for name in ("dst", "src", "indptr", "row", "edge", "prob", "edge_prob", "edge_weight"):
+            assert torch.equal(getattr(one, name), getattr(other, name)), name
+
+
+@every_sampler
+def test_blocks_chain_and_speak_of_edges_of_the_graph(name, toy_graph):
+    blocks = make_sampler(name, toy_graph, layers=3).sample(SEEDS, step=4)
+    assert blocks[-1].dst.tolist() == SEEDS.tolist()
+    for block, below in zip(blocks[1:], blocks, strict=False):
+        assert torch.equal(block.src, below.dst)
+    for block in blocks:
+        assert torch.equal(block.src[: block.num_dst], block.dst)
+        assert block.src.unique().numel() == block.num_src
+        assert ((block.prob > 0) & (block.prob <= 1)).all()
+        assert (block.edge_prob > 0).all()
+        edge = block.edge.numpy()
+        np.testing.assert_array_equal(toy_graph.indices[edge], block.src[block.row].numpy())
+        target = np.searchsorted(toy_graph.indptr, edge, side="right") - 1
+        np.testing.assert_array_equal(target, block.dst[block.col].numpy())
+
+
+@every_sampler
+def test_the_same_seed_and_step_give_the_same_blocks(name, toy_graph):
+    first, again = (make_sampler(name, toy_graph, seed=5) for _ in range(2))
+    for step in (3, 0, 3):  # in any order, any number of times
+        assert_equal(first.sample(SEEDS, step), again.sample(SEEDS, step))
+    if sampler_class(name).unit == "none":
+        return  # there are no coins
+    same = first.sample(SEEDS, 3)[0].edge.tolist()
+    assert first.sample(SEEDS, 4)[0].edge.tolist() != same
+    assert make_sampler(name, toy_graph, seed=6).sample(SEEDS, 3)[0].edge.tolist() != same
+
+
+@every_sampler
+def test_a_loaded_state_draws_as_the_saved_one_did(name, toy_graph):
+    sampler, loaded = make_sampler(name, toy_graph), make_sampler(name, toy_graph)
+    train(sampler, 15)
+    loaded.load_state_dict({k: v.clone() for k, v in sampler.state_dict().items()})
+    assert_equal(sampler.sample(np.arange(10), 99), loaded.sample(np.arange(10), 99))
+    for one in (sampler, loaded):
+        train(one, 5, start=15)
+    assert_equal(sampler.sample(np.arange(10), 99), loaded.sample(np.arange(10), 99))
+    assert bool(sampler.state_dict()) == sampler.learns
+
+
+@every_sampler
+def test_feedback_that_waits_is_saved_and_applied_later(name, toy_graph):
+    sampler, other = make_sampler(name, toy_graph), make_sampler(name, toy_graph)
+    with sampler.drawing_ahead():
+        train(sampler, 1)
+    other.load_state_dict({k: v.clone() for k, v in sampler.state_dict().items()})
+    for one in (sampler, other):
+        one.settle()
+    ours, theirs = sampler.state_dict(), other.state_dict()
+    assert set(ours) == set(theirs)
+    assert not any(key.startswith("pending") for key in ours)
+    assert all(torch.equal(ours[key], theirs[key]) for key in ours)
+    untaught = make_sampler(name, toy_graph).state_dict()
+    if sampler.learns:
+        assert any(not torch.equal(ours[key], untaught[key]) for key in ours)
+
+
+@every_sampler
+def test_threads_do_not_change_what_is_drawn(name):
+    graph = Graph.from_edge_index(heavy_tailed_pairs(2000, 30_000), 2000)
+    sampler = make_sampler(name, graph)
+    batches = [np.random.default_rng(step).permutation(2000)[:64] for step in range(12)]
+    alone = [sampler.sample(seeds, step) for step, seeds in enumerate(batches)]
+    with ThreadPoolExecutor(2) as pool:
+        together = list(pool.map(sampler.sample, batches, range(12)))
+    for one, other in zip(alone, together, strict=True):
+        assert_equal(one, other)
+
+
+@every_sampler
+def test_int64_indices_draw_the_same_as_int32(name, toy_graph):
+    wide = Graph(toy_graph.indptr, toy_graph.indices.astype(np.int64))
+    for step in range(3):
+        assert_equal(
+            make_sampler(name, wide).sample(SEEDS, step),
+            make_sampler(name, toy_graph).sample(SEEDS, step),
+        )
+
+
+@every_sampler
+def test_isolated_nodes_work(name):
+    none = np.zeros((2, 0), np.int64)
+    lonely = Graph.from_edge_index(none, 4, self_loops="keep")
+    for block in make_sampler(name, lonely).sample([2, 0], 0):
+        assert (block.num_src, block.num_edges) == (2, 0)
+    for block in make_sampler(name, Graph.from_edge_index(none, 4)).sample([2, 0], 0):
+        assert block.edge_weight.tolist() == [1, 1]
+
+
+@every_sampler
+@pytest.mark.parametrize("norm", ["gcn", "weights"])
+def test_other_coefficients_work(name, norm):
+    sampler = make_sampler(name, heavy_tailed_graph(norm))
+    train(sampler, 3)
+    for block in sampler.sample(np.arange(20), 9):
+        assert torch.isfinite(block.edge_weight).all()
+
+
+@every_sampler
+def test_feedback_of_attention_is_taken(name, toy_graph):
+    sampler = make_sampler(name, toy_graph)
+    for step in range(3):
+        blocks = sampler.sample(np.arange(10), step)
+        for block in blocks:
+            block.observe(torch.ones(block.num_src, 2), torch.rand(block.num_edges, 2))
+        sampler.update(blocks)
+    for tensor in sampler.state_dict().values():
+        assert torch.isfinite(tensor).all()
+
+
+@every_sampler
+def test_bad_budgets_and_seeds_are_refused(name, toy_graph):
+    sampler = make_sampler(name, toy_graph)
+    with pytest.raises(InputError, match="seeds holds 60"):
+        sampler.sample([60], 0)
+    wrong = [5, 5, 5] if sampler_class(name).unit == "none" else [5, 0]
+    with pytest.raises(InputError, match="budgets"):
+        make_sampler(name, toy_graph, budgets=wrong)
+    with pytest.raises(InputError, match="blocks were given for 2 layers"):
+        sampler.learn([])
+    with pytest.raises(InputError, match="keeps"):
+        sampler.load_state_dict({"other": torch.ones(3)})

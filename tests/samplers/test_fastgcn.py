@@ -1,0 +1,120 @@
+"""FastGCN draws from all nodes as published, misses as it must, and counts its misses."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from bliss import Graph, InputError
+from bliss.samplers import FastGCN
+from tests.statistics import (
+    Draws,
+    coefficients,
+    features,
+    heavy_tailed_graph,
+    normal_limit,
+    repeat,
+    square_sums,
+    worst_z,
+)
+
+FALSE_ALARM = 1e-6  # chance that a correct sampler fails, in each test that rolls dice
+DST = np.array([0, 2, 5, 9, 14, 20, 30, 40])
+BUDGET, TIMES = 40, 12_000
+
+
+def chances(graph: Graph) -> np.ndarray:
+    """1 - (1 - q_j)^k from the definition. [V]."""
+    norm = square_sums(graph, np.arange(60))
+    return 1 - (1 - norm / norm.sum()) ** BUDGET
+
+
+@lru_cache(maxsize=1)
+def drawn(norm: str) -> Draws:
+    return repeat(FastGCN(heavy_tailed_graph(norm), [BUDGET]), DST, TIMES)
+
+
+@pytest.mark.parametrize("norm", ["mean", "gcn", "weights"])
+def test_chances_are_those_of_k_draws_by_squared_column_norms(norm):
+    graph = heavy_tailed_graph(norm)
+    sampler = FastGCN(graph, [BUDGET])
+    candidate, prob = sampler.inclusion(DST, 0)
+    assert (prob[: DST.size] == 1).all()
+    others = slice(DST.size, None)
+    np.testing.assert_allclose(prob[others], chances(graph)[candidate[others]], rtol=1e-6)
+    stated = dict(zip(candidate.tolist(), prob.tolist(), strict=True))
+    for step in range(20):
+        (block,) = sampler.sample(DST, step)
+        np.testing.assert_allclose(block.prob, [stated[j] for j in block.src.tolist()], rtol=1e-6)
+
+
+@pytest.mark.parametrize("norm", ["mean", "gcn", "weights"])
+@pytest.mark.parametrize("mutant", ["none", "2%-too-large", "times-drawn"])
+def test_only_weights_of_the_true_chances_are_unbiased(norm, mutant):
+    draws = drawn(norm)
+    by_node = chances(draws.graph)
+    if mutant == "2%-too-large":
+        by_node = 1.02 * by_node
+    elif mutant == "times-drawn":  # k q_j counts a node drawn twice twice
+        square = square_sums(draws.graph, np.arange(60))
+        by_node = BUDGET * square / square.sum()
+    by_node[DST] = 1
+    weight = coefficients(draws.graph)[draws.edge] / by_node[draws.graph.indices[draws.edge]]
+    if mutant == "none":
+        np.testing.assert_allclose(draws.weight, weight, rtol=1e-5)
+    limit = normal_limit(FALSE_ALARM / 3, features()[DST].size)
+    assert (worst_z(draws, weight) < limit) == (mutant == "none")
+
+
+@pytest.mark.parametrize("overstated", [False, True])
+def test_sources_are_kept_as_often_as_stated(overstated):
+    draws = drawn("mean")
+    listened = np.unique(draws.graph.indices[np.isin(targets(draws.graph), DST)])
+    open_ = np.setdiff1d(listened, DST)
+    prob = chances(draws.graph)[open_] * (1.1 if overstated else 1)
+    law = scipy.stats.binom(TIMES, np.minimum(prob, 1))
+    count = draws.kept[:, open_].sum(0)
+    tail = 2 * open_.size * np.minimum(law.cdf(count), law.sf(count - 1)).min()
+    assert (tail < FALSE_ALARM) == overstated
+    assert not draws.kept[:, np.setdiff1d(np.arange(60), np.union1d(listened, DST))].any()
+
+
+def targets(graph: Graph) -> np.ndarray:
+    return np.repeat(np.arange(graph.num_nodes), graph.degree)
+
+
+def test_targets_left_alone_are_counted():
+    # A ring: each target has two neighbours besides itself, and few of 200 nodes are drawn.
+    nodes = np.arange(200)
+    pairs = np.concatenate([[nodes, (nodes + 1) % 200], [nodes, (nodes - 1) % 200]], axis=1)
+    sampler = FastGCN(Graph.from_edge_index(pairs, 200), [5, 5])
+    assert sampler.stats() == {"lonely": [0.0, 0.0]}
+    alone, seen = np.zeros(2), np.zeros(2)
+    for step in range(50):
+        for layer, block in enumerate(sampler.sample([0, 10, 20, 30], step)):
+            kept = np.bincount(block.col[block.src[block.row] != block.dst[block.col]].numpy())
+            alone[layer] += block.num_dst - np.count_nonzero(kept)
+            seen[layer] += block.num_dst
+    np.testing.assert_allclose(sampler.stats()["lonely"], alone / seen)
+    assert 0.8 < sampler.stats()["lonely"][1] < 1
+    lonely = FastGCN(Graph.from_edge_index(np.zeros((2, 0), int), 4), [2])
+    lonely.sample([0, 1], 0)
+    assert lonely.stats() == {"lonely": [0.0]}  # nobody to miss
+
+
+def test_a_budget_for_all_nodes_gives_the_full_neighbourhood():
+    graph = heavy_tailed_graph()
+    (block,) = FastGCN(graph, [60]).sample(DST, 0)
+    assert block.num_edges == graph.degree[DST].sum()
+    assert (block.prob == 1).all()
+    np.testing.assert_allclose(block.edge_weight, coefficients(graph)[block.edge], rtol=1e-6)
+
+
+def test_it_has_no_policy_to_choose(toy_graph):
+    with pytest.raises(TypeError):
+        FastGCN(toy_graph, [5], policy="static")
+    with pytest.raises(InputError, match="estimator='best'"):
+        FastGCN(toy_graph, [5], estimator="best")
