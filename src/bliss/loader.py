@@ -139,6 +139,11 @@ class BlockLoader(NodeLoader):  # type: ignore[misc]  # PyG is untyped
         """The number of batches handed out so far, over all epochs."""
         return self._step
 
+    @property
+    def epoch(self) -> int:
+        """The number of the epoch that is under way."""
+        return self._epoch
+
     def state_dict(self) -> dict[str, int]:
         """Where the loader stands; pass it to `load_state_dict` to go on after the last batch."""
         return {"epoch": self._epoch, "batch": self._batch, "step": self._step}

@@ -1,6 +1,6 @@
 """The only reader of disk and network: names, files and folders become graphs."""
 
-from bliss.data.catalog import data_root, dataset_names, load_dataset
+from bliss.data.catalog import data_root, dataset_names, load_dataset, missing_files
 from bliss.data.dataset import Dataset, describe
 from bliss.data.own import import_graph, open_store
 
@@ -11,5 +11,6 @@ __all__ = [
     "describe",
     "import_graph",
     "load_dataset",
+    "missing_files",
     "open_store",
 ]

@@ -100,6 +100,18 @@ def load_dataset(name: StrPath, root: StrPath | None = None, seed: int = 0) -> D
     return read_saint(resolved.parent.name if resolved.name == "raw" else resolved.name, folder)
 
 
+def missing_files(name: str, root: StrPath | None = None) -> str:
+    """What is missing of a named dataset and where to get it, as a sentence; empty if nothing."""
+    place, entry = data_root(root), ENTRIES[checks.choice("dataset", name.lower(), list(ENTRIES))]
+    missing = _missing(place, entry)
+    if not missing:
+        return ""
+    where = f"put {', '.join(missing)} into {place / entry.folder}"
+    return (
+        f"{where}, or let `bliss data info {name}` download them." if entry.fetch else f"{where}."
+    )
+
+
 def _load_named(name: str, root: Path, seed: int) -> Dataset:
     entry = ENTRIES[name]
     folder = root / entry.folder

@@ -14,6 +14,9 @@ from bliss.nn.aggregate import aggregate
 from bliss.nn.attention import attend, gatv2_scores
 from bliss.types import Block
 
+FEEDBACK = ("softmax", "scores")
+"""What attention layers tell the policy."""
+
 
 class SAGEConv(nn.Module):
     """GraphSAGE with the mean: h_i' = W_self h_i + W sum_j weight_ij h_j + b.
@@ -57,11 +60,18 @@ class _Attention(nn.Module):
     """
 
     def __init__(
-        self, inputs: int, outputs: int, heads: int, concat: bool, dropout: float, correction: str
+        self,
+        inputs: int,
+        outputs: int,
+        heads: int,
+        concat: bool,
+        dropout: float,
+        correction: str,
+        feedback: str,
     ) -> None:
         super().__init__()
         self.heads, self.concat, self.dropout = heads, concat, dropout
-        self.correction = correction
+        self.correction, self.feedback = correction, feedback
         self.width = outputs // heads if concat else outputs
         self.bias = nn.Parameter(torch.zeros(heads * self.width if concat else self.width))
 
@@ -87,12 +97,20 @@ class _Attention(nn.Module):
         drop = self.dropout if self.training else 0.0
         out, attention = attend(block, corrected, values, drop)
         if self.training:
-            if self.correction == "hajek":  # feedback wants the plain softmax
-                attention = attention * block.edge_prob[:, None]
-                total = attention.new_zeros(block.num_dst, self.heads)
-                attention = attention / total.index_add(0, block.col, attention)[block.col]
-            block.observe(x if observed is None else observed, attention)
+            told = self._told(block, scores.detach(), attention)
+            block.observe(x if observed is None else observed, told)
         return (out.flatten(1) if self.concat else out.mean(1)) + self.bias
+
+    def _told(self, block: Block, scores: Tensor, attention: Tensor) -> Tensor:
+        """What the policy learns from. scores [E', H], attention [E', H] -> [E', H] or [E', 1]."""
+        if self.feedback == "scores":
+            told = scores.mean(1, keepdim=True)
+        elif self.correction == "hajek":
+            told = attention * block.edge_prob[:, None]  # the plain softmax, up to its sum
+        else:
+            return attention
+        total = told.new_zeros(block.num_dst, told.size(1)).index_add(0, block.col, told)
+        return (told / torch.where(total == 0, 1.0, total)[block.col]).abs()
 
 
 class GATConv(_Attention):
@@ -109,8 +127,9 @@ class GATConv(_Attention):
         concat: bool = True,
         dropout: float = 0.0,
         correction: str = "hajek",
+        feedback: str = "softmax",
     ) -> None:
-        super().__init__(inputs, outputs, heads, concat, dropout, correction)
+        super().__init__(inputs, outputs, heads, concat, dropout, correction, feedback)
         self.linear = nn.Linear(inputs, heads * self.width, bias=False)
         self.target = nn.Parameter(torch.empty(heads, self.width))
         self.source = nn.Parameter(torch.empty(heads, self.width))
@@ -139,9 +158,10 @@ class GATv2Conv(_Attention):
         concat: bool = True,
         dropout: float = 0.0,
         correction: str = "hajek",
+        feedback: str = "softmax",
         shared: bool = True,
     ) -> None:
-        super().__init__(inputs, outputs, heads, concat, dropout, correction)
+        super().__init__(inputs, outputs, heads, concat, dropout, correction, feedback)
         self.source = nn.Linear(inputs, heads * self.width, bias=False)
         self.target = None if shared else nn.Linear(inputs, heads * self.width, bias=False)
         self.vector = nn.Parameter(torch.empty(heads, self.width))

@@ -12,7 +12,7 @@ from torch.nn import functional
 from bliss import checks
 from bliss.errors import InputError
 from bliss.graph import Norm
-from bliss.nn.convs import GATConv, GATv2Conv, GCNConv, SAGEConv
+from bliss.nn.convs import FEEDBACK, GATConv, GATv2Conv, GCNConv, SAGEConv
 from bliss.nn.dropout import dropout
 from bliss.types import Block
 
@@ -42,11 +42,14 @@ class ModelConfig:
     """After each hidden layer: none, layer or batch."""
     attention: str = "hajek"
     """Softmax over kept edges: hajek (corrected by -log p) or plain."""
+    feedback: str = "softmax"
+    """What attention tells the policy: softmax, or scores as the released code has it."""
 
     def __post_init__(self) -> None:
         checks.choice("model", self.model, MODELS)
         checks.choice("normalisation", self.normalisation, NORMALISATIONS)
         checks.choice("attention", self.attention, ("hajek", "plain"))
+        checks.choice("feedback", self.feedback, FEEDBACK)
         for name in ("layers", "hidden", "heads"):
             checks.whole(name, getattr(self, name), least=1)
         for name in ("dropout", "attention_dropout"):
@@ -101,6 +104,7 @@ class GNN(nn.Module):
             concat=not is_last,
             dropout=config.attention_dropout,
             correction=config.attention,
+            feedback=config.feedback,
         )
 
     def _norm(self) -> nn.Module:

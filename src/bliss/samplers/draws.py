@@ -7,7 +7,7 @@ at. If there are no more candidates than the budget, all are kept.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, get_args
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from bliss.rng import derive_key, hashes, uniforms
 from bliss.types import FloatArray, IntArray
 
 Thinning = Literal["exact", "paper"]
+THINNINGS = get_args(Thinning)
 
 _LEAST_TOTAL = 1e-300  # where all masses are 0, shares are 0, not undefined
 
@@ -50,7 +51,7 @@ class Poisson:
     thinning: Thinning = "exact"
 
     def __post_init__(self) -> None:
-        checks.choice("thinning", self.thinning, ("exact", "paper"))
+        checks.choice("thinning", self.thinning, THINNINGS)
 
     def scale(self, mass: FloatArray, budget: int) -> float:
         """C, the factor from masses to probabilities; infinite where everything is kept."""

@@ -5,6 +5,8 @@ hajek   ht, scaled so that a target's weights sum to sum over N_i of alpha_ij;
         biased by O(1/k), usually of lower error
 sketch  alpha_ij / (p_j ns_i), ns_i kept edges [eq:norm-prob-sketch]; as published: its
         aggregate is about 1/ns_i of the full one, so follow it by a sum over ns_i or choose ht
+released  q_ij / p_j, scaled so that a target's weights sum to 1, with the policy's q_ij in the
+        place of alpha_ij: what the paper's released code does. Its target moves with the policy.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import numpy as np
 
 from bliss.graph import Graph
 from bliss.kernels import fast
-from bliss.types import NOTHING, FloatArray, IntArray
+from bliss.types import NOTHING, EdgeMass, FloatArray, IntArray
 
 # dst [D], kept_indptr [D + 1], Horvitz-Thompson weights float32[E'] changed in place
 Correction = Callable[[Graph, IntArray, IntArray, FloatArray], None]
@@ -34,7 +36,9 @@ def _sketch(graph: Graph, dst: IntArray, kept_indptr: IntArray, weight: FloatArr
     weight /= np.repeat(kept_degree, kept_degree).astype(np.float32)
 
 
-ESTIMATORS: dict[str, Correction] = {"ht": _ht, "hajek": _hajek, "sketch": _sketch}
+CORRECTIONS: dict[str, Correction] = {"ht": _ht, "hajek": _hajek, "sketch": _sketch}
+
+ESTIMATORS = (*CORRECTIONS, "released")
 
 
 def edge_weights(
@@ -65,5 +69,19 @@ def edge_weights(
     )
     if edge_prob.size:
         weight /= edge_prob
-    ESTIMATORS[estimator](graph, dst, kept_indptr, weight)
+    CORRECTIONS[estimator](graph, dst, kept_indptr, weight)
+    return weight
+
+
+def released_weights(
+    edge_mass: EdgeMass, prob: FloatArray, kept_indptr: IntArray, row: IntArray, edge: IntArray
+) -> FloatArray:
+    """q_ij / p_j over its sum at each target, with q_ij from the policy. float32[E']."""
+    offset, slope, value = edge_mass
+    kept_degree = np.diff(kept_indptr)
+    share = np.repeat(offset, kept_degree)
+    if value.size:
+        share += np.repeat(slope, kept_degree) * value[edge]
+    weight = (share / prob[row]).astype(np.float32)
+    fast.rescale_rows(weight, kept_indptr, np.ones(kept_degree.size))
     return weight

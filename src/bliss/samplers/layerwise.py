@@ -14,7 +14,7 @@ from bliss.kernels import fast
 from bliss.policies import Policy, PolicyConfig
 from bliss.samplers.base import PolicySampler
 from bliss.samplers.draws import Draw
-from bliss.samplers.estimators import edge_weights
+from bliss.samplers.estimators import edge_weights, released_weights
 from bliss.samplers.workspace import Workspace
 from bliss.types import Block, FloatArray, IntArray
 
@@ -81,7 +81,11 @@ class LayerSampler(PolicySampler):
             workspace.position,
             workspace.edge,
         )
-        weight = edge_weights(self.estimator, graph, dst, source, prob, kept_indptr, row, edge)
+        if self.estimator == "released":
+            mass_of_edges = self.policy.edge_mass(layer, dst)
+            weight = released_weights(mass_of_edges, prob, kept_indptr, row, edge)
+        else:
+            weight = edge_weights(self.estimator, graph, dst, source, prob, kept_indptr, row, edge)
         arrays = (source[: dst.size], source, kept_indptr, row, edge, prob, weight)
         return Block(*map(torch.from_numpy, arrays))
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
-from bliss.samplers.draws import Poisson, Thinning
+from bliss.samplers.base import PolicySampler
+from bliss.samplers.draws import THINNINGS, Poisson, Thinning
 from bliss.samplers.layerwise import LayerSampler
 
 
@@ -17,6 +18,11 @@ class PLADIES(LayerSampler):
 
     Cost: two passes over the frontier's edges.
     """
+
+    choices: ClassVar[Mapping[str, Sequence[str]]] = {
+        **PolicySampler.choices,
+        "thinning": THINNINGS,
+    }
 
     def __init__(
         self,

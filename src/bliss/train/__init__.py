@@ -2,10 +2,11 @@
 
 from bliss.train.config import TrainConfig, resolve
 from bliss.train.folder import RunFolder
-from bliss.train.loop import Interrupted, Progress, Trainer
+from bliss.train.loop import PARTS, Interrupted, Progress, Trainer
 from bliss.train.metrics import micro_f1, probabilities
 
 __all__ = [
+    "PARTS",
     "Interrupted",
     "Progress",
     "RunFolder",

@@ -14,6 +14,9 @@ from bliss.errors import InputError
 from bliss.nn import ModelConfig
 from bliss.samplers import SAMPLERS, sampler_class
 
+SAMPLER_OPTIONS = ("policy", "estimator", "thinning")
+"""Settings that some samplers offer."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig(ModelConfig):
@@ -27,6 +30,8 @@ class TrainConfig(ModelConfig):
     """Where masses come from; by default the sampler's own (bliss: node), empty if it has none."""
     estimator: str = ""
     """ht, hajek or sketch; by default the sampler's own (bliss: ht), empty if it has none."""
+    thinning: str = ""
+    """How the budget is met: exact (default) or paper, for samplers that offer it."""
     budgets: tuple[int, ...] = ()
     """Per layer, input layer first: sources kept on average (default 2048,1024,512), or, for
     samplers that choose neighbours, those kept by each target (default 10 a layer)."""
@@ -38,12 +43,18 @@ class TrainConfig(ModelConfig):
     """Adam's learning rate."""
     weight_decay: float = 0.0
     """L2 penalty in Adam's gradient."""
+    lr_decay: float = 1.0
+    """What the learning rate is multiplied with every `decay_epochs` epochs."""
+    decay_epochs: int = 1
+    """Epochs between decays of the learning rate."""
     features: str = "raw"
     """raw, or row: each node's features divided by their sum."""
     seed: int = 0
     """Decides weights, order, draws and dropout."""
     evaluate_every: int = 50
     """Steps between evaluations with full neighbours; each is followed by a checkpoint."""
+    validation: str = "full"
+    """Neighbourhoods of evaluations during training: full, or sampled as in training."""
     patience: int = 0
     """Stop after this many evaluations without a better validation F1; 0 never stops early."""
     prefetch: int = 0
@@ -56,29 +67,31 @@ class TrainConfig(ModelConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         sampler = sampler_class(self.sampler)
-        for name in ("policy", "estimator"):
+        for name in SAMPLER_OPTIONS:
             object.__setattr__(self, name, self._choice(name, sampler.choices.get(name, ())))
         budgets = self.budgets or sampler.default_budgets(self.layers)
         object.__setattr__(self, "budgets", sampler.check_budgets(budgets, self.layers))
         checks.choice("features", self.features, ("raw", "row"))
+        checks.choice("validation", self.validation, ("full", "sampled"))
         checks.choice("precision", self.precision, ("float32", "bfloat16"))
         checks.choice("device", self.device.split(":")[0], ("cpu", "cuda"))
-        for name in ("batch_size", "steps", "evaluate_every"):
+        for name in ("batch_size", "steps", "evaluate_every", "decay_epochs"):
             checks.whole(name, getattr(self, name), least=1)
         for name in ("seed", "patience"):
             checks.whole(name, getattr(self, name))
         checks.positive("lr", self.lr, "start with 0.002.")
+        checks.positive("lr_decay", self.lr_decay, "1 leaves the learning rate as it is.")
         if not self.weight_decay >= 0:
             raise InputError(f"weight_decay={self.weight_decay} must be 0 or larger.")
         if self.prefetch not in (0, 1):
             raise InputError(f"prefetch={self.prefetch} must be 0 or 1.")
 
     def _choice(self, name: str, choices: Sequence[str]) -> str:
-        """The sampler's policy or estimator: what was given, or else its default, or none."""
+        """One of SAMPLER_OPTIONS: what was given, or else the sampler's default, or none."""
         given: str = getattr(self, name)
         own = signature(SAMPLERS[self.sampler]).parameters
         if not choices and given:
-            others = [option for option in ("policy", "estimator") if option in own]
+            others = [option for option in SAMPLER_OPTIONS if option in own]
             raise InputError(
                 f"{name}={given!r} was given, but sampler {self.sampler!r} has no {name} to choose "
                 f"(it takes {', '.join(['budgets', *others])}): leave it out."
@@ -87,8 +100,8 @@ class TrainConfig(ModelConfig):
 
     @property
     def sampler_options(self) -> dict[str, str]:
-        """The policy and estimator, for samplers that offer them."""
-        given = {"policy": self.policy, "estimator": self.estimator}
+        """The policy, estimator and thinning, for samplers that offer them."""
+        given = {name: getattr(self, name) for name in SAMPLER_OPTIONS}
         return {name: value for name, value in given.items() if value}
 
     @property

@@ -2,6 +2,7 @@
 
 config.json                 the settings
 metrics.jsonl               one line per evaluation
+times.jsonl                 seconds spent in steps until each evaluation
 checkpoints/000100.*        the two newest: tensors (safetensors), counters (JSON, with a digest)
 best.safetensors            weights of the best validation F1
 result.json                 written at the end
@@ -25,6 +26,7 @@ import safetensors.torch
 from torch import Tensor
 
 from bliss.errors import DamagedError, InputError, ResourceError
+from bliss.train.config import TrainConfig
 
 
 class Checkpoint(NamedTuple):
@@ -64,10 +66,18 @@ class RunFolder:
         """Whether a run has left its settings here."""
         return (self.path / "config.json").exists()
 
+    def check_settings(self, config: TrainConfig) -> None:
+        """Refuse a run that was started with other settings, and show where they part."""
+        differences = config.differences(TrainConfig.from_dict(self.read_json("config.json")))
+        if differences:
+            raise InputError(
+                f"the settings are not those the run in {str(self.path)!r} was started with (now, "
+                f"then): {'; '.join(differences)}. Resume with the same, or choose another folder."
+            )
+
     def write_json(self, name: str, values: Mapping[str, Any]) -> None:
         """Replace a JSON file as a whole."""
-        text = json.dumps(values, indent=2) + "\n"
-        self._replace(self.path / name, lambda file: file.write(text.encode()))
+        self._replace_text(self.path / name, json.dumps(values, indent=2) + "\n")
 
     def read_json(self, name: str) -> dict[str, Any]:
         """Read a JSON file of the run."""
@@ -84,15 +94,27 @@ class RunFolder:
 
     def add_metrics(self, values: Mapping[str, Any]) -> None:
         """Append a line to metrics.jsonl."""
-        with (
-            self._writing(self.path / "metrics.jsonl"),
-            open(self.path / "metrics.jsonl", "a", encoding="utf-8") as file,
-        ):
-            file.write(json.dumps(values) + "\n")
+        self._append("metrics.jsonl", values)
+
+    def add_times(self, values: Mapping[str, Any]) -> None:
+        """Append a line to times.jsonl: apart, because no two runs take the same time."""
+        self._append("times.jsonl", values)
 
     def metrics(self) -> list[dict[str, Any]]:
         """Every whole line of metrics.jsonl."""
-        path = self.path / "metrics.jsonl"
+        return self._lines("metrics.jsonl")
+
+    def times(self) -> list[dict[str, Any]]:
+        """Every whole line of times.jsonl."""
+        return self._lines("times.jsonl")
+
+    def _append(self, name: str, values: Mapping[str, Any]) -> None:
+        path = self.path / name
+        with self._writing(path), open(path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(values) + "\n")
+
+    def _lines(self, name: str) -> list[dict[str, Any]]:
+        path = self.path / name
         if not path.exists():
             return []
         lines = []
@@ -105,9 +127,10 @@ class RunFolder:
 
     def forget_metrics_after(self, step: int) -> None:
         """Drop lines of steps that a resumed run will take again."""
-        kept = [line for line in self.metrics() if line["step"] <= step]
-        text = "".join(json.dumps(line) + "\n" for line in kept)
-        self._replace(self.path / "metrics.jsonl", lambda file: file.write(text.encode()))
+        for name in ("metrics.jsonl", "times.jsonl"):
+            kept = [line for line in self._lines(name) if line["step"] <= step]
+            text = "".join(json.dumps(line) + "\n" for line in kept)
+            self._replace_text(self.path / name, text)
 
     def save_best(self, weights: Mapping[str, Tensor]) -> None:
         """Replace the best weights."""
@@ -130,8 +153,7 @@ class RunFolder:
         stem = self.checkpoints / f"{step:09d}"
         self._replace(stem.with_suffix(".safetensors"), lambda file: file.write(data))
         counters = checkpoint.counters | {"sha256": hashlib.sha256(data).hexdigest()}
-        text = json.dumps(counters, indent=2)
-        self._replace(stem.with_suffix(".json"), lambda file: file.write(text.encode()))
+        self._replace_text(stem.with_suffix(".json"), json.dumps(counters, indent=2))
         for old in self._steps()[:-2]:
             for suffix in (".json", ".safetensors"):
                 (self.checkpoints / f"{old:09d}").with_suffix(suffix).unlink(missing_ok=True)
@@ -154,6 +176,9 @@ class RunFolder:
 
     def _steps(self) -> list[int]:
         return sorted(int(p.stem) for p in self.checkpoints.glob("*.json") if p.stem.isdigit())
+
+    def _replace_text(self, path: Path, text: str) -> None:
+        self._replace(path, lambda file: file.write(text.encode()))
 
     def _replace(self, path: Path, write: Callable[[Any], object]) -> None:
         """Write beside, flush, rename: the old or the new file is there, never half of one."""

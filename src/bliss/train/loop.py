@@ -24,10 +24,12 @@ from bliss.rng import derive_key
 from bliss.samplers import SAMPLERS, sampler_class
 from bliss.train.config import TrainConfig
 from bliss.train.folder import Checkpoint, RunFolder
+from bliss.train.memory import forget_peak, peak_mb
 from bliss.train.metrics import criterion, micro_f1
 
 PARTS = ("sample", "gather", "forward", "backward", "update", "total")
 _DROPOUT, _WEIGHTS = -2, -3  # counters that set these streams apart from those of draws
+_EVALUATION = 1 << 40  # steps from here on draw sampled evaluations: training never gets there
 
 
 class Progress(NamedTuple):
@@ -95,7 +97,9 @@ class Trainer:
         self.stale = 0  # evaluations since the best
         self.losses = [0.0, 0.0]  # sum and number since the last evaluation
         self.val_f1 = float("nan")
-        self.seconds = 0.0
+        self.seconds = 0.0  # of the whole run
+        self.step_seconds = 0.0  # of steps alone, without evaluations
+        self.sampled = [0, 0]  # input nodes and edges of all layers, summed over steps
         self.times: dict[str, list[float]] = {part: [] for part in PARTS}
 
     def run(
@@ -103,6 +107,7 @@ class Trainer:
     ) -> dict[str, Any]:
         """Train to the end and return what result.json holds."""
         with self.folder.locked(), _signals() as stop:
+            forget_peak(self.device)
             self._begin(resume)
             started = perf_counter()
             before = self.seconds
@@ -136,6 +141,7 @@ class Trainer:
         config, started = self.config, perf_counter()
         torch.manual_seed(_torch_seed(config.seed, _DROPOUT, self.loader.step))
         self.model.train()
+        self._set_rate()
         batch = batch.to(self.device)
         with torch.autocast(
             self.device.type, torch.bfloat16, enabled=config.precision == "bfloat16"
@@ -165,11 +171,23 @@ class Trainer:
         for part, taken in parts.items():
             self.times[part].append(taken)
         self.times["total"].append(sum(parts.values()))
+        self.step_seconds += self.times["total"][-1]
+        self.sampled[0] += batch.blocks[0].num_src
+        self.sampled[1] += sum(block.num_edges for block in batch.blocks)
         return value
 
+    def _set_rate(self) -> None:
+        """The learning rate of this epoch: lr lr_decay^(epoch // decay_epochs)."""
+        config = self.config
+        if config.lr_decay != 1.0:
+            decays = self.loader.epoch // config.decay_epochs
+            for group in self.optimizer.param_groups:
+                group["lr"] = config.lr * config.lr_decay**decays
+
     def _evaluate(self, step: int) -> None:
-        """Full-neighbour F1 of training and validation nodes; keeps the best weights."""
-        scores = self.evaluate(("train", "val"))
+        """F1 of training and validation nodes; keeps the best weights."""
+        sampled = self.config.validation == "sampled"
+        scores = (self.evaluate_sampled if sampled else self.evaluate)(("train", "val"))
         self.val_f1 = scores["val"]
         self.folder.add_metrics(
             {
@@ -179,6 +197,7 @@ class Trainer:
                 "val_f1": scores["val"],
             }
         )
+        self.folder.add_times({"step": step, "seconds": self.step_seconds})
         self.losses = [0.0, 0.0]
         self.stale += 1
         if scores["val"] > self.best["val_f1"]:
@@ -192,6 +211,21 @@ class Trainer:
         for name in splits:
             nodes = self.dataset.splits[name]
             found[name] = micro_f1(logits[nodes], self.dataset.y[nodes])
+        return found
+
+    @torch.no_grad()
+    def evaluate_sampled(self, splits: tuple[str, ...]) -> dict[str, float]:
+        """Micro-F1 by split from sampled neighbourhoods, with the weights as they are."""
+        self.model.eval()
+        found = {}
+        for name in splits:
+            nodes, logits = self.dataset.splits[name], []
+            for number, seeds in enumerate(torch.split(nodes, self.config.batch_size)):
+                blocks = self.sampler.sample(seeds, _EVALUATION + number)
+                x = self.x.index_select(0, blocks[0].src).to(self.device)
+                moved = [block.to(self.device) for block in blocks]
+                logits.append(self.model(x, moved).float().cpu())
+            found[name] = micro_f1(torch.cat(logits), self.dataset.y[nodes])
         return found
 
     def logits(self) -> Tensor:
@@ -209,12 +243,7 @@ class Trainer:
                     f"out={str(folder.path)!r} holds a run already: pass --resume to go on with "
                     "it, or choose another folder."
                 )
-            differences = config.differences(TrainConfig.from_dict(folder.read_json("config.json")))
-            if differences:
-                raise InputError(
-                    "the settings are not those the run was started with (now, then): "
-                    f"{'; '.join(differences)}. Resume with the same, or choose another folder."
-                )
+            folder.check_settings(config)
             checkpoint = folder.load_checkpoint(self.say)
             if checkpoint is not None:
                 self._restore(checkpoint)
@@ -235,6 +264,8 @@ class Trainer:
             "losses": self.losses,
             "val_f1": self.val_f1,
             "seconds": self.seconds,
+            "step_seconds": self.step_seconds,
+            "sampled": self.sampled,
         }
         self.folder.save_checkpoint(step, Checkpoint(tensors, counters))
 
@@ -261,7 +292,8 @@ class Trainer:
         self.loader.load_state_dict(counters["loader"])
         self.best, self.stale = counters["best"], counters["stale"]
         self.losses, self.val_f1 = counters["losses"], counters["val_f1"]
-        self.seconds = counters["seconds"]
+        self.seconds, self.step_seconds = counters["seconds"], counters["step_seconds"]
+        self.sampled = counters["sampled"]
 
     def _finish(self) -> dict[str, Any]:
         """Judge the best weights once, on all splits, and write the result."""
@@ -269,6 +301,7 @@ class Trainer:
         scores = self.evaluate(("train", "val", "test"))
         config = self.config
         medians = {part: median(taken) * 1e3 for part, taken in self.times.items() if taken}
+        nodes, edges = (count / max(self.loader.step, 1) for count in self.sampled)
         result = {
             "dataset": config.dataset,
             "model": config.model,
@@ -282,6 +315,8 @@ class Trainer:
             "test_f1": scores["test"],
             "seconds": self.seconds,
             "step_ms": medians,
+            "sampled": {"nodes": nodes, "edges": edges},
+            "peak_mb": peak_mb(self.device),
         }
         self.folder.write_json("result.json", result)
         return result

@@ -1,0 +1,34 @@
+"""The most memory that a process has held, from a moment on."""
+
+from __future__ import annotations
+
+import resource
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import torch
+
+_STATUS = Path("/proc/self/status")
+_CLEAR = Path("/proc/self/clear_refs")
+
+
+def forget_peak(device: torch.device) -> None:
+    """Start counting anew; where the system does not offer it, the peak is that of the process."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    elif _CLEAR.exists():
+        with suppress(OSError):  # a container may forbid it
+            _CLEAR.write_text("5", encoding="ascii")  # Linux: resets the high-water mark
+
+
+def peak_mb(device: torch.device) -> float:
+    """The peak in MiB: of the GPU's memory there, of the process elsewhere."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device) / 2**20
+    if _STATUS.exists():
+        for line in _STATUS.read_text(encoding="ascii", errors="replace").splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) / 2**10
+    unit = 2**20 if sys.platform == "darwin" else 2**10
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
