@@ -14,7 +14,7 @@ import bliss.report
 from bliss.errors import InputError
 from bliss.report import save_figures
 from bliss.report.build import build
-from bliss.report.charts import SERIES
+from bliss.report.style import SERIES
 from bliss.report.svg import inline
 from tests.report import factory
 

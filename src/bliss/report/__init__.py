@@ -1,11 +1,13 @@
 """Saved results become figures, tables and one HTML page; nothing here trains.
 
-records.py       the JSON formats, as dataclasses that read themselves
+records.py       the JSON formats, as dataclasses; decode.py fills them and refuses what is off
 load.py          paths -> records, checked
-charts.py        numbers -> matplotlib figures; svg.py makes them follow a page's theme
+charts.py        numbers -> matplotlib figures, drawn in style.py's colours and lines
+svg.py           figures that follow the theme of a page
 tables.py        numbers -> cells that show one thing and sort by another
 sections.py      what a page is made of; run.py, comparison.py, reproduction.py, variance.py fill it
-page.py          sections -> page.html with page.css and page.js inside
+build.py         paths -> sections
+page.py          sections -> page.html with page.css and page.js inside; write.py writes it whole
 
 matplotlib is imported when a report is made, not before.
 """
@@ -34,7 +36,7 @@ def save_figures(
 ) -> list[Path]:
     """Write the figures of the same page as files: white, tight, 300 dpi, text kept as text."""
     from bliss.report.build import build
-    from bliss.report.charts import encode, file_formats
+    from bliss.report.style import encode, file_formats
     from bliss.report.write import replace
 
     formats = file_formats(formats)

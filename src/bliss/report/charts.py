@@ -1,67 +1,20 @@
-"""Numbers -> matplotlib figures, each drawn once: as a file for papers, and inline in the page.
-
-Figures hold no background and use INK, GRID, PAPER and SERIES only, so that a page can swap these
-for colours of its theme (svg.py). Series differ by colour, line style and marker.
-"""
+"""Numbers -> matplotlib figures, each drawn once: as a file for papers, and inline in the page."""
 
 from __future__ import annotations
 
-import io
 import math
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
-import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
-from bliss.errors import InputError
+from bliss.report.style import GRID, INK, PAPER, SERIES, WIDTH, look, settings
 from bliss.report.tables import DASH, significant
 
-INK, GRID, PAPER = "#1c1d1f", "#d9dbde", "#fefefe"
-SERIES = ("#0072b2", "#c2410c", "#007a5a", "#a23e8c", "#8a6d00", "#62666d")
-MARKERS = "os^Dv*"
-STYLES: tuple[str | tuple[int, tuple[float, ...]], ...] = (
-    "-",
-    (0, (5, 1.6)),
-    (0, (6, 1.5, 1.2, 1.5)),
-    (0, (2.4, 1.4)),
-    (0, (8, 2)),
-    (0, (1.2, 1.2)),
-    (0, (4, 1.2, 1.2, 1.2, 1.2, 1.2)),
-)
-FORMATS = ("png", "svg", "pdf")
-WIDTH = 4.4  # inches: a column of a paper, half of the page, a whole phone
-SETTINGS: dict[Any, Any] = {
-    "font.size": 9.5,
-    "font.family": ["DejaVu Sans", "sans-serif"],
-    "text.parse_math": False,  # names from data may hold dollars
-    "svg.fonttype": "none",
-    "svg.hashsalt": "bliss",
-    "pdf.fonttype": 42,
-    "text.color": INK,
-    "axes.edgecolor": INK,
-    "axes.labelcolor": INK,
-    "axes.facecolor": "none",
-    "axes.linewidth": 0.7,
-    "axes.axisbelow": True,
-    "axes.unicode_minus": True,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "xtick.major.width": 0.7,
-    "ytick.major.width": 0.7,
-    "figure.facecolor": "none",
-    "legend.frameon": False,
-    "legend.handlelength": 2.2,
-    "legend.handletextpad": 0.6,
-    "legend.columnspacing": 1.1,
-    "lines.linewidth": 1.6,
-    "lines.markersize": 4.5,
-}
+HUGE = 1e30  # numbers beyond it, or its inverse, would flatten all others and overflow
 
 
 @dataclass(frozen=True)
@@ -85,6 +38,11 @@ class Series:
     across: Sequence[float] = field(default_factory=tuple)  # deviation of x
     index: int = 0
 
+    def __post_init__(self) -> None:
+        for name in ("x", "y", "deviation", "across"):
+            values = [v if _is_plain(v) else math.nan for v in getattr(self, name)]
+            object.__setattr__(self, name, values)
+
     @property
     def is_drawable(self) -> bool:
         """Whether there is a finite point."""
@@ -105,18 +63,18 @@ def curves(series: Sequence[Series], x: str, y: str, level: Level | None = None)
     """Lines with a band of one deviation."""
     with _drawing() as (figure, axes):
         for line in series:
-            look = _look(line.index)
+            own = look(line.index)
             axes.plot(
                 line.x,
                 line.y,
                 label=_name(line.label),
                 markevery=max(1, len(line.x) // 8),
-                **look,
+                **own,
             )
             if any(math.isfinite(d) for d in line.deviation):
                 low = [a - d for a, d in zip(line.y, line.deviation, strict=True)]
                 high = [a + d for a, d in zip(line.y, line.deviation, strict=True)]
-                axes.fill_between(line.x, low, high, color=look["color"], alpha=0.16, linewidth=0)
+                axes.fill_between(line.x, low, high, color=own["color"], alpha=0.16, linewidth=0)
         if level and math.isfinite(level.y):
             axes.axhline(level.y, label=_name(level.label), color=INK, linewidth=1, dashes=(1, 2))
         axes.set(xlabel=x, ylabel=y)
@@ -136,7 +94,7 @@ def ratios(series: Sequence[Series], limit: Series, x: str, y: str) -> Figure:
                 line.y,
                 label=_name(line.label),
                 markevery=max(1, len(line.x) // 8),
-                **_look(line.index),
+                **look(line.index),
             )
         if limit.is_drawable:
             axes.plot(limit.x, limit.y, label=limit.label, color=INK, linestyle=":", linewidth=1.6)
@@ -158,7 +116,7 @@ def shrinking(series: Sequence[Series], x: str, y: str) -> Figure:
                 yerr=_bars(line.deviation),
                 label=_name(line.label),
                 elinewidth=1,
-                **_look(line.index),
+                **look(line.index),
             )
         axes.set_xscale("log", base=2)
         axes.invert_xaxis()
@@ -181,7 +139,7 @@ def against(series: Sequence[Series], x: str, y: str, is_log: bool = False) -> F
                 xerr=_bars(line.across),
                 label=_name(line.label),
                 elinewidth=0.7,
-                **_look(line.index) | {"linestyle": "none", "markersize": 5, "alpha": 0.85},
+                **look(line.index) | {"linestyle": "none", "markersize": 5, "alpha": 0.85},
             )
         if is_log:
             _log_axis(axes, "x")
@@ -199,7 +157,7 @@ def growth(series: Sequence[Series], x: str, y: str) -> Figure:
     """Lines on logarithmic axes: the slope is the exponent."""
     with _drawing() as (figure, axes):
         for line in series:
-            axes.plot(line.x, line.y, label=_name(line.label), **_look(line.index))
+            axes.plot(line.x, line.y, label=_name(line.label), **look(line.index))
         _log_axis(axes, "x")
         _log_axis(axes, "y")
         axes.set(xlabel=_name(x), ylabel=_name(y))
@@ -213,7 +171,7 @@ def stacks(labels: Sequence[str], parts: Mapping[str, Sequence[float]], x: str) 
         places = range(len(labels))
         ends = [0.0] * len(labels)
         for number, (part, widths) in enumerate(parts.items()):
-            widths = [width if math.isfinite(width) else 0.0 for width in widths]
+            widths = [width if 0 < width < HUGE else 0.0 for width in widths]
             axes.barh(
                 places,
                 widths,
@@ -240,44 +198,9 @@ def stacks(labels: Sequence[str], parts: Mapping[str, Sequence[float]], x: str) 
     return figure
 
 
-def file_formats(formats: Sequence[str]) -> tuple[str, ...]:
-    """The formats, checked."""
-    for name in formats:
-        if name not in FORMATS:
-            raise InputError(
-                f"formats holds {name!r}, but figures are written as {', '.join(FORMATS)}: "
-                "choose of these."
-            )
-    return tuple(dict.fromkeys(formats))
-
-
-def encode(figure: Figure, ending: str, is_inline: bool = False) -> bytes:
-    """The bytes of a file, the same for the same figure; inline ones have no paper."""
-    content = io.BytesIO()
-    dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
-    with _settings():
-        figure.savefig(
-            content,
-            format=ending,
-            dpi=300,
-            facecolor="none" if is_inline else "white",
-            bbox_inches=None if is_inline else "tight",
-            pad_inches=0.03,
-            metadata=dates[ending],
-        )
-    return content.getvalue()
-
-
-@contextmanager
-def _settings() -> Iterator[None]:
-    with matplotlib.rc_context(SETTINGS), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing")  # names in other scripts
-        yield
-
-
 @contextmanager
 def _drawing(height: float = 2.9) -> Iterator[tuple[Figure, Axes]]:
-    with _settings():
+    with settings():
         figure = Figure(figsize=(WIDTH, height), layout="constrained")
         yield figure, figure.add_subplot()
 
@@ -294,31 +217,25 @@ def _finish(figure: Figure, axes: Axes, grid: str = "y") -> None:
     figure.set_figheight(figure.get_figheight() + 0.19 * rows)  # room for the legend
 
 
-def _look(index: int) -> dict[str, Any]:
-    number = len(SERIES)
-    return {
-        "color": SERIES[index % number],
-        "marker": MARKERS[index % number],
-        "linestyle": STYLES[(index + index // number) % len(STYLES)],
-        "markeredgewidth": 0,
-    }
-
-
 def _name(label: str, most: int = 36) -> str:
     """A label that fits; matplotlib would leave out those that start with an underscore."""
     label = label if len(label) <= most else label[: most - 1] + "…"
     return "\u200a" + label if label.startswith("_") else label or DASH
 
 
+def _is_plain(value: float) -> bool:
+    return value == 0 or 1 / HUGE < abs(value) < HUGE
+
+
 def _bars(deviation: Sequence[float]) -> list[float] | None:
-    return [d if math.isfinite(d) else 0.0 for d in deviation] or None
+    return [d if d > 0 else 0.0 for d in deviation] or None  # NaN: no bar
 
 
 def _log_axis(axes: Axes, which: str) -> None:
     axis = axes.xaxis if which == "x" else axes.yaxis
     (axes.set_xscale if which == "x" else axes.set_yscale)("log")
-    low, high = axis.get_view_interval()
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low < 200 else (1,)))
+    low, high = axes.get_xlim() if which == "x" else axes.get_ylim()
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 200 * low else (1,)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: _power(value)))
     axis.set_minor_formatter(NullFormatter())
 

@@ -35,6 +35,7 @@ from bliss.report.tables import (
     probability,
     rounded,
     sentence_list,
+    share,
     signed,
     significant,
     text,
@@ -52,6 +53,7 @@ def comparison_section(source: Comparison, beside: Sequence[Variance], names: Na
     look = dict(zip(pairs, enumerate(labels(pairs)), strict=True))
     nets = list(dict.fromkeys((row.dataset, row.model) for row in file.rows))
     by_net = {net: [row for row in file.rows if (row.dataset, row.model) == net] for net in nets}
+    models = list(dict.fromkeys(model for _, model in nets))
     parts, summary, tiles = [], [], []
     left = list(beside)
     for (dataset, model), rows in by_net.items():
@@ -69,8 +71,8 @@ def comparison_section(source: Comparison, beside: Sequence[Variance], names: Na
     summary += [line for other in beside for line in variance_words(other.file)]
     return Section(
         kind="Comparison",
-        title=f"{sentence_list(list(dict.fromkeys(m for _, m in nets)))} on {file.dataset}",
-        summary=summary,
+        title=" on ".join(filter(None, [sentence_list(models), file.dataset])),
+        summary=summary or ["The comparison has no rows."],
         tiles=tiles,
         parts=parts,
         details=facts(
@@ -131,7 +133,7 @@ def _shrinking(rows: Sequence[Row], look: Look, about: str, names: Names) -> Gro
             )
         )
         if series[-1].is_drawable:
-            scores = [f"{row.test_f1:.3f} at {row.budget_share:g}" for row in own]
+            scores = [f"{fixed(row.test_f1, 3)} at {row.budget_share:g}" for row in own]
             told.append(f"{label} {sentence_list(scores)}")
     series = [line for line in series if line.is_drawable]
     if not series:
@@ -208,7 +210,7 @@ def _shares(rows: Sequence[Row]) -> Table:
     cells = [
         [
             *_who(row),
-            Cell(f"{row.budget_share:g}", row.budget_share),
+            share(row.budget_share),
             f1(row.test_f1, row.test_f1_std),
             signed(row.difference),
             chance(row.p_value),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bliss.errors import DamagedError, InputError, ResourceError
+from bliss.report.decode import decode
 from bliss.report.records import (
     ComparisonFile,
     Metric,
@@ -16,7 +17,6 @@ from bliss.report.records import (
     RunConfig,
     RunResult,
     VarianceFile,
-    decode,
 )
 
 

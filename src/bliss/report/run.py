@@ -118,7 +118,7 @@ def _mean_times(runs: Sequence[Run]) -> dict[str, float]:
 
 def _table(runs: Sequence[Run]) -> Table:
     columns = (
-        "Run", "Sampler", "Policy", "Seed", "State", "Test F1", "Validation F1", "Training F1",
+        "Run", "Sampler", "Policy", "Seed", "Test F1", "Validation F1", "Training F1",
         "Best step", "Steps", "Training, s", "Step, ms", "Nodes a step", "Edges a step", "Peak, MB",
     )  # fmt: skip
     rows = []
@@ -126,11 +126,10 @@ def _table(runs: Sequence[Run]) -> Table:
         result, best = run.result, _best(run)
         rows.append(
             [
-                text(run.path.resolve().name),
+                text(run.path.resolve().name + ("" if result else " (unfinished)")),
                 text(run.config.sampler),
                 text(run.config.policy),
                 number(run.config.seed),
-                text("finished" if result else "unfinished"),
                 f1(result.test_f1 if result else math.nan),
                 f1(result.val_f1 if result else best.val_f1),
                 f1(result.train_f1 if result else best.train_f1),

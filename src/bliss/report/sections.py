@@ -13,6 +13,9 @@ from bliss.report.tables import Table, fixed, sentence_list, significant
 
 PARTS_OF_A_STEP = ("sample", "gather", "forward", "backward", "update")
 BAND = "Bands are one standard deviation over seeds."
+NOTE_ON_TIME = (
+    "Medians over steps, part by part; their sum is a little off the median of whole steps."
+)
 
 
 @dataclass(frozen=True)
@@ -154,7 +157,7 @@ def step_time(entries: Sequence[Entry], about: str, names: Names) -> Group | Non
     alt = f"Milliseconds of a training step by part, {about}. {sentence_list(told)}."
     figure = stacks([entry.label for entry in timed], parts, "ms a step")
     chart = Chart(names(about, "time of a step"), "Milliseconds by part", alt, figure)
-    return Group("Where the time of a step goes", [chart], "Medians over steps, in milliseconds.")
+    return Group("Where the time of a step goes", [chart], NOTE_ON_TIME)
 
 
 def present(groups: Iterable[Group | None]) -> list[Group]:

@@ -7,7 +7,8 @@ from xml.etree import ElementTree
 
 from markupsafe import Markup
 
-from bliss.report.charts import GRID, INK, PAPER, SERIES, Chart, encode
+from bliss.report.charts import Chart
+from bliss.report.style import GRID, INK, PAPER, SERIES, encode
 
 COLOURS = {
     INK: "currentColor",

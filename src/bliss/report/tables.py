@@ -69,6 +69,11 @@ def rounded(value: float, deviation: float = math.nan, digits: int = 3) -> Cell:
     return Cell(significant(value, digits) + (spread if math.isfinite(value) else ""), value)
 
 
+def share(value: float) -> Cell:
+    """A share, with no more digits than it needs."""
+    return Cell(f"{value:.4g}" if math.isfinite(value) else DASH, value)
+
+
 def signed(value: float, places: int = 4) -> Cell:
     """A difference, with its sign."""
     return Cell(plus(value, places), value)
@@ -81,7 +86,10 @@ def chance(value: float) -> Cell:
 
 def fixed(value: float, places: int) -> str:
     """1234.5 -> '1,234.5', with a real minus; a dash for what is no number."""
-    return f"{value:,.{places}f}".replace("-", "\u2212") if math.isfinite(value) else DASH
+    if not math.isfinite(value):
+        return DASH
+    shown = f"{value:,.{places}f}" if abs(value) < 1e15 else f"{value:.2e}"
+    return shown.replace("-", "\u2212")
 
 
 def significant(value: float, digits: int = 3) -> str:
@@ -98,7 +106,7 @@ def significant(value: float, digits: int = 3) -> str:
 
 def plus(value: float, places: int = 4) -> str:
     """A number with its sign: '+0.0120'."""
-    return f"{value:+.{places}f}".replace("-", "\u2212") if math.isfinite(value) else DASH
+    return ("+" if value >= 0 else "") + fixed(value, places)
 
 
 def probability(value: float) -> str:

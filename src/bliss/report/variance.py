@@ -11,6 +11,7 @@ from bliss.report.sections import Details, Group, Names, Part, Section, Tile, fa
 from bliss.report.tables import (
     DASH,
     Table,
+    fixed,
     number,
     rounded,
     sentence_list,
@@ -155,9 +156,9 @@ def _chart(file: VarianceFile, layer: int, names: Names) -> Chart | None:
     ]
     place = _place(file, layer)
     alt = (
-        f"{place}: variance over that of PLADIES between steps {steps[0]:g} and {steps[-1]:g}, "
-        f"{file.model} on {file.dataset}. {sentence_list(last)}; the limit ends at "
-        f"{significant(limit.y[-1])}."
+        f"{place}: variance over that of PLADIES, steps {fixed(steps[0], 0)} to "
+        f"{fixed(steps[-1], 0)}, {file.model} on {file.dataset}. "
+        f"{sentence_list(last)}; the limit ends at {significant(limit.y[-1])}."
     )
     figure = ratios(series, limit, "step", "V over PLADIES'")
     name = names("variance", file.dataset, file.model, f"layer {layer + 1}")
