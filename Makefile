@@ -8,12 +8,12 @@ READY  := $(VENV)/.ready
 # Two OpenMP pools on few cores spin against each other: one thread each, on purpose.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test lint types check bench clean
+.PHONY: demo test lint types browser check bench clean
 
 demo: $(READY)
 	$(BIN)/python -m bliss.demo
 
-test: lint types $(READY)
+test: lint types browser $(READY)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -q
 
 lint: $(READY)
@@ -22,6 +22,18 @@ lint: $(READY)
 
 types: $(READY)
 	$(BIN)/mypy
+
+# The tests of reports look at pages in Debian's Chromium.
+browser:
+	@for name in chromium chromium-browser google-chrome; do \
+	  command -v $$name >/dev/null && exit 0; \
+	done; \
+	as_root=$$(test "$$(id -u)" = 0 || echo sudo); \
+	{ command -v apt-get && command -v $${as_root:-apt-get}; } >/dev/null && \
+	$$as_root apt-get update -qq && \
+	$$as_root env DEBIAN_FRONTEND=noninteractive \
+	  apt-get install --yes -qq --no-install-recommends chromium >/dev/null || \
+	echo "Chromium is not here and could not be installed: without CI set, tests of pages skip."
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks sampling

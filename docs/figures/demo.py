@@ -1,6 +1,6 @@
 """Draw docs/figures/demo.svg: how the bandit's error falls to the limit while the network learns.
 
-Needs matplotlib (`pip install 'bliss-gnn[figures]'`); takes about a minute.
+Takes about a minute.
 """
 
 from __future__ import annotations

@@ -1,0 +1,250 @@
+"""Numbers -> matplotlib figures, each drawn once: as a file for papers, and inline in the page."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
+
+from bliss.report.style import GRID, INK, PAPER, SERIES, WIDTH, look, settings
+from bliss.report.tables import DASH, significant
+
+HUGE = 1e30  # numbers beyond it, or its inverse, would flatten all others and overflow
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A figure with what is said about it; `name` is unique and fit for a file."""
+
+    name: str
+    title: str
+    alt: str  # whole sentences with the numbers
+    figure: Figure
+
+
+@dataclass(frozen=True)
+class Series:
+    """One line: y over x, with a deviation where there is one; `index` sets its look."""
+
+    label: str
+    x: Sequence[float]
+    y: Sequence[float]
+    deviation: Sequence[float] = field(default_factory=tuple)
+    across: Sequence[float] = field(default_factory=tuple)  # deviation of x
+    index: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("x", "y", "deviation", "across"):
+            values = [v if _is_plain(v) else math.nan for v in getattr(self, name)]
+            object.__setattr__(self, name, values)
+
+    @property
+    def is_drawable(self) -> bool:
+        """Whether there is a finite point."""
+        return any(
+            math.isfinite(a) and math.isfinite(b) for a, b in zip(self.x, self.y, strict=True)
+        )
+
+
+@dataclass(frozen=True)
+class Level:
+    """A horizontal line: a target, a yardstick."""
+
+    label: str
+    y: float
+
+
+def curves(series: Sequence[Series], x: str, y: str, level: Level | None = None) -> Figure:
+    """Lines with a band of one deviation."""
+    with _drawing() as (figure, axes):
+        for line in series:
+            own = look(line.index)
+            axes.plot(
+                line.x,
+                line.y,
+                label=_name(line.label),
+                markevery=max(1, len(line.x) // 8),
+                **own,
+            )
+            if any(math.isfinite(d) for d in line.deviation):
+                low = [a - d for a, d in zip(line.y, line.deviation, strict=True)]
+                high = [a + d for a, d in zip(line.y, line.deviation, strict=True)]
+                axes.fill_between(line.x, low, high, color=own["color"], alpha=0.16, linewidth=0)
+        if level and math.isfinite(level.y):
+            axes.axhline(level.y, label=_name(level.label), color=INK, linewidth=1, dashes=(1, 2))
+        axes.set(xlabel=x, ylabel=y)
+        axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+        axes.yaxis.set_major_locator(MaxNLocator(6))
+        _finish(figure, axes)
+    return figure
+
+
+def ratios(series: Sequence[Series], limit: Series, x: str, y: str) -> Figure:
+    """Lines against 1 (where they start) and a limit (where they can get), from 0 on."""
+    with _drawing() as (figure, axes):
+        axes.axhline(1, label="PLADIES", color=INK, linewidth=0.8, alpha=0.6)
+        for line in series:
+            axes.plot(
+                line.x,
+                line.y,
+                label=_name(line.label),
+                markevery=max(1, len(line.x) // 8),
+                **look(line.index),
+            )
+        if limit.is_drawable:
+            axes.plot(limit.x, limit.y, label=limit.label, color=INK, linestyle=":", linewidth=1.6)
+        axes.set(xlabel=x, ylabel=y)
+        highest = max(y for line in series for y in [1, *line.y] if math.isfinite(y))
+        axes.set_ylim(0, 1.08 * highest)
+        axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+        _finish(figure, axes)
+    return figure
+
+
+def shrinking(series: Sequence[Series], x: str, y: str) -> Figure:
+    """Points with error bars over shares of a budget: the whole at the left, doublings apart."""
+    with _drawing() as (figure, axes):
+        for line in series:
+            axes.errorbar(
+                line.x,
+                line.y,
+                yerr=_bars(line.deviation),
+                label=_name(line.label),
+                elinewidth=1,
+                **look(line.index),
+            )
+        axes.set_xscale("log", base=2)
+        axes.invert_xaxis()
+        axes.set_xticks(sorted({share for line in series for share in line.x}))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.4g}"))
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.set(xlabel=x, ylabel=y)
+        _finish(figure, axes)
+    return figure
+
+
+def against(series: Sequence[Series], x: str, y: str, is_log: bool = False) -> Figure:
+    """Points on a square with its diagonal: above it, y is larger than x."""
+    with _drawing(height=4.0) as (figure, axes):
+        for line in series:
+            axes.errorbar(
+                line.x,
+                line.y,
+                yerr=_bars(line.deviation),
+                xerr=_bars(line.across),
+                label=_name(line.label),
+                elinewidth=0.7,
+                **look(line.index) | {"linestyle": "none", "markersize": 5, "alpha": 0.85},
+            )
+        if is_log:
+            _log_axis(axes, "x")
+            _log_axis(axes, "y")
+        low = min(axes.get_xlim()[0], axes.get_ylim()[0])
+        high = max(axes.get_xlim()[1], axes.get_ylim()[1])
+        axes.plot([low, high], [low, high], color=INK, linewidth=0.8, alpha=0.6)
+        axes.set(xlabel=x, ylabel=y, xlim=(low, high), ylim=(low, high))
+        axes.set_aspect("equal")
+        _finish(figure, axes)
+    return figure
+
+
+def growth(series: Sequence[Series], x: str, y: str) -> Figure:
+    """Lines on logarithmic axes: the slope is the exponent."""
+    with _drawing() as (figure, axes):
+        for line in series:
+            axes.plot(line.x, line.y, label=_name(line.label), **look(line.index))
+        _log_axis(axes, "x")
+        _log_axis(axes, "y")
+        axes.set(xlabel=_name(x), ylabel=_name(y))
+        _finish(figure, axes)
+    return figure
+
+
+def stacks(labels: Sequence[str], parts: Mapping[str, Sequence[float]], x: str) -> Figure:
+    """One bar per label, made of parts laid end to end; the first label at the top."""
+    with _drawing(height=0.75 + 0.36 * len(labels)) as (figure, axes):
+        places = range(len(labels))
+        ends = [0.0] * len(labels)
+        for number, (part, widths) in enumerate(parts.items()):
+            widths = [width if 0 < width < HUGE else 0.0 for width in widths]
+            axes.barh(
+                places,
+                widths,
+                left=ends,
+                height=0.62,
+                label=_name(part),
+                color=SERIES[number % len(SERIES)],
+                edgecolor=PAPER,
+                linewidth=1,
+            )
+            ends = [end + width for end, width in zip(ends, widths, strict=True)]
+        for place, end in zip(places, ends, strict=True):
+            axes.annotate(
+                significant(end), (end, place), (4, 0), textcoords="offset points", va="center"
+            )
+        axes.set_yticks(list(places), [_name(label, 24) for label in labels])
+        axes.tick_params(axis="y", length=0)
+        axes.invert_yaxis()
+        axes.margins(x=0.14)
+        axes.set_xlim(left=0)
+        axes.set_xlabel(x)
+        axes.spines["left"].set_visible(False)
+        _finish(figure, axes, grid="x")
+    return figure
+
+
+@contextmanager
+def _drawing(height: float = 2.9) -> Iterator[tuple[Figure, Axes]]:
+    with settings():
+        figure = Figure(figsize=(WIDTH, height), layout="constrained")
+        yield figure, figure.add_subplot()
+
+
+def _finish(figure: Figure, axes: Axes, grid: str = "y") -> None:
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis=grid, color=GRID, linewidth=0.7)  # type: ignore[arg-type]
+    handles, labels = axes.get_legend_handles_labels()
+    widths = [38 + 5.7 * len(label) for label in labels]  # points
+    room = max(1, int(WIDTH * 72 // max(widths)))
+    rows = 1 if sum(widths) < WIDTH * 72 else math.ceil(len(labels) / room)
+    columns = math.ceil(len(labels) / rows)
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns)
+    figure.set_figheight(figure.get_figheight() + 0.19 * rows)  # room for the legend
+
+
+def _name(label: str, most: int = 36) -> str:
+    """A label that fits; matplotlib would leave out those that start with an underscore."""
+    label = label if len(label) <= most else label[: most - 1] + "…"
+    return "\u200a" + label if label.startswith("_") else label or DASH
+
+
+def _is_plain(value: float) -> bool:
+    return value == 0 or 1 / HUGE < abs(value) < HUGE
+
+
+def _bars(deviation: Sequence[float]) -> list[float] | None:
+    return [d if d > 0 else 0.0 for d in deviation] or None  # NaN: no bar
+
+
+def _log_axis(axes: Axes, which: str) -> None:
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    (axes.set_xscale if which == "x" else axes.set_yscale)("log")
+    low, high = axes.get_xlim() if which == "x" else axes.get_ylim()
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 200 * low else (1,)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: _power(value)))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def _power(value: float) -> str:
+    """0.2, 50, 10,000; beyond these a power of ten."""
+    if 1e-4 < value < 1e6:
+        return f"{value:,.4g}" if value < 1000 else f"{value:,.0f}"
+    exponent = math.floor(math.log10(value) + 1e-9)
+    factor = f"{value / 10**exponent:.0f}"
+    raised = str(exponent).translate(str.maketrans("-0123456789", "\u207b⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return f"10{raised}" if factor == "1" else f"{factor}·10{raised}"

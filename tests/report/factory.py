@@ -1,0 +1,265 @@
+"""Results that look like real ones, written to folders: made up, but plausible and repeatable."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+MACHINE = {
+    "processor": "Example 9000",
+    "cores": 2,
+    "threads": 1,
+    "torch": "2.13.0",
+    "python": "3.11.7",
+}
+PARTS = ("sample", "gather", "forward", "backward", "update")
+SAMPLERS = (("pladies", "static"), ("ladies", "ladies"), ("bliss", "exp3"), ("bliss", "node"))
+
+
+def wobble(*numbers: float) -> float:
+    """A number in [-1, 1] that only looks random."""
+    return math.sin(12.9898 * sum((n + 1) * x for n, x in enumerate(numbers)) + 1)
+
+
+def times(quality: float) -> dict[str, float]:
+    parts = dict(zip(PARTS, (1.7 + quality, 0.42, 8.7, 10.6, 0.3 * quality), strict=True))
+    return parts | {"total": sum(parts.values())}
+
+
+def curve(quality: float, steps: int = 300, every: int = 20) -> dict[str, list[float]]:
+    step = list(range(every, steps + 1, every))
+    f1 = [0.9 + 0.01 * quality - 0.5 * math.exp(-s / (90 - 12 * quality)) for s in step]
+    return {
+        "step": step,
+        "val_f1": [y + 0.004 * wobble(s, quality) for s, y in zip(step, f1, strict=True)],
+        "val_f1_std": [0.012 + 0.01 * math.exp(-s / 80) for s in step],
+        "loss": [0.5 + 2 * math.exp(-s / (70 - 8 * quality)) for s in step],
+        "loss_std": [0.04 + 0.1 * math.exp(-s / 60) for s in step],
+    }
+
+
+def write(path: Path, values: Any) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(values, indent=1), encoding="utf-8")
+    return path
+
+
+def run(folder: Path, finished: bool = True, **changes: Any) -> Path:
+    config = {
+        "dataset": "synthetic",
+        "model": "sage",
+        "sampler": "bliss",
+        "policy": "node",
+        "estimator": "ht",
+        "budgets": [2048, 1024, 512],
+        "batch_size": 256,
+        "steps": 300,
+        "lr": 0.002,
+        "residual": False,
+        "seed": 0,
+    } | changes
+    write(folder / "config.json", config)
+    learnt = curve(1 + 0.2 * config["seed"], steps=300 if finished else 180)
+    lines = [
+        {"step": s, "loss": loss, "train_f1": f1 + 0.02, "val_f1": f1}
+        for s, loss, f1 in zip(learnt["step"], learnt["loss"], learnt["val_f1"], strict=True)
+    ]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (folder / "metrics.jsonl").write_text(text, encoding="utf-8")
+    if finished:
+        result = {key: config[key] for key in ("dataset", "model", "sampler", "policy", "seed")}
+        result |= {
+            "steps": 300,
+            "best_step": 280,
+            "train_f1": 0.9312345,
+            "val_f1": 0.9023456,
+            "test_f1": 0.8976543 + 0.001 * config["seed"],
+            "seconds": 12.65,
+            "step_ms": times(1.0),
+            "sampled": {"nodes": 3312.4, "edges": 21834.9},
+            "peak_mb": 812.0,
+        }
+        write(folder / "result.json", result)
+    return folder
+
+
+def comparison(folder: Path, models: tuple[str, ...] = ("sage", "gatv2"), **changes: Any) -> Path:
+    rows = []
+    for model in models:
+        for quality, (sampler, policy) in enumerate(SAMPLERS):
+            for share in (1.0, 0.5, 0.25, 0.125):
+                score = 0.884 + 0.004 * quality - (0.06 - 0.012 * quality) * (1 / share - 1) / 7
+                rows.append(
+                    {
+                        "dataset": changes.get("dataset", "synthetic"),
+                        "model": model,
+                        "sampler": sampler,
+                        "policy": policy,
+                        "budget_share": share,
+                        "budgets": [int(b * share) for b in (2048, 1024, 512)],
+                        "seeds": 5,
+                        "train_f1": score + 0.03,
+                        "val_f1": score + 0.005,
+                        "val_f1_std": 0.0021,
+                        "test_f1": score,
+                        "test_f1_std": 0.0032 + 0.002 * (1 - share),
+                        "difference": None if quality == 0 else 0.004 * quality,
+                        "p_value": None if quality == 0 else (0.21, 0.034, 0.0004)[quality - 1],
+                        "step_ms": times(quality),
+                        "nodes": 3300 * share + 11 * quality,
+                        "edges": 21800 * share + 70 * quality,
+                        "peak_mb": 800 + 10 * quality,
+                        "seconds": 12.0 + quality,
+                        "seconds_to_target": None if quality == 1 else 7.5 - quality,
+                        "reached": 0 if quality == 1 else 5,
+                        "curve": curve(quality),
+                    }
+                )
+    values = {
+        "kind": "comparison",
+        "dataset": "synthetic",
+        "command": "bliss compare --dataset synthetic --seeds 5 --shares 1,0.5,0.25,0.125",
+        "machine": MACHINE,
+        "date": "2026-02-03",
+        "seeds": [0, 1, 2, 3, 4],
+        "target_f1": 0.87,
+        "rows": rows,
+    }
+    write(folder / "compare.json", values | changes)
+    return folder
+
+
+def reproduction(folder: Path, **changes: Any) -> Path:
+    datasets, models = ("cora", "citeseer", "flickr"), ("sage", "gatv2")
+    samplers = ("ladies", "pladies", "bliss")
+    f1, time, figures = [], [], []
+    for p, preset in enumerate(("paper", "ours")):
+        for d, dataset in enumerate(datasets):
+            for m, model in enumerate(models):
+                for s, sampler in enumerate(samplers):
+                    who = {"preset": preset, "dataset": dataset, "model": model}
+                    who |= {"sampler": sampler}
+                    published = 0.81 - 0.09 * d + 0.01 * s + 0.008 * m
+                    ours = published + 0.05 * p * d + 0.012 * wobble(p, d, m, s)
+                    f1.append(
+                        who
+                        | {
+                            "split": "test",
+                            "ours": ours,
+                            "ours_std": 0.006,
+                            "published": published,
+                            "published_std": 0.009,
+                            "difference": ours - published,
+                            "seeds": 5,
+                        }
+                    )
+                    pace = 0.02 * (1 + d) * (1 + 0.4 * s) * (1 + 2 * m)
+                    time.append(
+                        who
+                        | {
+                            "ours": pace,
+                            "ours_std": 0.1 * pace,
+                            "published": 1.7 * pace,
+                            "published_std": 0.2 * pace,
+                            "ratio": 1 / 1.7,
+                        }
+                    )
+                    if d == 0:
+                        figures.append(who | curve(s + p))
+    growths = []
+    for quantity in ("time", "memory", "variance"):
+        for s, sampler in enumerate(samplers):
+            exponent = {"time": 1.0, "memory": 0.9, "variance": -1.1}[quantity] + 0.04 * s
+            growths.append(
+                {
+                    "quantity": quantity,
+                    "sampler": sampler,
+                    "grows_with": "budget" if quantity == "variance" else "edges",
+                    "exponent": exponent,
+                    "stated": "at most linear" if quantity == "time" and s == 2 else 1.0,
+                    "points": [[x, (1 + s) * 1e-4 * x**exponent] for x in (1e3, 4e3, 16e3, 64e3)],
+                }
+            )
+    values = {
+        "kind": "reproduction",
+        "command": "bliss reproduce --out reproduction",
+        "machine": MACHINE,
+        "date": "2026-02-03",
+        "seconds": 5321.0,
+        "presets": ["paper", "ours"],
+        "tables": {"f1": f1, "time": time, "variance": growths},
+        "figures": figures,
+        "missing": [
+            {"dataset": "reddit", "remedy": "Run `bliss data get reddit` and reproduce anew."}
+        ],
+    }
+    write(folder / "reproduce.json", values | changes)
+    return folder
+
+
+def variance(folder: Path, **changes: Any) -> Path:
+    limits, budgets = (0.485, 0.69, 0.92), (2048, 1024, 512)
+    ends = {"exp3": (0.95, 0.98, 1.0), "node": (0.491, 0.715, 0.949)}
+    history = []
+    for step in (1, *range(20, 301, 20)):
+        layers = []
+        for layer, limit in enumerate(limits):
+            pladies = 40.0 + 10 * layer + wobble(step, layer)
+            policies = {
+                name: pladies * (end[layer] + (1 - end[layer]) * math.exp(-step / 50))
+                for name, end in ends.items()
+            }
+            layers.append(
+                {"pladies": pladies, "limit": pladies * limit, "policies": policies}
+                | {"relative_pladies": 3.0, "relative_limit": 2.0}
+                | {"relative_policies": dict.fromkeys(ends, 2.5)}
+            )
+        history.append({"step": step, "layers": layers})
+    values = {
+        "kind": "variance",
+        "dataset": "synthetic",
+        "model": "sage",
+        "budgets": list(budgets),
+        "batch_size": 256,
+        "steps": 300,
+        "seed": 0,
+        "layers": [
+            {
+                "budget": budget,
+                "limit_over_pladies": limit,
+                "relative_limit_over_pladies": limit + 0.01,
+                "policies": {
+                    name: {
+                        "over_pladies": end[layer],
+                        "over_limit": end[layer] / limit,
+                        "relative_over_pladies": end[layer] + 0.05,
+                        "relative_over_limit": (end[layer] + 0.05) / (limit + 0.01),
+                    }
+                    for name, end in ends.items()
+                },
+            }
+            for layer, (budget, limit) in enumerate(zip(budgets, limits, strict=True))
+        ],
+        "history": history,
+    }
+    write(folder / "variance.json", values | changes)
+    return folder
+
+
+def every_kind(folder: Path) -> dict[str, list[Path]]:
+    """Folders of each kind, and all of them together."""
+    seeds = [run(folder / f"seed-{seed}", seed=seed) for seed in (0, 1, 2)]
+    other = run(folder / "other", sampler="pladies", policy="static")
+    unfinished = run(folder / "stopped", finished=False)
+    alone = variance(run(folder / "alone"))
+    compared = variance(comparison(folder / "compared"))
+    kinds = {
+        "run": [alone],
+        "runs": [*seeds, other, unfinished],
+        "comparison": [compared],
+        "reproduction": [reproduction(folder / "reproduced")],
+        "variance": [variance(folder / "variance") / "variance.json"],
+    }
+    return kinds | {"together": [path for paths in kinds.values() for path in paths]}

@@ -1,0 +1,237 @@
+"""The page in a browser: it renders, sorts, changes colours, fits, and asks for nothing."""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from html.parser import HTMLParser
+
+import pytest
+
+from bliss.report import save_figures, write_report
+from bliss.report.tables import DASH
+from tests.report import factory
+
+KINDS = ("run", "runs", "comparison", "reproduction", "variance", "together")
+NASTY = "<script>alert(1)</script>\"'&$x_1$]]>{{ 7 * 7 }}"
+
+
+@contextmanager
+def opened(browser, path, **options):
+    """A page with what it asked for and complained about."""
+    context = browser.new_context(**{"viewport": {"width": 1280, "height": 800}} | options)
+    page = context.new_page()
+    page.asked, page.complaints = [], []
+    page.on("request", lambda request: page.asked.append(request.url))
+    page.on("console", lambda message: page.complaints.append(message.text))
+    page.on("pageerror", lambda error: page.complaints.append(str(error)))
+    page.on("dialog", lambda dialog: (page.complaints.append("dialog"), dialog.dismiss()))
+    page.goto(path.as_uri())
+    yield page
+    context.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_renders_without_complaint_and_asks_for_nothing(browser, page_of, kind):
+    with opened(browser, page_of(kind)) as page:
+        page.wait_for_load_state("networkidle")
+        assert page.complaints == []
+        assert page.asked == [page_of(kind).as_uri()]
+        assert page.locator("h1").inner_text()
+        assert page.locator("#summary p").count() >= 1
+        sizes = page.locator("figure svg").evaluate_all(
+            "all => all.map(svg => svg.getBoundingClientRect()).map(box => [box.width, box.height])"
+        )
+        assert len(sizes) >= 2
+        assert all(width > 250 and height > 80 for width, height in sizes)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_figure_is_described(browser, page_of, kind):
+    with opened(browser, page_of(kind)) as page:
+        described = page.locator("figure svg[role=img][aria-label]")
+        assert described.count() == page.locator("figure").count() == page.locator("svg").count()
+        for label in described.evaluate_all("all => all.map(s => s.getAttribute('aria-label'))"):
+            assert len(label.split()) >= 8
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_page_never_scrolls_sideways(browser, page_of, kind):
+    with opened(browser, page_of(kind)) as page:
+        for details in page.locator("details summary").all():
+            details.click()
+        for width in (1280, 768, 360):
+            page.set_viewport_size({"width": width, "height": 740})
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            assert page.evaluate("document.body.scrollWidth") <= width
+            widest = page.locator(".scroll, figure svg, .settings").evaluate_all(
+                "all => Math.max(...all.map(box => box.getBoundingClientRect().right))"
+            )
+            assert widest <= width
+
+
+def test_long_names_do_not_widen_the_page(browser, tmp_path):
+    run = factory.run(tmp_path / "run", dataset="d" * 300, sampler="s" * 200)
+    page_path = write_report([run], tmp_path / "report.html")
+    with opened(browser, page_path, viewport={"width": 360, "height": 740}) as page:
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+@pytest.fixture
+def unordered(tmp_path):
+    """A comparison whose numbers sort differently as text, with one missing."""
+    folder = factory.comparison(tmp_path / "compared", models=("sage",))
+    rows = json.loads((folder / "compare.json").read_text())["rows"]
+    whole = [row for row in rows if row["budget_share"] == 1]
+    for row, nodes in zip(whole, (900, None, 10_000, 80), strict=True):
+        row["nodes"] = nodes
+    factory.comparison(folder, rows=whole)
+    return write_report([folder], tmp_path / "report.html")
+
+
+def nodes_column(page):
+    table = page.locator("table", has=page.get_by_role("button", name="Nodes a step"))
+    header = table.locator("th", has_text="Nodes a step")
+    place = header.evaluate("cell => cell.cellIndex") + 1
+    cells = table.locator(f"tbody td:nth-child({place})")
+    return header, lambda: cells.all_inner_texts()
+
+
+def test_numbers_sort_as_numbers_and_dashes_come_last(browser, unordered):
+    with opened(browser, unordered) as page:
+        header, shown = nodes_column(page)
+        assert shown() == ["900", DASH, "10,000", "80"]
+        header.locator("button").click()
+        assert shown() == ["80", "900", "10,000", DASH]
+        assert header.get_attribute("aria-sort") == "ascending"
+        header.locator("button").click()
+        assert shown() == ["10,000", "900", "80", DASH]
+        assert header.get_attribute("aria-sort") == "descending"
+
+
+def test_tables_sort_from_the_keyboard_and_by_one_column_at_a_time(browser, unordered):
+    with opened(browser, unordered) as page:
+        header, shown = nodes_column(page)
+        header.locator("button").focus()
+        page.keyboard.press("Enter")
+        assert shown()[0] == "80"
+        page.keyboard.press("Space")
+        assert shown()[0] == "10,000"
+        table = page.locator("table", has=page.get_by_role("button", name="Nodes a step"))
+        table.get_by_role("button", name="Policy").click()
+        assert header.get_attribute("aria-sort") == "none"
+        assert table.locator("tbody td:nth-child(2)").all_inner_texts() == [
+            "exp3",
+            "ladies",
+            "node",
+            "static",
+        ]
+
+
+PAPER = "getComputedStyle(document.body).backgroundColor"
+INK = (
+    "[...document.querySelectorAll('figure svg text')].map(t => getComputedStyle(t).fill)"
+    ".every(fill => fill === getComputedStyle(document.body).color)"
+)
+
+
+@pytest.mark.parametrize("first", ["light", "dark"])
+def test_colours_follow_the_system_and_then_the_button(browser, page_of, first):
+    grounds = {"light": "rgb(253, 253, 252)", "dark": "rgb(20, 22, 25)"}
+    second = "dark" if first == "light" else "light"
+    with opened(browser, page_of("run"), color_scheme=first) as page:
+        assert page.evaluate(PAPER) == grounds[first]
+        assert page.evaluate(INK)
+        button = page.get_by_role("button", name=f"Change to {second} colours")
+        button.focus()
+        page.keyboard.press("Enter")
+        assert page.evaluate(PAPER) == grounds[second]
+        assert page.evaluate(INK)
+        page.reload()
+        assert page.evaluate(PAPER) == grounds[second]  # remembered
+        page.get_by_role("button", name=f"Change to {first} colours").click()
+        assert page.evaluate(PAPER) == grounds[first]
+
+
+def test_a_print_is_light_and_unfolded(browser, page_of):
+    with opened(browser, page_of("run"), color_scheme="dark") as page:
+        assert page.locator("details[open]").count() == 0
+        page.evaluate("dispatchEvent(new Event('beforeprint'))")
+        assert page.locator("details:not([open])").count() == 0
+        assert page.evaluate(PAPER) == "rgb(253, 253, 252)"
+        page.evaluate("dispatchEvent(new Event('afterprint'))")
+        assert page.locator("details[open]").count() == 0
+        assert page.evaluate(PAPER) == "rgb(20, 22, 25)"
+
+
+def test_settings_are_folded_and_complete(browser, page_of):
+    with opened(browser, page_of("run")) as page:
+        assert not page.get_by_text("batch_size").is_visible()
+        page.get_by_text("Settings of alone").click()
+        assert page.get_by_text("batch_size").is_visible()
+        assert page.get_by_text("2048, 1024, 512").is_visible()
+
+
+class Elements(HTMLParser):
+    """The names of all elements of a page."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.names = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.names.append(tag)
+
+
+def nasty_results(tmp_path):
+    """Results whose every name is hostile."""
+
+    def named(values):
+        if isinstance(values, dict):
+            keys = {"dataset", "model", "sampler", "policy", "preset", "split", "remedy"}
+            keys |= {"quantity", "grows_with", "stated", "command", "processor", "date"}
+            return {
+                NASTY if key in ("node", "exp3") else key: NASTY
+                if key in keys and isinstance(value, str)
+                else named(value)
+                for key, value in values.items()
+            }
+        return [named(value) for value in values] if isinstance(values, list) else values
+
+    folders = [paths[0] for paths in factory.every_kind(tmp_path / "in").values()]
+    for folder in folders[:-1]:
+        for path in [folder] if folder.is_file() else folder.glob("*.json"):
+            path.write_text(json.dumps(named(json.loads(path.read_text()))))
+    return folders[:-1]
+
+
+def test_names_from_data_show_as_text(browser, tmp_path):
+    path = write_report(nasty_results(tmp_path), tmp_path / "report.html")
+    assert Elements(path.read_text(encoding="utf-8")).names.count("script") == 1
+    with opened(browser, path) as page:
+        assert page.complaints == []
+        assert page.asked == [path.as_uri()]
+        assert page.locator("td", has_text=NASTY).count() > 5
+        texts = page.locator("figure svg text").all_text_contents()
+        assert any(text.startswith("<script>alert(1)</script>") for text in texts)
+        assert "49" not in page.locator("h1").inner_text()
+
+
+def test_figures_of_such_names_are_files_like_others(tmp_path):
+    folder = tmp_path / "figures"
+    for file in save_figures(nasty_results(tmp_path), folder, ("svg",)):
+        assert file.parent == folder
+        assert "<script" not in file.read_text(encoding="utf-8")
+
+
+def test_what_is_no_number_shows_as_a_dash(browser, tmp_path):
+    run = factory.run(tmp_path / "run")
+    result = json.loads((run / "result.json").read_text())
+    factory.write(run / "result.json", result | {"test_f1": float("nan"), "seconds": None})
+    other = factory.run(tmp_path / "other", sampler="pladies")
+    path = write_report([run, other], tmp_path / "report.html")
+    with opened(browser, path) as page:
+        cells = page.locator("tbody tr").first.locator("td").all_inner_texts()
+        assert cells.count(DASH) == 2
+        assert "nan" not in page.locator("main").inner_text().lower()
