@@ -14,8 +14,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from bliss import cli
-from bliss.cli import app
+from bliss.cli import app, console
 from bliss.train import Progress
 
 SMALL = ["--steps", "20", "--hidden", "16", "--evaluate-every", "10", "--budgets", "200,100,50"]
@@ -147,8 +146,8 @@ def test_debug_shows_the_traceback(tmp_path):
 
 def test_a_terminal_shows_a_live_bar_with_loss_f1_speed_and_time_left(monkeypatch):
     screen = io.StringIO()
-    monkeypatch.setattr(cli, "console", Console(file=screen, force_terminal=True, width=120))
-    with cli.shown(4) as move:
+    monkeypatch.setattr(console, "console", Console(file=screen, force_terminal=True, width=120))
+    with console.shown(4) as move:
         for step in range(1, 5):
             move(Progress(step, 4, 0.5, 0.25 if step > 2 else float("nan")))
     text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", screen.getvalue())
@@ -161,5 +160,14 @@ def test_the_module_is_the_command():
         [sys.executable, "-W", "ignore", "-m", "bliss", "--help"], capture_output=True, text=True
     )
     assert helped.returncode == 0
-    for command in ("train", "evaluate", "predict", "data"):
+    for command in (
+        "train",
+        "evaluate",
+        "predict",
+        "data",
+        "compare",
+        "variance",
+        "reproduce",
+        "report",
+    ):
         assert command in helped.stdout

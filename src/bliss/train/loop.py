@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
@@ -103,7 +103,10 @@ class Trainer:
         self.times: dict[str, list[float]] = {part: [] for part in PARTS}
 
     def run(
-        self, resume: bool = False, on_step: Callable[[Progress], None] | None = None
+        self,
+        resume: bool = False,
+        on_step: Callable[[Progress], None] | None = None,
+        on_evaluation: Callable[[Mapping[str, Any]], None] | None = None,
     ) -> dict[str, Any]:
         """Train to the end and return what result.json holds."""
         with self.folder.locked(), _signals() as stop:
@@ -117,8 +120,10 @@ class Trainer:
                 step = self.loader.step
                 is_last = step == self.config.steps
                 if step % self.config.evaluate_every == 0 or is_last:
-                    self._evaluate(step)
+                    metrics = self._evaluate(step)
                     self._checkpoint(step)
+                    if on_evaluation:
+                        on_evaluation(metrics)
                 elif stop:
                     self._checkpoint(step)
                 if on_step:
@@ -184,25 +189,25 @@ class Trainer:
             for group in self.optimizer.param_groups:
                 group["lr"] = config.lr * config.lr_decay**decays
 
-    def _evaluate(self, step: int) -> None:
+    def _evaluate(self, step: int) -> dict[str, Any]:
         """F1 of training and validation nodes; keeps the best weights."""
         sampled = self.config.validation == "sampled"
         scores = (self.evaluate_sampled if sampled else self.evaluate)(("train", "val"))
         self.val_f1 = scores["val"]
-        self.folder.add_metrics(
-            {
-                "step": step,
-                "loss": self.losses[0] / max(self.losses[1], 1.0),
-                "train_f1": scores["train"],
-                "val_f1": scores["val"],
-            }
-        )
+        metrics = {
+            "step": step,
+            "loss": self.losses[0] / max(self.losses[1], 1.0),
+            "train_f1": scores["train"],
+            "val_f1": scores["val"],
+        }
+        self.folder.add_metrics(metrics)
         self.folder.add_times({"step": step, "seconds": self.step_seconds})
         self.losses = [0.0, 0.0]
         self.stale += 1
         if scores["val"] > self.best["val_f1"]:
             self.best, self.stale = {"step": step, "val_f1": scores["val"]}, 0
             self.folder.save_best(self.model.state_dict())
+        return metrics
 
     def evaluate(self, splits: tuple[str, ...]) -> dict[str, float]:
         """Micro-F1 by split, with the weights as they are."""

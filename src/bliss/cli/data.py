@@ -1,0 +1,86 @@
+"""`bliss data`: list, describe and import."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from bliss import data as bliss_data
+from bliss.cli.console import console, errors, say
+from bliss.cli.options import Debug, Root, numbers
+from bliss.errors import InputError
+
+data_app = typer.Typer(help="List, describe and import data.", no_args_is_help=True)
+
+
+@data_app.command("list")
+def data_list(root: Root = None) -> None:
+    """Name the data sets, and whether their files are there."""
+    with errors(False):
+        table = Table("name", "files")
+        for name, is_there in bliss_data.dataset_names(root):
+            table.add_row(name, "there" if is_there else "missing")
+        console.print(table)
+
+
+@data_app.command("info")
+def data_info(
+    dataset: Annotated[str, typer.Argument(help="Name or folder.")],
+    root: Root = None,
+    debug: Debug = False,
+) -> None:
+    """Describe a data set."""
+    with errors(debug):
+        table = Table("", dataset)
+        for name, value in bliss_data.describe(bliss_data.load_dataset(dataset, root)).items():
+            table.add_row(name, f"{value:,}" if isinstance(value, int) else str(value))
+        console.print(table)
+
+
+@data_app.command("import")
+def data_import(
+    out: Annotated[Path, typer.Argument(help="Folder to write; it must not exist.")],
+    edges: Annotated[Path, typer.Option(help="Pairs: .npy, .npz, .csv or .parquet.")],
+    features: Annotated[Path, typer.Option(help="Rows by node: .npy, .npz or .parquet.")],
+    labels: Annotated[
+        Path | None, typer.Option(help="Class ids or a 0/1 matrix: .npy, .csv or .parquet.")
+    ] = None,
+    split: Annotated[
+        str, typer.Option(help="Shares of train, validation and test nodes, drawn by --seed.")
+    ] = "0.6,0.2,0.2",
+    train_nodes: Annotated[Path | None, typer.Option(help="Ids or mask, instead.")] = None,
+    val_nodes: Annotated[Path | None, typer.Option(help="Ids or mask, instead.")] = None,
+    test_nodes: Annotated[Path | None, typer.Option(help="Ids or mask, instead.")] = None,
+    weight: Annotated[Path | None, typer.Option(help="One number per edge, .npy.")] = None,
+    directed: Annotated[bool, typer.Option(help="Edges run one way.")] = True,
+    seed: Annotated[int, typer.Option(help="Which nodes a share picks.")] = 0,
+    debug: Debug = False,
+) -> None:
+    """Check a graph of your own and write it as a folder that `bliss train --dataset` opens."""
+    with errors(debug):
+        files = {"train": train_nodes, "val": val_nodes, "test": test_nodes}
+        written = bliss_data.import_graph(
+            out,
+            edges=edges,
+            features=features,
+            labels=labels,
+            splits=parse_splits(split, files),
+            weight=weight,
+            directed=directed,
+            seed=seed,
+        )
+        say(f"Written to {written}; train with: bliss train --dataset {written}")
+
+
+def parse_splits(shares: str, files: dict[str, Path | None]) -> Any:
+    """Files of ids where any was given, otherwise three shares."""
+    given = {name: path for name, path in files.items() if path is not None}
+    if given and len(given) < len(files):
+        missing = ", ".join(f"--{name}-nodes" for name in files if name not in given)
+        raise InputError(f"{missing} is missing: give all three files, or none.")
+    if given:
+        return given
+    return numbers("split", shares, "0.6,0.2,0.2")

@@ -1,0 +1,146 @@
+"""Options that commands share."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+
+from bliss.errors import InputError
+from bliss.nn import MODELS
+from bliss.policies import POLICIES
+from bliss.samplers import SAMPLERS
+
+Root = Annotated[
+    Path | None,
+    typer.Option(help="Folder of data sets; by default $BLISS_DATA, then the user's cache."),
+]
+Run = Annotated[Path, typer.Argument(help="Folder of a run, as --out named it.")]
+Threads = Annotated[int | None, typer.Option(help="Threads of torch.")]
+Debug = Annotated[bool, typer.Option(help="Show tracebacks.")]
+
+SETTINGS: dict[str, tuple[Any, str]] = {
+    "dataset": (str, "Name or folder; see `bliss data list`."),
+    "model": (str, f"{', '.join(MODELS)}."),
+    "sampler": (str, f"{', '.join(SAMPLERS)}."),
+    "policy": (str, f"Where masses come from: {', '.join(POLICIES)}."),
+    "estimator": (str, "ht, hajek, sketch or released."),
+    "thinning": (str, "How the budget is met: exact or paper."),
+    "budgets": (
+        str,
+        "Per layer, input layer first: sources kept (4096,2048,1024), or neighbours of each target "
+        "for samplers that choose neighbours (10,10,10).",
+    ),
+    "batch_size": (int, "Seeds per step."),
+    "steps": (int, "Training steps."),
+    "lr": (float, "Learning rate."),
+    "lr_decay": (float, "Factor on the learning rate every --decay-epochs epochs."),
+    "decay_epochs": (int, "Epochs between decays of the learning rate."),
+    "weight_decay": (float, "L2 penalty."),
+    "hidden": (int, "Width of hidden layers."),
+    "layers": (int, "Number of layers."),
+    "heads": (int, "Attention heads of hidden layers."),
+    "dropout": (float, "Share of inputs dropped."),
+    "attention_dropout": (float, "Share of attention dropped."),
+    "residual": (bool, "Hidden layers add their input."),
+    "normalisation": (str, "none, layer or batch."),
+    "attention": (str, "hajek (corrected) or plain."),
+    "feedback": (str, "What attention tells the policy: softmax or scores."),
+    "features": (str, "raw or row (rows sum to 1)."),
+    "seed": (int, "Decides every random choice."),
+    "evaluate_every": (int, "Steps between evaluations."),
+    "validation": (str, "Neighbourhoods of evaluations during training: full or sampled."),
+    "patience": (int, "Evaluations without progress before stopping; 0: never."),
+    "prefetch": (int, "1: draw ahead in a thread."),
+    "precision": (str, "float32 or bfloat16."),
+    "device": (str, "cpu or cuda."),
+}
+"""Settings of a run, as options: type and help. What is not given comes from recipe or default."""
+
+
+def takes_settings(*without: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options of SETTINGS but `without`; it gets them as `settings`."""
+    names = [name for name in SETTINGS if name not in without]
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @wraps(command)
+        def run(**values: Any) -> None:
+            settings = {name: values.pop(name) for name in names}
+            command(settings=settings, **values)
+
+        own = inspect.signature(command, eval_str=True)
+        options = [
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=None,
+                annotation=Annotated[
+                    SETTINGS[name][0] | None, typer.Option(help=SETTINGS[name][1])
+                ],
+            )
+            for name in names
+        ]
+        others = [
+            parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            for name, parameter in own.parameters.items()
+            if name != "settings"
+        ]
+        run.__signature__ = own.replace(parameters=[*options, *others])  # type: ignore[attr-defined]
+        return run
+
+    return decorate
+
+
+def parsed(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings with their budgets as numbers."""
+    if settings.get("budgets") is None:
+        return settings
+    return settings | {"budgets": whole_numbers("budgets", settings["budgets"], "4096,2048,1024")}
+
+
+def names(text: str, everything: Sequence[str] = ()) -> list[str]:
+    """Names separated by commas; "all" stands for everything."""
+    if text == "all" and everything:
+        return list(everything)
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def whole_numbers(field: str, text: str, example: str) -> tuple[int, ...]:
+    """Whole numbers separated by commas."""
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError as error:
+        raise InputError(
+            f"{field}={text!r} must be whole numbers separated by commas: {example}."
+        ) from error
+
+
+def numbers(field: str, text: str, example: str) -> tuple[float, ...]:
+    """Numbers separated by commas."""
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError as error:
+        raise InputError(
+            f"{field}={text!r} must be numbers separated by commas: {example}."
+        ) from error
+
+
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """Seeds separated by commas; a single number n stands for 0 to n - 1."""
+    found = whole_numbers("seeds", text, "0,1,2, or 3 for the same")
+    if any(seed < 0 for seed in found) or len(set(found)) < len(found):
+        raise InputError(f"seeds={text!r} must be different and not negative: 0,1,2.")
+    return tuple(range(found[0])) if len(found) == 1 and found[0] > 0 else found
+
+
+def set_threads(threads: int | None) -> None:
+    """Fix the number of torch's threads, if it was given."""
+    if threads is not None:
+        if threads < 1:
+            raise InputError(f"threads={threads} must be at least 1.")
+        torch.set_num_threads(threads)
