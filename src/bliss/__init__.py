@@ -4,12 +4,31 @@ from bliss.errors import InputError
 from bliss.graph import Graph
 from bliss.loader import BlockLoader
 from bliss.policies import Exp3Config, NodeConfig, Policy
-from bliss.samplers import LADIES, PLADIES, SKETCH, Bliss, LayerSampler, Sampler
+from bliss.samplers import (
+    ASGCN,
+    GATBS,
+    GCNBS,
+    LABOR,
+    LADIES,
+    PLADIES,
+    SKETCH,
+    Bliss,
+    FastGCN,
+    Full,
+    LayerSampler,
+    Neighbor,
+    NodeSampler,
+    Sampler,
+)
 from bliss.types import Block, Feedback
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "ASGCN",
+    "GATBS",
+    "GCNBS",
+    "LABOR",
     "LADIES",
     "PLADIES",
     "SKETCH",
@@ -17,11 +36,15 @@ __all__ = [
     "Block",
     "BlockLoader",
     "Exp3Config",
+    "FastGCN",
     "Feedback",
+    "Full",
     "Graph",
     "InputError",
     "LayerSampler",
+    "Neighbor",
     "NodeConfig",
+    "NodeSampler",
     "Policy",
     "Sampler",
     "__version__",
