@@ -1,0 +1,135 @@
+"""The closed form is the one of the documents, the limit cannot be beaten, and bandits learn."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bliss import Graph
+from bliss.errors import InputError
+from bliss.nn import GNN, ModelConfig, full_sampler, infer_layer
+from bliss.studies.variance import (
+    VarianceStudy,
+    error,
+    exact_frontiers,
+    least_error,
+    stakes,
+)
+from bliss.train import TrainConfig
+from tests.conftest import heavy_tailed_pairs
+from tests.studies.conftest import SMALL
+
+TARGETS = np.array([3, 1, 8, 20])
+
+
+def by_hand(alpha: np.ndarray, size: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """c_j of both kinds from a dense matrix alpha [D, C] and sizes [C]."""
+    absolute = size**2 * (alpha**2).sum(0)
+    reach = (alpha * size).sum(1, keepdims=True)
+    return absolute, size**2 * ((alpha / reach) ** 2).sum(0)
+
+
+@pytest.mark.parametrize("norm", ["mean", "gcn"])
+def test_stakes_are_the_documented_sums(norm):
+    pairs = np.unique(heavy_tailed_pairs(50, 300), axis=1)  # by hand: an edge once
+    graph = Graph.from_edge_index(pairs, 60).with_norm(norm)
+    (block,) = full_sampler(graph, 1).sample(TARGETS, 0)
+    size = torch.rand(block.num_src) + 0.1
+    dense = np.zeros((block.num_dst, block.num_src))
+    np.add.at(dense, (block.col.numpy(), block.row.numpy()), block.edge_weight.numpy())
+    expected = by_hand(dense, size.double().numpy())
+    for ours, theirs in zip(stakes(block, block.edge_weight, size), expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+
+
+@settings(deadline=None, derandomize=True, max_examples=200)
+@given(st.lists(st.floats(-3, 3), min_size=4, max_size=30), st.data())
+def test_no_probabilities_beat_the_limit(logs, data):
+    stake = 10.0 ** np.array(logs)
+    targets = data.draw(st.integers(0, 2))
+    prob = data.draw(
+        st.lists(st.floats(0.01, 1), min_size=stake.size, max_size=stake.size).map(np.array)
+    )
+    prob[:targets] = 1
+    assert least_error(prob, targets, stake) <= error(prob, stake) * (1 + 1e-5) + 1e-9
+
+
+def test_the_limit_is_reached_by_roots_of_stakes_and_missed_by_stakes():
+    stake = np.array([5.0, 1.0, 4.0, 9.0, 0.25, 1.0])
+    roots = np.sqrt(stake)
+    roots[:1] = 0
+    best = np.where(np.arange(6) < 1, 1, 2 * roots / roots.sum())
+    wrong = np.where(np.arange(6) < 1, 1, 2 * np.minimum(stake / stake[1:].sum(), 0.5))
+    wrong[1:] *= best[1:].sum() / wrong[1:].sum()
+    assert least_error(best, 1, stake) == pytest.approx(error(best, stake), rel=1e-5)
+    assert error(wrong, stake) > 1.02 * least_error(wrong, 1, stake)
+
+
+def test_a_budget_for_everything_leaves_no_error():
+    assert least_error(np.ones(5), 2, np.ones(5)) == 0
+    assert error(np.array([0.5, 0.1]), np.array([1.0, 0.0])) == 1  # nothing at stake costs nothing
+
+
+@pytest.mark.parametrize("model", ["sage", "gcn", "gat", "gatv2"])
+def test_frontiers_use_exact_embeddings_and_attention(toy_graph, model):
+    config = ModelConfig(model=model, layers=2, hidden=8, heads=2)
+    graph = toy_graph.with_norm(config.norm)
+    torch.manual_seed(0)
+    network, x = GNN(5, 3, config).eval(), torch.randn(graph.num_nodes, 5)
+    with torch.no_grad():
+        first, second = exact_frontiers(network, graph, x, [[TARGETS], [TARGETS]])
+    hidden = infer_layer(network, 0, graph, x)
+    for layer, inputs, frontier in ((0, x, first), (1, hidden, second)):
+        (block,) = full_sampler(graph, 1).sample(TARGETS, 0)
+        own = inputs[block.src]
+        alpha = block.edge_weight
+        if config.is_attention:
+            with torch.no_grad():
+                alpha = network.attention(layer, own, block)
+            rows = torch.zeros(block.num_dst).index_add(0, block.col, alpha)
+            torch.testing.assert_close(rows, torch.ones(block.num_dst))
+        expected = stakes(block, alpha, own.norm(dim=1))
+        np.testing.assert_allclose(frontier.stake.absolute, expected.absolute, rtol=1e-4)
+        np.testing.assert_allclose(frontier.stake.relative, expected.relative, rtol=1e-4)
+
+
+def test_a_study_has_the_documented_form_and_bandits_near_the_limit(dataset):
+    config = TrainConfig(**SMALL | {"steps": 60}, sampler="pladies")
+    found = VarianceStudy(config, dataset, ["static", "exp3", "node"], every=10).run()
+    assert [one["step"] for one in found["history"]] == [10, 20, 30, 40, 50, 60]
+    assert [layer["budget"] for layer in found["layers"]] == [60, 30]
+    for number, layer in enumerate(found["layers"]):
+        assert 0 < layer["limit_over_pladies"] <= 1
+        for ratios in layer["policies"].values():
+            assert ratios["over_limit"] >= 1 - 1e-5
+            assert ratios["relative_over_limit"] >= 1 - 1e-5
+        static = layer["policies"]["static"]
+        assert static["over_pladies"] == 1
+        late = [one["layers"][number] for one in found["history"][3:]]
+        expected = np.mean([one["policies"]["node"] / one["pladies"] for one in late])
+        assert layer["policies"]["node"]["over_pladies"] == pytest.approx(expected)
+    gain = found["layers"][0]["policies"]
+    assert gain["node"]["over_limit"] - 1 < 0.5 * (gain["static"]["over_limit"] - 1)
+
+
+def test_unknown_policies_are_refused(dataset):
+    with pytest.raises(InputError, match="policies='mab'"):
+        VarianceStudy(TrainConfig(**SMALL, sampler="pladies"), dataset, ["mab"], every=5)
+
+
+def test_a_study_is_deterministic_and_its_policies_do_not_disturb_each_other(dataset):
+    config = TrainConfig(**SMALL, sampler="pladies")
+    alone = VarianceStudy(config, dataset, ["node"], every=10).run()
+    among = VarianceStudy(config, dataset, ["exp3-scale-free", "node"], every=10).run()
+    for one, other in zip(alone["layers"], among["layers"], strict=True):
+        assert one["policies"]["node"] == other["policies"]["node"]
+
+
+def test_duplicate_edges_count_twice():
+    graph = Graph.from_edge_index(np.array([[1, 1], [0, 0]]), 2)
+    (block,) = full_sampler(graph, 1).sample(np.array([0]), 0)
+    found = stakes(block, torch.full((block.num_edges,), 0.5), torch.ones(block.num_src))
+    assert found.absolute.sum() == pytest.approx(0.25 * block.num_edges)
