@@ -13,6 +13,7 @@ SOURCE = ROOT / "src" / "bliss"
 ALLOWED = {
     "errors.py": set(),
     "checks.py": {"errors"},
+    "files.py": {"errors"},
     "rng.py": {"kernels"},  # the compiler's settings
     "kernels": {"kernels", "rng"},
     "types.py": {"errors"},
@@ -26,6 +27,7 @@ ALLOWED = {
         "checks",
         "data",
         "errors",
+        "files",
         "graph",
         "loader",
         "nn",
@@ -49,12 +51,13 @@ ALLOWED = {
         "train",
         "types",
     },
-    "report": {"errors", "checks", "report"},
+    "report": {"errors", "checks", "files", "report"},
     "cli": {
         "checks",
         "cli",
         "data",
         "errors",
+        "files",
         "nn",
         "policies",
         "report",

@@ -133,5 +133,6 @@ def errors(debug: bool) -> Iterator[None]:
         if debug:
             raise
         codes = {InputError: 2, DamagedError: 3}
-        complaints.print(f"Error: {error or 'out of memory.'}", markup=False, highlight=False)
+        text = f"Error: {error or 'out of memory.'}"
+        complaints.print(text, markup=False, highlight=False, soft_wrap=True)
         sys.exit(codes.get(type(error), 4))

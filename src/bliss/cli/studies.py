@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from json import dumps
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,11 +24,12 @@ from bliss.cli.options import (
 )
 from bliss.data import load_dataset
 from bliss.errors import InputError
+from bliss.files import refuse_folder, replace_file
 from bliss.report import save_figures, write_report
 from bliss.studies import EVERYTHING, TABLES, VarianceStudy
 from bliss.studies import compare as run_comparison
 from bliss.studies import reproduce as run_reproduction
-from bliss.train import RunFolder, resolve
+from bliss.train import resolve
 
 Out = Annotated[Path, typer.Option(help="Folder of the study; the same one goes on with it.")]
 
@@ -59,6 +61,8 @@ def variance(
     with errors(debug):
         set_threads(threads)
         config = resolve(**parsed(settings), sampler="pladies", patience=0)
+        if json is not None:
+            refuse_folder("json", json, "variance.json")
         chosen = names(policies)
         if not chosen:
             raise InputError(f"policies={policies!r} names none: static,exp3,node.")
@@ -70,7 +74,7 @@ def variance(
         if json is None and figures is not None:
             json = figures / "variance.json"
         if json is not None:
-            RunFolder(json.parent).write_json(json.name, found)
+            replace_file(json, (dumps(found, indent=2) + "\n").encode())
             say(f"Written to {json}; a page of it: bliss report {json}")
         if figures is not None and json is not None:
             say(f"{len(save_figures([json], figures))} figures written to {figures}")

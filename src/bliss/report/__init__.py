@@ -7,7 +7,7 @@ svg.py           figures that follow the theme of a page
 tables.py        numbers -> cells that show one thing and sort by another
 sections.py      what a page is made of; run.py, comparison.py, reproduction.py, variance.py fill it
 build.py         paths -> sections
-page.py          sections -> page.html with page.css and page.js inside; write.py writes it whole
+page.py          sections -> page.html with page.css and page.js inside
 
 matplotlib is imported when a report is made, not before.
 """
@@ -17,6 +17,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from bliss.files import refuse_folder, replace_file
+
 __all__ = ["save_figures", "write_report"]
 
 
@@ -24,11 +26,10 @@ def write_report(paths: Sequence[Path], out: Path) -> Path:
     """Write one self-contained HTML page about runs, comparisons, reproductions and variances."""
     from bliss.report.build import build
     from bliss.report.page import page
-    from bliss.report.write import replace, writable
 
-    writable(out := Path(out))
+    refuse_folder("out", out := Path(out), "report.html")
     html = page(build(paths))
-    return replace(out, html.encode())
+    return replace_file(out, html.encode())
 
 
 def save_figures(
@@ -37,7 +38,6 @@ def save_figures(
     """Write the figures of the same page as files: white, tight, 300 dpi, text kept as text."""
     from bliss.report.build import build
     from bliss.report.style import encode, file_formats
-    from bliss.report.write import replace
 
     formats = file_formats(formats)
     charts = [chart for section in build(paths) for chart in section.charts]
@@ -46,4 +46,4 @@ def save_figures(
         for chart in charts
         for ending in formats
     }
-    return [replace(path, content) for path, content in files.items()]
+    return [replace_file(path, content) for path, content in files.items()]

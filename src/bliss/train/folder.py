@@ -10,12 +10,9 @@ result.json                 written at the end
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,7 +22,8 @@ import safetensors
 import safetensors.torch
 from torch import Tensor
 
-from bliss.errors import DamagedError, InputError, ResourceError
+from bliss.errors import DamagedError, InputError
+from bliss.files import replace_file, writing
 from bliss.train.config import TrainConfig
 
 
@@ -46,11 +44,9 @@ class RunFolder:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the folder for one process: a second one is refused."""
-        try:
+        with writing(self.path):
             self.checkpoints.mkdir(parents=True, exist_ok=True)
             lock = open(self.path / ".lock", "a", encoding="utf-8")  # noqa: SIM115
-        except OSError as error:
-            raise _no_room(self.path, error) from error
         with lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -77,7 +73,7 @@ class RunFolder:
 
     def write_json(self, name: str, values: Mapping[str, Any]) -> None:
         """Replace a JSON file as a whole."""
-        self._replace_text(self.path / name, json.dumps(values, indent=2) + "\n")
+        replace_file(self.path / name, (json.dumps(values, indent=2) + "\n").encode())
 
     def read_json(self, name: str) -> dict[str, Any]:
         """Read a JSON file of the run."""
@@ -110,7 +106,7 @@ class RunFolder:
 
     def _append(self, name: str, values: Mapping[str, Any]) -> None:
         path = self.path / name
-        with self._writing(path), open(path, "a", encoding="utf-8") as file:
+        with writing(path), open(path, "a", encoding="utf-8") as file:
             file.write(json.dumps(values) + "\n")
 
     def _lines(self, name: str) -> list[dict[str, Any]]:
@@ -130,12 +126,12 @@ class RunFolder:
         for name in ("metrics.jsonl", "times.jsonl"):
             kept = [line for line in self._lines(name) if line["step"] <= step]
             text = "".join(json.dumps(line) + "\n" for line in kept)
-            self._replace_text(self.path / name, text)
+            replace_file(self.path / name, text.encode())
 
     def save_best(self, weights: Mapping[str, Tensor]) -> None:
         """Replace the best weights."""
         data = safetensors.torch.save(_contiguous(weights))
-        self._replace(self.path / "best.safetensors", lambda file: file.write(data))
+        replace_file(self.path / "best.safetensors", data)
 
     def load_best(self) -> dict[str, Tensor]:
         """The best weights."""
@@ -151,9 +147,9 @@ class RunFolder:
         """Write a checkpoint; it counts once its JSON is there. Keeps the one before."""
         data = safetensors.torch.save(_contiguous(checkpoint.tensors))
         stem = self.checkpoints / f"{step:09d}"
-        self._replace(stem.with_suffix(".safetensors"), lambda file: file.write(data))
+        replace_file(stem.with_suffix(".safetensors"), data)
         counters = checkpoint.counters | {"sha256": hashlib.sha256(data).hexdigest()}
-        self._replace_text(stem.with_suffix(".json"), json.dumps(counters, indent=2))
+        replace_file(stem.with_suffix(".json"), json.dumps(counters, indent=2).encode())
         for old in self._steps()[:-2]:
             for suffix in (".json", ".safetensors"):
                 (self.checkpoints / f"{old:09d}").with_suffix(suffix).unlink(missing_ok=True)
@@ -176,36 +172,6 @@ class RunFolder:
 
     def _steps(self) -> list[int]:
         return sorted(int(p.stem) for p in self.checkpoints.glob("*.json") if p.stem.isdigit())
-
-    def _replace_text(self, path: Path, text: str) -> None:
-        self._replace(path, lambda file: file.write(text.encode()))
-
-    def _replace(self, path: Path, write: Callable[[Any], object]) -> None:
-        """Write beside, flush, rename: the old or the new file is there, never half of one."""
-        with self._writing(path):
-            handle, scratch = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-            try:
-                with os.fdopen(handle, "wb") as file:
-                    write(file)
-                    file.flush()
-                    os.fsync(file.fileno())
-                os.replace(scratch, path)
-            except BaseException:
-                Path(scratch).unlink(missing_ok=True)
-                raise
-
-    @contextmanager
-    def _writing(self, path: Path) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise _no_room(path, error) from error
-
-
-def _no_room(path: Path, error: OSError) -> ResourceError:
-    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-    remedy = "make room" if full else "choose a folder that can be written to"
-    return ResourceError(f"{path} cannot be written ({error.strerror}): {remedy} and resume.")
 
 
 def _contiguous(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import csv
-import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from bliss.errors import InputError, ResourceError
+from bliss.errors import InputError
+from bliss.files import replacing
 
 FORMATS = (".csv", ".parquet")
 
@@ -30,17 +29,9 @@ def check_format(out: Path) -> None:
 
 
 def write_predictions(out: Path, chances: Tensor, is_multilabel: bool) -> None:
-    """Write beside and rename, so that a kill leaves no half file. chances [V, C]."""
+    """Write the table whole or not at all. chances [V, C]."""
     columns = _columns(chances, is_multilabel)
-    try:
-        handle, name = tempfile.mkstemp(prefix=f".{out.name}.", dir=out.parent)
-        os.close(handle)
-    except OSError as error:
-        raise ResourceError(
-            f"out={str(out)!r} cannot be written ({error.strerror}): choose another folder."
-        ) from error
-    scratch = Path(name)
-    try:
+    with replacing(out) as scratch:
         if out.suffix == ".csv":
             with open(scratch, "w", newline="", encoding="utf-8") as file:
                 writer = csv.writer(file)
@@ -51,11 +42,6 @@ def write_predictions(out: Path, chances: Tensor, is_multilabel: bool) -> None:
             import pyarrow.parquet
 
             pyarrow.parquet.write_table(pyarrow.table(columns), scratch)
-        scratch.chmod(0o644)
-        os.replace(scratch, out)
-    except BaseException:
-        scratch.unlink(missing_ok=True)
-        raise
 
 
 def _columns(chances: Tensor, is_multilabel: bool) -> dict[str, list[Any]]:

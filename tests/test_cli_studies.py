@@ -1,0 +1,100 @@
+"""Studies from the command line, as a person would type them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from bliss.cli import app
+
+SMALL = ["--steps", "20", "--hidden", "16", "--budgets", "200,100,50"]
+
+
+def bliss(*arguments: object):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory):
+    out = tmp_path_factory.mktemp("studies") / "comparison"
+    result = bliss(
+        "compare", "--samplers", "bliss,pladies,full", "--seeds", "2", "--shares", "1,0.5", "--out",
+        out, "--evaluate-every", "10", *SMALL[:4],
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    return out, result.output
+
+
+def test_variance_shows_a_table_and_writes_what_was_promised(tmp_path):
+    file = tmp_path / "new" / "v.json"
+    result = bliss("variance", "--policies", "static,node", "--json", file, *SMALL)
+    assert result.exit_code == 0, result.output
+    for word in ("limit", "static", "node", "over PLADIES"):
+        assert word in result.output
+    found = json.loads(file.read_text())
+    assert [layer["budget"] for layer in found["layers"]] == [200, 100, 50]
+    for layer in found["layers"]:
+        assert layer["limit_over_pladies"] <= 1
+        for name in ("static", "node"):
+            assert set(layer["policies"][name]) == {
+                "over_pladies", "over_limit", "relative_over_pladies", "relative_over_limit",
+            }  # fmt: skip
+
+
+def test_comparison_shows_every_sampler_and_how_long_it_will_take(compared):
+    out, text = compared
+    found = json.loads((out / "compare.json").read_text())
+    names = [(row["sampler"], row["budget_share"]) for row in found["rows"]]
+    # full has no budget to shrink
+    assert names == [("bliss", 1), ("bliss", 0.5), ("pladies", 1), ("pladies", 0.5), ("full", 1)]
+    assert found["seeds"] == [0, 1]
+    assert "left)" in text
+    for word in ("bliss", "pladies", "full", "test F1", "peak MB", "s to F1"):
+        assert word in text
+
+
+def test_reports_take_comparisons_runs_and_variance(compared, tmp_path):
+    out, _ = compared
+    run = next((out / "runs").iterdir())
+    page = tmp_path / "report.html"
+    result = bliss("report", out, run, "--out", page, "--figures", tmp_path / "figures")
+    assert result.exit_code == 0, result.output
+    assert "<svg" in page.read_text(encoding="utf-8")
+    assert list((tmp_path / "figures").glob("*.png"))
+    assert list((tmp_path / "figures").glob("*.svg"))
+
+
+def test_reproduction_runs_small_and_says_what_is_missing(data_root, tmp_path):
+    out = tmp_path / "paper"
+    result = bliss(
+        "reproduce", "--preset", "ours", "--tables", "f1", "--datasets", "cora,reddit", "--models",
+        "sage", "--seeds", 1, "--steps", 2, "--root", data_root, "--out", out, "--figures",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert "reddit is left out" in result.output
+    assert "0.795 ± 0.009" in result.output
+    assert list((out / "figures").glob("*.svg"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (["variance", "--policies", "mab"], "policies='mab'"),
+        (["variance", "--policies", ","], "policies"),
+        (["compare", "--seeds", "one", "--out", "x"], "seeds='one'"),
+        (["compare", "--seeds", "1,1", "--out", "x"], "seeds='1,1'"),
+        (["compare", "--shares", "half", "--out", "x"], "shares='half'"),
+        (["compare", "--samplers", "blis", "--out", "x"], "samplers='blis'"),
+        (["reproduce", "--preset", "theirs", "--out", "x"], "preset='theirs'"),
+        (["report", "nowhere"], "nowhere"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_code_two(arguments, word, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = bliss(*arguments)
+    assert result.exit_code == 2, result.output
+    assert word in result.output
+    assert "Traceback" not in result.output
+    assert not (tmp_path / "x").exists()

@@ -1,0 +1,107 @@
+"""Learning-rate decay, sampled validation, counts, peak memory and TensorBoard's log."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from bliss.errors import InputError
+from bliss.train import RunFolder, TrainConfig, Trainer
+from bliss.train.memory import forget_peak, peak_mb
+from bliss.train.tensorboard import tensorboard_writer
+from tests.train.test_loop import SETTINGS
+
+
+def quiet(_: str) -> None:
+    pass
+
+
+def trainer(dataset, out, **options) -> Trainer:
+    return Trainer(TrainConfig(**SETTINGS | options), dataset, out, quiet)
+
+
+def test_the_rate_decays_by_epochs_and_a_resumed_run_knows(dataset, tmp_path):
+    one = trainer(dataset, tmp_path / "run", lr_decay=0.5, decay_epochs=2, steps=12)
+    rates = []
+    one.run(on_step=lambda _: rates.append(one.optimizer.param_groups[0]["lr"]))
+    # 120 training nodes in batches of 40: three steps an epoch, so six at each rate
+    assert rates == [0.02] * 6 + [0.01] * 6
+    assert trainer(dataset, tmp_path / "other").optimizer.param_groups[0]["lr"] == 0.02
+
+
+def test_a_rate_that_vanishes_stops_learning(dataset, tmp_path):
+    still = trainer(dataset, tmp_path / "run", lr_decay=1e-30, decay_epochs=1, steps=30)
+    weights = []
+    still.run(on_step=lambda _: weights.append(still.model.convs[0].own.weight.clone()))
+    assert not torch.equal(weights[0], weights[1])
+    assert torch.equal(weights[3], weights[20])
+
+
+def test_sampled_validation_draws_as_training_does_and_the_result_is_full(dataset, tmp_path):
+    sampled = trainer(dataset, tmp_path / "run", validation="sampled", budgets=(12, 6))
+    result = sampled.run()
+    full = sampled.evaluate(("val",))["val"]
+    drawn = sampled.evaluate_sampled(("val",))["val"]
+    assert result["val_f1"] == full  # result.json judges with full neighbourhoods
+    assert drawn == sampled.evaluate_sampled(("val",))["val"]  # no generator is consumed
+    everything = trainer(dataset, tmp_path / "all", budgets=(240, 240))
+    everything.run()
+    assert everything.evaluate_sampled(("val",)) == everything.evaluate(("val",))
+    sampled.sampler.budgets = (1, 1)
+    assert sampled.evaluate_sampled(("train",)) != sampled.evaluate(("train",))
+
+
+def test_a_result_tells_what_was_sampled_and_held(dataset, tmp_path):
+    one = trainer(dataset, tmp_path / "run", sampler="full", budgets=(), batch_size=120)
+    result = one.run()
+    blocks = one.sampler.sample(dataset.splits["train"], 0)
+    assert result["sampled"]["nodes"] == blocks[0].num_src
+    assert result["sampled"]["edges"] == sum(block.num_edges for block in blocks)
+    assert result["peak_mb"] > 50
+    times = RunFolder(tmp_path / "run").times()
+    assert [line["step"] for line in times] == [10, 20, 30]
+    seconds = [line["seconds"] for line in times]
+    assert seconds == sorted(seconds)
+    assert seconds[-1] <= result["seconds"] + 1e-6
+
+
+def test_peak_memory_is_that_since_the_last_look():
+    device = torch.device("cpu")
+    forget_peak(device)
+    before = peak_mb(device)
+    large = np.ones(64 * 2**20, np.uint8)
+    after = peak_mb(device)
+    assert after - before > 48
+    del large
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_tensorboard_gets_the_metrics(dataset, tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    with tensorboard_writer(tmp_path / "run") as log:
+        trainer(dataset, tmp_path / "run").run(on_evaluation=log)
+    events = EventAccumulator(str(tmp_path / "run" / "tensorboard"))
+    events.Reload()
+    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    expected = [(line["step"], line["val_f1"]) for line in map(json.loads, lines)]
+    found = [(event.step, event.value) for event in events.Scalars("val_f1")]
+    assert [step for step, _ in found] == [step for step, _ in expected]
+    np.testing.assert_allclose([v for _, v in found], [v for _, v in expected], rtol=1e-6)
+
+
+def test_without_tensorboard_the_remedy_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "torch.utils.tensorboard", None)
+    with pytest.raises(InputError, match="pip install"), tensorboard_writer(tmp_path):
+        pass
+
+
+@pytest.mark.parametrize(
+    "bad", [{"lr_decay": 0.0}, {"decay_epochs": 0}, {"validation": "some"}, {"feedback": "x"}]
+)
+def test_bad_options_are_refused(bad):
+    with pytest.raises(InputError, match=next(iter(bad))):
+        TrainConfig(**SETTINGS | bad)
