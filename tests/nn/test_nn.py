@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import scipy.stats
@@ -202,3 +204,16 @@ def test_bad_settings_get_one_sentence(case):
     options, message = REFUSED[case]
     with pytest.raises(InputError, match=message):
         ModelConfig(**options)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_the_wide_start_is_xavier_with_the_gain_of_relu(model):
+    config = ModelConfig(model=model, hidden=256, layers=2, initialisation="relu")
+    torch.manual_seed(0)
+    network = GNN(300, 40, config)
+    for name, parameter in network.convs.named_parameters():
+        if parameter.ndim == 1:
+            assert (parameter == 0).all()
+        elif parameter.numel() > 10_000:
+            expected = math.sqrt(2) * math.sqrt(2 / sum(parameter.shape))
+            assert parameter.std().item() == pytest.approx(expected, rel=0.05), name

@@ -50,6 +50,7 @@ SETTINGS: dict[str, tuple[Any, str]] = {
     "residual": (bool, "Hidden layers add their input."),
     "normalisation": (str, "none, layer or batch."),
     "attention": (str, "hajek (corrected) or plain."),
+    "initialisation": (str, "Weights at the start: default or relu (wider, as in DGL)."),
     "feedback": (str, "What attention tells the policy: softmax or scores."),
     "features": (str, "raw or row (rows sum to 1)."),
     "seed": (int, "Decides every random choice."),

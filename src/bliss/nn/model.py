@@ -42,6 +42,8 @@ class ModelConfig:
     """After each hidden layer: none, layer or batch."""
     attention: str = "hajek"
     """Softmax over kept edges: hajek (corrected by -log p) or plain."""
+    initialisation: str = "default"
+    """Weights at the start: default, or relu (Xavier times sqrt 2, no bias), as in DGL's layers."""
     feedback: str = "softmax"
     """What attention tells the policy: softmax, or scores as the released code has it."""
 
@@ -50,6 +52,7 @@ class ModelConfig:
         checks.choice("normalisation", self.normalisation, NORMALISATIONS)
         checks.choice("attention", self.attention, ("hajek", "plain"))
         checks.choice("feedback", self.feedback, FEEDBACK)
+        checks.choice("initialisation", self.initialisation, ("default", "relu"))
         for name in ("layers", "hidden", "heads"):
             checks.whole(name, getattr(self, name), least=1)
         for name in ("dropout", "attention_dropout"):
@@ -89,6 +92,8 @@ class GNN(nn.Module):
             [self._conv(widths[i], widths[i + 1], i == last) for i in range(config.layers)]
         )
         self.norms = nn.ModuleList([self._norm() for _ in range(last)])
+        if config.initialisation == "relu":
+            self._start_wide()
 
     def _conv(self, inputs: int, outputs: int, is_last: bool) -> nn.Module:
         config = self.config
@@ -106,6 +111,16 @@ class GNN(nn.Module):
             correction=config.attention,
             feedback=config.feedback,
         )
+
+    def _start_wide(self) -> None:
+        """Xavier's initialisation with the gain of ReLU, sqrt 2: normal for attention."""
+        draw = nn.init.xavier_normal_ if self.config.is_attention else nn.init.xavier_uniform_
+        gain = nn.init.calculate_gain("relu")
+        for parameter in self.convs.parameters():
+            if parameter.ndim == 2:
+                draw(parameter, gain)
+            else:
+                nn.init.zeros_(parameter)
 
     def _norm(self) -> nn.Module:
         kinds = {"none": nn.Identity, "layer": nn.LayerNorm, "batch": nn.BatchNorm1d}
