@@ -60,6 +60,11 @@ class TrainConfig(ModelConfig):
             object.__setattr__(self, name, self._choice(name, sampler.choices.get(name, ())))
         budgets = self.budgets or sampler.default_budgets(self.layers)
         object.__setattr__(self, "budgets", sampler.check_budgets(budgets, self.layers))
+        if sampler.linear_only and self.is_attention:
+            raise InputError(
+                f"model={self.model!r} learns its coefficients, and sampler {self.sampler!r} needs "
+                "fixed ones: choose model sage or gcn, or another sampler."
+            )
         checks.choice("features", self.features, ("raw", "row"))
         checks.choice("precision", self.precision, ("float32", "bfloat16"))
         checks.choice("device", self.device.split(":")[0], ("cpu", "cuda"))
