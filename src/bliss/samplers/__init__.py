@@ -11,6 +11,7 @@ from bliss.samplers.asgcn import ASGCN
 from bliss.samplers.bandit import GATBS, GCNBS
 from bliss.samplers.base import Sampler
 from bliss.samplers.bliss import Bliss
+from bliss.samplers.cluster import ClusterGCN
 from bliss.samplers.fastgcn import FastGCN
 from bliss.samplers.full import Full
 from bliss.samplers.labor import CONVERGED, LABOR
@@ -19,6 +20,7 @@ from bliss.samplers.layerwise import Inclusion, LayerSampler
 from bliss.samplers.neighbor import Neighbor
 from bliss.samplers.nodewise import EdgeInclusion, EdgeSampler, NodeSampler
 from bliss.samplers.pladies import PLADIES
+from bliss.samplers.saint import SaintEdge, SaintNode, SaintWalk
 from bliss.samplers.sketch import SKETCH
 
 SAMPLERS: dict[str, Callable[..., Sampler]] = {
@@ -36,6 +38,10 @@ SAMPLERS: dict[str, Callable[..., Sampler]] = {
     "asgcn": ASGCN,
     "gcn-bs": GCNBS,
     "gat-bs": GATBS,
+    "cluster": ClusterGCN,
+    "saint-node": SaintNode,
+    "saint-edge": SaintEdge,
+    "saint-rw": SaintWalk,
 }
 """Samplers by the names of the command line."""
 
@@ -56,6 +62,7 @@ __all__ = [
     "SAMPLERS",
     "SKETCH",
     "Bliss",
+    "ClusterGCN",
     "EdgeInclusion",
     "EdgeSampler",
     "FastGCN",
@@ -64,6 +71,9 @@ __all__ = [
     "LayerSampler",
     "Neighbor",
     "NodeSampler",
+    "SaintEdge",
+    "SaintNode",
+    "SaintWalk",
     "Sampler",
     "sampler_class",
 ]
