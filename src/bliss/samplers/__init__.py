@@ -22,6 +22,7 @@ from bliss.samplers.nodewise import EdgeInclusion, EdgeSampler, NodeSampler
 from bliss.samplers.pladies import PLADIES
 from bliss.samplers.saint import SaintEdge, SaintNode, SaintWalk
 from bliss.samplers.sketch import SKETCH
+from bliss.samplers.vrgcn import VRGCN
 
 SAMPLERS: dict[str, Callable[..., Sampler]] = {
     "ladies": LADIES,
@@ -42,6 +43,7 @@ SAMPLERS: dict[str, Callable[..., Sampler]] = {
     "saint-node": SaintNode,
     "saint-edge": SaintEdge,
     "saint-rw": SaintWalk,
+    "vrgcn": VRGCN,
 }
 """Samplers by the names of the command line."""
 
@@ -61,6 +63,7 @@ __all__ = [
     "PLADIES",
     "SAMPLERS",
     "SKETCH",
+    "VRGCN",
     "Bliss",
     "ClusterGCN",
     "EdgeInclusion",
