@@ -28,17 +28,15 @@ def pick_shared(
     chance: FloatArray,
     fanout: int,
     key: np.uint64,
+    scratch: IntArray,
 ) -> tuple[Any, Any, Any]:
     """Keep edge j -> i if the coin of source j, the same for all its edges, is below p_ij.
 
     chance   float64[F]  p_ij; empty where p_ij = min(1, k / |N_i|)
+    scratch  int64[F + 1]
     returns  kept_indptr int64[D + 1], edge int64[E'], prob float32[E']
     """
     kept_indptr = np.zeros(dst.size + 1, np.int64)
-    frontier = 0
-    for t in range(dst.size):
-        frontier += indptr[dst[t] + 1] - indptr[dst[t]]
-    place = np.empty(frontier + 1, np.int64)  # only what is written is ever committed
     coins = np.empty(_CHUNK, np.uint64)
     touched = np.zeros(1, np.int64)  # written, so that the reads are not optimised away
     count = _U0
@@ -60,16 +58,16 @@ def pick_shared(
                 coins[c] = random_bits(key, np.uint64(nodes[c])) >> _S11
             if chance.size:
                 for c in range(nodes.size):
-                    place[count] = first + c
+                    scratch[count] = first + c
                     count += np.uint64(np.float64(coins[c]) < chance[at + c] * COINS)
             else:
                 for c in range(nodes.size):
-                    place[count] = first + c
+                    scratch[count] = first + c
                     count += np.uint64(coins[c] < limit)
             first += nodes.size
             at += nodes.size
         kept_indptr[t + 1] = count
-    edge = place[: np.int64(count)].copy()
+    edge = scratch[: np.int64(count)].copy()
     prob = np.empty(edge.size, np.float32)
     at = 0
     for t in range(dst.size):

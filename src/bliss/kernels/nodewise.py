@@ -132,23 +132,21 @@ def edge_masses(
     table: FloatArray,
     factor: FloatArray,
     power: float,
-) -> Any:
+    mass: FloatArray,
+) -> None:
     """What a policy says of each in-edge alone: m_ij = b_j (g_j c_ij^2)^power.
 
     The mass of source j if i were the only target, with c_ij = offset_i + slope_i value_ij,
     g_j = table[code[j]] (1 if empty) and b_j = factor[j] (1 if empty).
 
-    power    0, 0.5 or 1
-    returns  float64[F], rows of the targets one after the other
+    power  0, 0.5 or 1
+    mass   float64[F]  written, rows of the targets one after the other
     """
-    size = 0
-    for t in range(dst.size):
-        size += indptr[dst[t] + 1] - indptr[dst[t]]
-    mass = np.ones(size, np.float64)
     at = 0
     for t in range(dst.size):
         for e in range(indptr[dst[t]], indptr[dst[t] + 1]):
             node = np.uint64(indices[e])
+            mass[at] = 1.0
             if power > 0.0:
                 coefficient = offset[t] + (slope[t] * value[e] if slope[t] != 0.0 else 0.0)
                 inside = coefficient * coefficient
@@ -158,7 +156,6 @@ def edge_masses(
             if factor.size:
                 mass[at] *= factor[node]
             at += 1
-    return mass
 
 
 @compiled

@@ -12,8 +12,8 @@ from bliss.errors import InputError
 from bliss.kernels import labor, nodewise
 from bliss.policies.static import Static
 from bliss.rng import derive_key
-from bliss.samplers.nodewise import EdgeSampler
-from bliss.types import NO_CODES, NOTHING, FloatArray, IntArray
+from bliss.samplers.nodewise import EdgeSampler, masses
+from bliss.types import NOTHING, FloatArray, IntArray
 
 CONVERGED = "converged"
 _TOLERANCE = 1e-4  # of the expected number of sources: below this, iterations have converged
@@ -84,27 +84,23 @@ class LABOR(EdgeSampler):
         source, row = nodewise.relabel(graph.indices, dst, edge, self._workspace().number)
         rounds = _MOST if isinstance(self.iterations, str) else self.iterations
         tolerance = _TOLERANCE if isinstance(self.iterations, str) else 0.0
-        square = NOTHING if graph.norm == "mean" else self._squares(dst)
+        square = NOTHING
+        if graph.norm != "mean":  # alpha_ij^2, up to a factor per row
+            square = np.square(masses(self._coefficients, layer, dst, self._workspace()))
         chance: FloatArray = labor.labor_chances(
             frontier_indptr, row, source.size, square, fanout, rounds, tolerance
         )
         return chance
 
-    def _squares(self, dst: IntArray) -> FloatArray:
-        """alpha_ij^2 of the in-edges, up to a factor per row. float64[F]."""
-        graph, static = self.graph, self._coefficients
-        mass = static.edge_mass(0, dst)
-        alpha: FloatArray = nodewise.edge_masses(
-            graph.indptr, graph.indices, dst, *mass, *NO_CODES, static.source_factor, static.power
-        )
-        return np.square(alpha)
-
     def _keep(
         self, dst: IntArray, layer: int, key: np.uint64
     ) -> tuple[IntArray, IntArray, FloatArray]:
-        graph = self.graph
+        graph, workspace, fanout = self.graph, self._workspace(), self.budgets[layer]
         chance = NOTHING if self.iterations == 0 else self._chances(dst, layer)
-        return labor.pick_shared(graph.indptr, graph.indices, dst, chance, self.budgets[layer], key)
+        workspace.reserve_edges(int(graph.degree[dst].sum()))
+        return labor.pick_shared(
+            graph.indptr, graph.indices, dst, chance, fanout, key, workspace.edge
+        )
 
 
 def _iterations(value: Any) -> int | str:

@@ -14,6 +14,7 @@ from bliss.kernels import nodewise
 from bliss.policies import Policy, PolicyConfig
 from bliss.samplers.base import PolicySampler, Sampler, Unit
 from bliss.samplers.estimators import edge_weights
+from bliss.samplers.workspace import Workspace
 from bliss.types import Block, FloatArray, IntArray
 
 
@@ -37,7 +38,7 @@ class EdgeSampler(Sampler):
 
     @abstractmethod
     def _chances(self, dst: IntArray, layer: int) -> FloatArray:
-        """p_ij of every in-edge of the targets. float64[F]."""
+        """p_ij of every in-edge of the targets, maybe borrowed from the workspace. float64[F]."""
 
     @abstractmethod
     def _keep(
@@ -49,7 +50,7 @@ class EdgeSampler(Sampler):
         """The chances that `sample` would use for these targets: what theory speaks about."""
         targets: IntArray = checks.seeds(dst, self.graph.num_nodes)
         _, edge = nodewise.all_edges(self.graph.indptr, targets)
-        return EdgeInclusion(edge, self._chances(targets, layer))
+        return EdgeInclusion(edge, self._chances(targets, layer).copy())
 
     def _layer(self, dst: IntArray, layer: int, key: np.uint64) -> Block:
         graph = self.graph
@@ -102,16 +103,8 @@ class NodeSampler(EdgeSampler, PolicySampler):
         return super()._settings() | {"replace": self.replace}
 
     def _chances(self, dst: IntArray, layer: int) -> FloatArray:
-        graph, policy = self.graph, self.policy
-        chance: FloatArray = nodewise.edge_masses(
-            graph.indptr,
-            graph.indices,
-            dst,
-            *policy.edge_mass(layer, dst),
-            *policy.node_codes(layer),
-            policy.source_factor,
-            policy.power,
-        )
+        chance = masses(self.policy, layer, dst, self._workspace())
+        graph = self.graph
         nodewise.row_chances(graph.indptr, dst, chance, self.budgets[layer], self.replace)
         return chance
 
@@ -133,3 +126,20 @@ class NodeSampler(EdgeSampler, PolicySampler):
             return True
         learnt = policy.node_codes(layer).code.size or policy.source_factor.size
         return not learnt and not policy.edge_mass(layer, dst).slope.any()
+
+
+def masses(policy: Policy, layer: int, dst: IntArray, workspace: Workspace) -> FloatArray:
+    """m_ij of every in-edge of the targets, borrowed from the workspace. float64[F]."""
+    graph = policy.graph
+    mass = workspace.chances(int(graph.degree[dst].sum()))
+    nodewise.edge_masses(
+        graph.indptr,
+        graph.indices,
+        dst,
+        *policy.edge_mass(layer, dst),
+        *policy.node_codes(layer),
+        policy.source_factor,
+        policy.power,
+        mass,
+    )
+    return mass

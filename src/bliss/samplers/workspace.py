@@ -23,8 +23,15 @@ class Workspace:
         self.mass: FloatArray = np.empty(nodes, np.float32)
         self.position: IntArray = np.empty(nodes, kind)
         self.edge: IntArray = np.empty(1, np.int64)
+        self._chance: FloatArray = np.empty(1, np.float64)
 
     def reserve_edges(self, count: int) -> None:
         """Make room for the kept edges of a frontier of `count` edges."""
         if self.edge.size <= count:
             self.edge = np.empty(count + count // 4 + 1, np.int64)
+
+    def chances(self, count: int) -> FloatArray:
+        """Room for a number per edge of a frontier of `count` edges. float64[count]."""
+        if self._chance.size < count:
+            self._chance = np.empty(count + count // 4, np.float64)
+        return self._chance[:count]
