@@ -20,6 +20,7 @@ from bliss.types import NOTHING, FloatArray, IntArray
 
 _HOPS, _COUNT = 1, -5  # counters that set these streams apart
 _CHUNK = 1 << 16  # walks counted at a time
+_ROUNDING = 1e-12
 
 
 class Visits(NamedTuple):
@@ -104,6 +105,9 @@ class Saint(SubgraphSampler):
         both = self.visits.edge[edge] if self.visits.edge.size else 0.0
         any_ = either(chance[source] + chance[target] - both, self._batch_size)
         joint = included[source] + included[target] - any_  # p_uv
+        # A batch of one draw can hold a pair that was never counted, and 0 would not do.
+        unknown = joint <= _ROUNDING * included[target]
+        joint = np.where(unknown, chance[source] * chance[target], joint)
         given = np.where(source == target, 1.0, joint / included[target])
         loss = 1.0 / (self._wanted.size * included[node[: subgraph.num_dst]])
         arrays = (subgraph.alpha / given, given, included[node], loss)

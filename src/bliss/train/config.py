@@ -31,7 +31,7 @@ class TrainConfig(ModelConfig):
     """Per layer, input layer first: sources kept on average (default 2048,1024,512), or, for
     samplers that choose neighbours, those kept by each target (default 10 a layer)."""
     batch_size: int = 256
-    """Seeds per step."""
+    """Seeds per step; for samplers of subgraphs, what docs/subgraphs.md says of each."""
     steps: int = 300
     """Training steps."""
     lr: float = 0.002

@@ -134,6 +134,17 @@ def test_bounds_of_walks_stand_in_for_what_was_not_counted():
     assert (sampler.visits.node[exact.node > 0] > 0).all()
 
 
+def test_a_single_walk_that_meets_what_was_not_counted_has_finite_weights():
+    # 0 sends to 1, 1 to 2, and 0 to 2; walks start at 2, so that 0 is only met at their end.
+    graph = Graph.from_edge_index([[0, 1, 0], [1, 2, 2]], num_nodes=3, self_loops="keep")
+    sampler = make("walk", graph, np.array([2]), 1, coverage=0.1)
+    sampler.visits = Visits(sampler.visits.node, np.zeros(3))  # nothing was counted
+    for step in range(20):
+        (block,) = sampler.sample([2], step)
+        assert torch.isfinite(block.edge_weight).all()
+        assert (block.edge_chance > 0).all()
+
+
 def test_counting_walks_errs_less_than_counting_subgraphs():
     # The paper's C_v / C_uv and ours, from as many visits of nodes, against far longer counting,
     # on the edges of fresh batches. Root of the mean squared relative error: 0.14, and ours 0.08.
