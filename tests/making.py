@@ -16,11 +16,14 @@ def small_features(graph: Graph) -> np.ndarray:
 
 
 def make_sampler(name: str, graph: Graph, layers: int = 2, **options: Any) -> Sampler:
-    """About 20 sources in the output layer, or 4 neighbours per target."""
+    """About 20 sources in the output layer, 4 neighbours per target, or a batch of 20."""
     kind = sampler_class(name)
     counts = {"sources": [20 * (layers - layer) for layer in range(layers)]}
     counts["neighbours"] = [4] * layers
     if kind.needs_features:
         options = {"x": small_features(graph)} | options
     budgets = options.pop("budgets", counts.get(kind.unit, ()))
-    return SAMPLERS[name](graph, budgets, layers=layers, **options)
+    sampler = SAMPLERS[name](graph, budgets, layers=layers, **options)
+    if kind.makes_batches:
+        sampler.prepare(np.arange(graph.num_nodes), min(20, graph.num_nodes))
+    return sampler

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import cached_property
 from itertools import islice
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -39,6 +40,13 @@ class EpochOrder(torch_data.Sampler[int]):
         yield from np.argsort(hashes(key, np.arange(self.size)), kind="stable").tolist()
 
 
+class _Seeds(NamedTuple):
+    """The seeds of a batch."""
+
+    node: Any  # [B] graph ids
+    place: Tensor | None  # int64[B] their places among the input nodes; None: as the blocks say
+
+
 class BlockLoader(NodeLoader):  # type: ignore[misc]  # PyG is untyped
     """Batches of a PyG `Data`, each with the blocks of a sampler.
 
@@ -46,12 +54,15 @@ class BlockLoader(NodeLoader):  # type: ignore[misc]  # PyG is untyped
 
     * ``blocks``: one `Block` per layer, input layer first
     * ``x``, and every other node attribute: rows of the input layer's sources, ``n_id``
-    * ``y``: rows of the seeds, in their order; the network's output has the same rows
+    * ``y``: rows of ``blocks[-1].dst``, as the network's output has; these are the seeds in their
+      order, or those of them that a subgraph has
     * ``n_id`` [S], ``input_id`` [B] (place in `input_nodes`, or node id for a mask), ``batch_size``
     * ``seconds``: what it took to "sample" the blocks and to "gather" the attributes
 
     Batches are numbered over all epochs, and number and seed decide the draw: a resumed run needs
-    no generator. Shuffling depends on seed and epoch alone.
+    no generator. Shuffling depends on seed and epoch alone. A sampler that makes its own batches,
+    such as `bliss.samplers.ClusterGCN`, is told the input nodes and batch_size and decides the
+    rest: shuffle and drop_last are then its own affair.
 
     Parameters
     ----------
@@ -98,6 +109,8 @@ class BlockLoader(NodeLoader):  # type: ignore[misc]  # PyG is untyped
             shuffle = False
         options["filter_per_worker"] = False  # there are none
         super().__init__(data, node_sampler, input_nodes, shuffle=shuffle, **options)
+        if node_sampler.makes_batches:
+            node_sampler.prepare(self.input_data.node.numpy(), self.batch_size)
         self.prefetch = prefetch
         self._epoch, self._batch, self._step = 0, 0, 0
         self._left_early = False  # whether the last iteration ended in the middle of its epoch
@@ -127,6 +140,8 @@ class BlockLoader(NodeLoader):  # type: ignore[misc]  # PyG is untyped
         ignored = ["input_time", "transform_sampler_output", "custom_cls", "collate_fn"]
         if shuffle:
             ignored.append("generator")
+        if sampler.makes_batches:
+            ignored += ["sampler", "batch_sampler"]
         for name in ignored:
             if options.get(name) is not None:
                 raise InputError(
@@ -155,14 +170,17 @@ class BlockLoader(NodeLoader):  # type: ignore[misc]  # PyG is untyped
         self._step = checks.whole("step", state["step"])
         self._left_early = False
 
+    def __len__(self) -> int:
+        if self.node_sampler.makes_batches:
+            return len(self.node_sampler.batches(self._epoch))
+        return super().__len__()  # type: ignore[no-any-return]
+
     def __iter__(self) -> Iterator[Data]:
         if self._left_early:
             self._next_epoch()
         self._iteration = this = object()
-        if isinstance(self.sampler, EpochOrder):
-            self.sampler.epoch = self._epoch
-        indices = islice(iter(self._index_sampler), self._batch, None)
-        batches = self._ahead(indices) if self.prefetch else self._in_turn(indices)
+        seeds = islice(self._epoch_seeds(), self._batch, None)
+        batches = self._ahead(seeds) if self.prefetch else self._in_turn(seeds)
         pin = self.pin_memory and torch.cuda.is_available()
         self._left_early = True
         with closing(batches):
@@ -178,7 +196,7 @@ class BlockLoader(NodeLoader):  # type: ignore[misc]  # PyG is untyped
 
     def collate_fn(self, index: Any) -> tuple[Tensor, list[Block], float]:
         """Sample the blocks of the seeds at these places. index [B]."""
-        return self._draw(index, self._step)
+        return self._draw(self._seeds_at(index), self._step)
 
     def filter_fn(self, out: tuple[Tensor, list[Block], float]) -> Data:
         """Join blocks with the attributes of their nodes."""
@@ -203,24 +221,47 @@ class BlockLoader(NodeLoader):  # type: ignore[misc]  # PyG is untyped
         batch.seconds = {"sample": sampling, "gather": perf_counter() - started}
         return batch if self.transform is None else self.transform(batch)
 
-    def _draw(self, index: Any, step: int) -> tuple[Tensor, list[Block], float]:
-        started = perf_counter()
+    def _epoch_seeds(self) -> Iterator[_Seeds]:
+        """The seeds of each batch of this epoch."""
+        if self.node_sampler.makes_batches:
+            for nodes in self.node_sampler.batches(self._epoch):
+                yield _Seeds(nodes, None)
+            return
+        if isinstance(self.sampler, EpochOrder):
+            self.sampler.epoch = self._epoch
+        for index in self._index_sampler:
+            yield self._seeds_at(index)
+
+    def _seeds_at(self, index: Any) -> _Seeds:
         index = torch.as_tensor(index, dtype=torch.int64)
-        blocks = self.node_sampler.sample(self.input_data.node[index], step)
+        is_index_known = not self.node_sampler.makes_batches
+        return _Seeds(self.input_data.node[index], index if is_index_known else None)
+
+    @cached_property
+    def _place(self) -> Tensor:
+        """Where each node stands among the input nodes. int64[V]."""
+        nodes = self.input_data.node
+        place = torch.full((self.node_sampler.graph.num_nodes,), -1)
+        return place.index_copy_(0, nodes, torch.arange(nodes.numel()))
+
+    def _draw(self, seeds: _Seeds, step: int) -> tuple[Tensor, list[Block], float]:
+        started = perf_counter()
+        blocks = self.node_sampler.sample(seeds.node, step)
+        index = self._place[blocks[-1].dst] if seeds.place is None else seeds.place
         return index, blocks, perf_counter() - started
 
-    def _in_turn(self, indices: Iterator[list[int]]) -> Generator[Data, None, None]:
-        for index in indices:
-            yield self.filter_fn(self._draw(index, self._step))
+    def _in_turn(self, batches: Iterator[_Seeds]) -> Generator[Data, None, None]:
+        for seeds in batches:
+            yield self.filter_fn(self._draw(seeds, self._step))
 
-    def _ahead(self, indices: Iterator[list[int]]) -> Generator[Data, None, None]:
+    def _ahead(self, batches: Iterator[_Seeds]) -> Generator[Data, None, None]:
         """Draw batch t + 1, with the policy as update t - 1 left it, while batch t is used."""
 
         def submit(step: int) -> Any:
-            index = next(indices, None)
-            if index is None:
+            seeds = next(batches, None)
+            if seeds is None:
                 return None
-            return pool.submit(lambda: self.filter_fn(self._draw(index, step)))
+            return pool.submit(lambda: self.filter_fn(self._draw(seeds, step)))
 
         pool = ThreadPoolExecutor(1, thread_name_prefix="bliss-prefetch")
         with self.node_sampler.drawing_ahead(), pool:

@@ -62,6 +62,7 @@ class Feedback(NamedTuple):
     norm: FloatArray  # [S] |h_j|, the size of the layer's input at each source
     attention: FloatArray  # [E'] softmax over the kept edges, mean of heads; empty without
     edge_chance: FloatArray = NOTHING  # [E'] as in `Block`; empty where sources are drawn
+    input: FloatArray = NOTHING  # float32[S, F] h_j itself; empty unless the block keeps it
 
 
 @dataclass(eq=False)
@@ -81,6 +82,10 @@ class Block:
     norm: Tensor | None = field(default=None, repr=False)  # [S] |h_j|, once observed
     attention: Tensor | None = field(default=None, repr=False)  # [E'] mean of heads
     edge_chance: Tensor | None = field(default=None, repr=False)  # float32[E'], see edge_prob
+    dst_weight: Tensor | None = None  # float32[D] share of each target in the loss; None: 1 / D
+    history: Tensor | None = field(default=None, repr=False)  # float32[S, F] control variate
+    baseline: Tensor | None = field(default=None, repr=False)  # float32[D, F], see aggregate
+    input: Tensor | None = field(default=None, repr=False)  # float32[S, F], see remember
 
     @property
     def num_dst(self) -> int:
@@ -150,9 +155,25 @@ class Block:
                 f"x is {x.dtype} of shape {tuple(x.shape)}, but the block has {self.num_src} "
                 "sources: observe the layer's input, one row of numbers per source."
             )
+        if not self.is_remembered:
+            self.remember(x)
         kind = torch.promote_types(x.dtype, torch.float32)  # half precision would overflow
         self.norm = torch.linalg.vector_norm(x.detach(), dim=1, dtype=kind).to(torch.float32)
         self.attention = None if attention is None else self._mean_attention(attention)
+
+    def remember(self, x: Tensor) -> None:
+        """Keep the layer's input for a sampler that asks for it, by an empty `input`. x [S, F].
+
+        Call it before dropout: what is remembered is then the mean of what the layer gets, and
+        gradients flow through it (see `nn.aggregate`). `observe` does it for those who do not.
+        """
+        if self.input is not None:
+            self.input = x.to(torch.float32)
+
+    @property
+    def is_remembered(self) -> bool:
+        """Whether the layer's input was kept."""
+        return self.input is not None and self.input.ndim == 2
 
     def _mean_attention(self, attention: Tensor | tuple[Tensor, Tensor]) -> Tensor:
         """Check attention and average it over heads. [E'] or [E', heads] -> float32[E']."""
@@ -193,8 +214,9 @@ class Block:
             norm=_to_numpy(self.norm),
             attention=NOTHING if self.attention is None else _to_numpy(self.attention),
             edge_chance=NOTHING if self.edge_chance is None else _to_numpy(self.edge_chance),
+            input=NOTHING if self.input is None else _to_numpy(self.input.detach()),
         )
-        for name in ("norm", "attention"):
+        for name in ("norm", "attention", "input"):
             if not np.isfinite(getattr(feedback, name)).all():
                 raise InputError(
                     f"the observed {name} holds NaN or infinity, so there is nothing to learn from "

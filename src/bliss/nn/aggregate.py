@@ -15,25 +15,45 @@ from bliss.types import Block
 def aggregate(block: Block, x: Tensor) -> Tensor:
     """sum over kept edges of weight_ij x_j. x [S, F] -> [D, F].
 
+    If the block has a control variate, the history h of its sources, it is
+
+        baseline_i + sum_j weight_ij (m_j - h_j) + sum_j weight_ij sqrt(p_ij) (x_j - m_j)
+        baseline_i = sum over all in-edges of alpha_ij h_j
+
+    with m_j the remembered input, of which x_j is what dropout left, or x_j itself. The mean over
+    draws and dropout is the same as without; the variance is that of the change since h was noted,
+    and, by the square root, of the dropout of a full sum.
+
     Edges are grouped by target, so this is a bag of embeddings, which torch sums without writing a
     message; the way back sums the same edges grouped by source. Sums are always in float32.
     """
-    out: Tensor = _Aggregate.apply(x.float(), block)  # type: ignore[no-untyped-call]
+    x = x.float()
+    if block.history is None or block.baseline is None:
+        return _sum(block, x, block.edge_weight)
+    mean = x if block.input is None or not block.is_remembered else block.input
+    out = block.baseline + _sum(block, mean - block.history, block.edge_weight)
+    if mean is x:
+        return out
+    return out + _sum(block, x - mean, block.edge_weight * block.edge_prob.sqrt())
+
+
+def _sum(block: Block, x: Tensor, weight: Tensor) -> Tensor:
+    out: Tensor = _Sum.apply(x, block, weight)  # type: ignore[no-untyped-call]
     return out
 
 
-class _Aggregate(torch.autograd.Function):
+class _Sum(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, block: Block) -> Tensor:
-        ctx.block = block
-        return _bag(block.row, x.contiguous(), block.indptr, block.edge_weight)
+    def forward(ctx: Any, x: Tensor, block: Block, weight: Tensor) -> Tensor:
+        ctx.block, ctx.weight = block, weight
+        return _bag(block.row, x.contiguous(), block.indptr, weight)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
         block: Block = ctx.block
         indptr, order = by_source(block)
         grad = grads[0].contiguous()
-        return _bag(block.col[order], grad, indptr, block.edge_weight[order]), None
+        return _bag(block.col[order], grad, indptr, ctx.weight[order]), None, None
 
 
 def by_source(block: Block) -> tuple[Tensor, Tensor]:

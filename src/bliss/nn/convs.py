@@ -180,11 +180,15 @@ class GATv2Conv(_Attention):
 def _project_and_aggregate(
     linear: nn.Linear, x: Tensor, block: Block, observed: Tensor | None
 ) -> Tensor:
-    """W sum_j weight_ij x_j, in the cheaper order. [S, F] -> [D, out]."""
+    """W sum_j weight_ij x_j, in the cheaper order. [S, F] -> [D, out].
+
+    A control variate is a history of x, not of W x: there is then one order only.
+    """
     if linear.training:
         block.observe(x if observed is None else observed)
     inputs, outputs = linear.in_features, linear.out_features
     before = block.num_src * inputs * outputs + block.num_edges * outputs
     after = block.num_edges * inputs + block.num_dst * inputs * outputs
-    out: Tensor = aggregate(block, linear(x)) if before < after else linear(aggregate(block, x))
+    is_before = before < after and block.history is None
+    out: Tensor = aggregate(block, linear(x)) if is_before else linear(aggregate(block, x))
     return out

@@ -129,6 +129,7 @@ class GNN(nn.Module):
 
     def layer(self, number: int, x: Tensor, block: Block) -> Tensor:
         """One layer with all that belongs to it. x [S, in] -> [D, out]."""
+        block.remember(x)
         dropped = dropout(x, self.config.dropout, self.training)
         out: Tensor = self.convs[number](dropped, block, observed=x)
         if number == self.config.layers - 1:

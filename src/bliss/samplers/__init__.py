@@ -11,6 +11,7 @@ from bliss.samplers.asgcn import ASGCN
 from bliss.samplers.bandit import GATBS, GCNBS
 from bliss.samplers.base import Sampler
 from bliss.samplers.bliss import Bliss
+from bliss.samplers.cluster import ClusterGCN
 from bliss.samplers.fastgcn import FastGCN
 from bliss.samplers.full import Full
 from bliss.samplers.labor import CONVERGED, LABOR
@@ -19,7 +20,9 @@ from bliss.samplers.layerwise import Inclusion, LayerSampler
 from bliss.samplers.neighbor import Neighbor
 from bliss.samplers.nodewise import EdgeInclusion, EdgeSampler, NodeSampler
 from bliss.samplers.pladies import PLADIES
+from bliss.samplers.saint import SaintEdge, SaintNode, SaintWalk
 from bliss.samplers.sketch import SKETCH
+from bliss.samplers.vrgcn import VRGCN
 
 SAMPLERS: dict[str, Callable[..., Sampler]] = {
     "ladies": LADIES,
@@ -36,6 +39,11 @@ SAMPLERS: dict[str, Callable[..., Sampler]] = {
     "asgcn": ASGCN,
     "gcn-bs": GCNBS,
     "gat-bs": GATBS,
+    "cluster": ClusterGCN,
+    "saint-node": SaintNode,
+    "saint-edge": SaintEdge,
+    "saint-rw": SaintWalk,
+    "vrgcn": VRGCN,
 }
 """Samplers by the names of the command line."""
 
@@ -55,7 +63,9 @@ __all__ = [
     "PLADIES",
     "SAMPLERS",
     "SKETCH",
+    "VRGCN",
     "Bliss",
+    "ClusterGCN",
     "EdgeInclusion",
     "EdgeSampler",
     "FastGCN",
@@ -64,6 +74,9 @@ __all__ = [
     "LayerSampler",
     "Neighbor",
     "NodeSampler",
+    "SaintEdge",
+    "SaintNode",
+    "SaintWalk",
     "Sampler",
     "sampler_class",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
@@ -25,12 +25,12 @@ from bliss.types import Block, Feedback, IntArray
 Unit = Literal["sources", "neighbours", "none"]
 
 
-class Sampler(ABC):
+class Sampler(ABC):  # noqa: B024  # which method a family implements is its choice
     """Draws the blocks of a batch layer by layer, from the output down, and learns from feedback.
 
     What is drawn is a pure function of seed, step, seeds and what was learnt. Threads may sample
-    at once, each with scratch memory of its own. A family implements `_layer`; one that learns
-    also `learns`, `_learn` and `_learnt`.
+    at once, each with scratch memory of its own. A family implements `_layer`, or `sample` if it
+    draws all layers at once; one that learns also `learns`, `_learn` and `_learnt`.
 
     Parameters
     ----------
@@ -52,6 +52,10 @@ class Sampler(ABC):
     """The names that `policy` and `estimator` may have, for samplers that offer them."""
     needs_features: ClassVar[bool] = False
     """Whether the constructor wants the nodes' features as `x`."""
+    makes_batches: ClassVar[bool] = False
+    """Whether the sampler, by `batches`, decides which seeds make a batch, and not the loader."""
+    linear_only: ClassVar[bool] = False
+    """Whether it serves sums with fixed coefficients alone, and no attention."""
 
     def __init__(
         self,
@@ -97,6 +101,18 @@ class Sampler(ABC):
     def learns(self) -> bool:
         """Whether feedback changes what is drawn."""
         return False
+
+    def prepare(self, nodes: Any, batch_size: int) -> None:
+        """Be told, once, by the loader: whose outputs are wanted, and how many a batch has.
+
+        By default nothing is done about it. What is done is a pure function of the sampler's seed
+        and these two, so that it need not be saved.
+        """
+        return None
+
+    def batches(self, epoch: int) -> Sequence[IntArray]:
+        """The seeds of each batch of an epoch, if the sampler `makes_batches`. Arrays int64[B]."""
+        raise NotImplementedError
 
     def sample(self, seeds: Any, step: int) -> list[Block]:
         """Draw the blocks of a batch, input layer first.
@@ -180,9 +196,9 @@ class Sampler(ABC):
         self._load(learnt)
         self._pending = pending
 
-    @abstractmethod
     def _layer(self, dst: IntArray, layer: int, key: np.uint64) -> Block:
         """Draw one layer for the targets dst [D]; their coins come from key."""
+        raise NotImplementedError
 
     def _key(self, step: int, layer: int) -> np.uint64:
         """The key of a layer's coins."""

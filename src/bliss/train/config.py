@@ -36,7 +36,7 @@ class TrainConfig(ModelConfig):
     """Per layer, input layer first: sources kept on average (default 2048,1024,512), or, for
     samplers that choose neighbours, those kept by each target (default 10 a layer)."""
     batch_size: int = 256
-    """Seeds per step."""
+    """Seeds per step; for samplers of subgraphs, what docs/subgraphs.md says of each."""
     steps: int = 300
     """Training steps."""
     lr: float = 0.002
@@ -71,8 +71,18 @@ class TrainConfig(ModelConfig):
             object.__setattr__(self, name, self._choice(name, sampler.choices.get(name, ())))
         budgets = self.budgets or sampler.default_budgets(self.layers)
         object.__setattr__(self, "budgets", sampler.check_budgets(budgets, self.layers))
+        if sampler.linear_only and self.is_attention:
+            raise InputError(
+                f"model={self.model!r} learns its coefficients, and sampler {self.sampler!r} needs "
+                "fixed ones: choose model sage or gcn, or another sampler."
+            )
         checks.choice("features", self.features, ("raw", "row"))
         checks.choice("validation", self.validation, ("full", "sampled"))
+        if self.validation == "sampled" and sampler.makes_batches:
+            raise InputError(
+                f"validation='sampled' is not possible with sampler {self.sampler!r}, which makes "
+                "its own batches of training nodes: choose full."
+            )
         checks.choice("precision", self.precision, ("float32", "bfloat16"))
         checks.choice("device", self.device.split(":")[0], ("cpu", "cuda"))
         for name in ("batch_size", "steps", "evaluate_every", "decay_epochs"):

@@ -77,12 +77,14 @@ class Trainer:
             **config.sampler_options,
             **features,
         )
-        seeds = dataset.splits["train"]
+        seeds, batch_size = dataset.splits["train"], config.batch_size
+        if not self.sampler.makes_batches:  # which may draw more than there are seeds
+            batch_size = min(batch_size, len(seeds))
         self.loader = BlockLoader(
             Data(x=self.x, y=dataset.y, num_nodes=self.graph.num_nodes),
             self.sampler,
             seeds,
-            batch_size=min(config.batch_size, len(seeds)),
+            batch_size=batch_size,
             shuffle=config.batch_size < len(seeds),  # a batch of all has no order to change
             drop_last=True,
             prefetch=config.prefetch,
@@ -152,7 +154,7 @@ class Trainer:
             self.device.type, torch.bfloat16, enabled=config.precision == "bfloat16"
         ):
             logits = self.model(batch.x, batch.blocks)
-        loss = criterion(logits.float(), batch.y)
+        loss = criterion(logits.float(), batch.y, batch.blocks[-1].dst_weight)
         value = loss.item()
         if value != value or value in (float("inf"), float("-inf")):
             raise InputError(

@@ -28,11 +28,24 @@ def micro_f1(logits: Tensor, labels: Tensor) -> float:
     return 2 * hits / total if total else 0.0
 
 
-def criterion(logits: Tensor, labels: Tensor) -> Tensor:
-    """Cross-entropy over classes, or over each label on its own. Mean over nodes (and labels)."""
+def criterion(logits: Tensor, labels: Tensor, weight: Tensor | None = None) -> Tensor:
+    """Cross-entropy over classes, or over each label on its own: L_v, the mean over labels.
+
+    The mean of L_v over nodes of known class, or, with a weight for each node [N], the sum of
+    weight_v L_v: a sampler's estimate of the mean over all training nodes. Such a sum over no
+    nodes is 0.
+    """
+    if weight is None:
+        if labels.ndim == 1:
+            return functional.cross_entropy(logits, labels, ignore_index=-1)
+        return functional.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype))
     if labels.ndim == 1:
-        return functional.cross_entropy(logits, labels, ignore_index=-1)
-    return functional.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype))
+        losses = functional.cross_entropy(logits, labels, ignore_index=-1, reduction="none")
+    else:
+        wanted = labels.to(logits.dtype)
+        losses = functional.binary_cross_entropy_with_logits(logits, wanted, reduction="none")
+        losses = losses.mean(dim=1)
+    return (weight * losses).sum()
 
 
 def probabilities(logits: Tensor, is_multilabel: bool) -> Tensor:

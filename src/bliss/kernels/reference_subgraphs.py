@@ -1,0 +1,94 @@
+"""The kernels of `subgraphs` again, in plain NumPy: slow, and what those are tested against."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bliss.kernels.reference import frontier_edges
+from bliss.rng import uniforms
+
+IntArray = npt.NDArray[np.integer[Any]]
+FloatArray = npt.NDArray[np.floating[Any]]
+
+
+def random_walks(
+    indptr: IntArray, indices: IntArray, root: IntArray, length: int, key: np.uint64
+) -> IntArray:
+    """Go `length` times from a node to one of its in-neighbours. int64[R, length + 1]."""
+    walk: IntArray = np.repeat(root.astype(np.int64)[:, None], length + 1, axis=1)
+    for t in range(length):
+        share = uniforms(key, np.arange(root.size) * length + t)
+        degree = indptr[walk[:, t] + 1] - indptr[walk[:, t]]
+        edge = indptr[walk[:, t]] + (share * degree).astype(np.int64)
+        walk[:, t + 1] = walk[:, t]
+        walk[degree > 0, t + 1] = indices[edge[degree > 0]]
+    return walk
+
+
+def count_visits(
+    indptr: IntArray, indices: IntArray, walk: IntArray, num_nodes: int
+) -> tuple[IntArray, IntArray]:
+    """How many walks visit each node, and both ends of each edge. int64[V], int64[E]."""
+    visited = np.zeros((len(walk), num_nodes), np.int64)
+    np.put_along_axis(visited, walk, 1, axis=1)
+    target = np.repeat(np.arange(num_nodes), np.diff(indptr))
+    both = (visited[:, target] * visited[:, indices]).sum(0)
+    return visited.sum(0), np.where(target == indices, 0, both)
+
+
+def pair_values(indptr: IntArray, indices: IntArray, value: FloatArray) -> FloatArray:
+    """Values of all edges between the ends of each edge, its own way and the other. [2, E]."""
+    nodes = value.size
+    target = np.repeat(np.arange(nodes), np.diff(indptr))
+    matrix = np.zeros((nodes, nodes))
+    np.add.at(matrix, (target, indices), value[target])
+    return np.stack([matrix[target, indices], matrix[indices, target]])
+
+
+def join_neighbours(
+    indptr: IntArray,
+    indices: IntArray,
+    link: FloatArray,
+    weight: IntArray,
+    order: IntArray,
+    part: IntArray,
+    size: IntArray,
+    capacity: int,
+) -> int:
+    """Let each node move to the part it is linked to most, if there is room; changes part, size."""
+    moved = 0
+    for v in order:
+        here = slice(indptr[v], indptr[v + 1])
+        near = part[indices[here]]
+        pull = np.bincount(near, link[here], minlength=size.size)
+        pull[(size + weight[v] > capacity) & (np.arange(size.size) != part[v])] = -1.0
+        largest = pull.max()
+        if largest > pull[part[v]]:
+            best = near[pull[near] == largest][0]  # of equals, the first neighbour's
+            size[part[v]] -= weight[v]
+            size[best] += weight[v]
+            part[v] = best
+            moved += 1
+    return moved
+
+
+def full_sums(
+    indptr: IntArray,
+    indices: IntArray,
+    dst: IntArray,
+    target_scale: FloatArray,
+    source_scale: FloatArray,
+    weight: FloatArray,
+    value: FloatArray,
+) -> FloatArray:
+    """sum over all in-edges of alpha_ij value_j. float32[D, F]."""
+    edge, owner = frontier_edges(indptr, dst)
+    alpha = target_scale[dst[owner]] if target_scale.size else weight[edge].astype(np.float64)
+    if source_scale.size:
+        alpha = alpha * source_scale[indices[edge]]
+    total = np.zeros((dst.size, value.shape[1]))
+    np.add.at(total, owner, alpha[:, None] * value[indices[edge]])
+    return total.astype(np.float32)

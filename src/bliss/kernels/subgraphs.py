@@ -1,0 +1,189 @@
+"""The compiled kernels of subgraphs and histories: walks, pairs, clusters, sums over all in-edges.
+
+Where rows are said to be sorted, the sources of each target stand in rising order.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bliss.kernels.compile import compiled
+from bliss.rng import COINS, coin
+
+IntArray = npt.NDArray[np.integer[Any]]
+FloatArray = npt.NDArray[np.floating[Any]]
+
+
+@compiled
+def random_walks(
+    indptr: IntArray, indices: IntArray, root: IntArray, length: int, key: np.uint64
+) -> Any:
+    """Go `length` times from a node to one of its in-neighbours, all alike; stay if it has none.
+
+    indptr   int64[V + 1]
+    indices  int[E]
+    root     int64[R]
+    key      uint64            hop t of walk r goes by coin r * length + t
+    returns  int64[R, length + 1], the roots first
+    """
+    walk = np.empty((root.size, length + 1), np.int64)
+    for r in range(root.size):
+        node = root[r]
+        walk[r, 0] = node
+        for t in range(length):
+            first = indptr[node]
+            degree = indptr[node + 1] - first
+            if degree > 0:
+                share = coin(key, np.uint64(r * length + t)) / COINS
+                node = np.int64(indices[first + np.int64(share * degree)])
+            walk[r, t + 1] = node
+    return walk
+
+
+@compiled
+def _equal_range(indices: IntArray, first: int, last: int, node: int) -> tuple[int, int]:
+    """Where `node` stands in a sorted row, from and to."""
+    low, high = first, last
+    while low < high:
+        middle = (low + high) // 2
+        if indices[middle] < node:
+            low = middle + 1
+        else:
+            high = middle
+    high = low
+    while high < last and indices[high] == node:
+        high += 1
+    return low, high
+
+
+@compiled
+def count_visits(
+    indptr: IntArray,
+    indices: IntArray,
+    walk: IntArray,
+    node_count: IntArray,
+    edge_count: IntArray,
+) -> None:
+    """Add how many walks visit each node, and both ends of each edge; self-loops are left out.
+
+    indices     int[E]         rows sorted
+    walk        int64[R, H]
+    node_count  int64[V]       added to
+    edge_count  int64[E]       added to
+    """
+    visited = np.empty(walk.shape[1], np.int64)
+    for r in range(walk.shape[0]):
+        count = 0
+        for t in range(walk.shape[1]):
+            is_new = True
+            for before in range(count):
+                is_new = is_new and visited[before] != walk[r, t]
+            if is_new:
+                visited[count] = walk[r, t]
+                count += 1
+        for a in range(count):
+            i = visited[a]
+            node_count[i] += 1
+            for b in range(count):
+                if a != b:
+                    low, high = _equal_range(indices, indptr[i], indptr[i + 1], visited[b])
+                    for e in range(low, high):
+                        edge_count[e] += 1
+
+
+@compiled
+def pair_values(indptr: IntArray, indices: IntArray, value: FloatArray) -> Any:
+    """For each edge j -> i, the values of all edges from j to i, and of all from i to j.
+
+    Both are the same for a self-loop. O(E log of the largest degree).
+
+    indices  int[E]       rows sorted
+    value    float64[V]   of every edge into the node
+    returns  float64[2, E]
+    """
+    total = np.zeros((2, indices.size), np.float64)
+    for i in range(indptr.size - 1):
+        for e in range(indptr[i], indptr[i + 1]):
+            j = indices[e]
+            low, high = _equal_range(indices, indptr[i], indptr[i + 1], j)
+            total[0, e] = (high - low) * value[i]
+            low, high = _equal_range(indices, indptr[j], indptr[j + 1], i)
+            total[1, e] = (high - low) * value[j]
+    return total
+
+
+@compiled
+def join_neighbours(
+    indptr: IntArray,
+    indices: IntArray,
+    link: FloatArray,
+    weight: IntArray,
+    order: IntArray,
+    part: IntArray,
+    size: IntArray,
+    capacity: int,
+) -> int:
+    """Let each node move to the part it is linked to most, if there is room. O(V + E).
+
+    indptr    int[V + 1]     an undirected graph
+    indices   int[E]
+    link      float64[E]     how strong each edge is
+    weight    int64[V]       how much room each node takes
+    order     int64[V]       who moves first
+    part      int64[V]       changed
+    size      int64[P]       changed: the weight in each part
+    returns   the number of nodes that moved
+    """
+    pull = np.zeros(size.size, np.float64)
+    moved = 0
+    for v in order:
+        own = part[v]
+        first, last = indptr[v], indptr[v + 1]
+        for e in range(first, last):
+            pull[part[indices[e]]] += link[e]
+        best, most = own, pull[own]
+        for e in range(first, last):
+            other = part[indices[e]]
+            if pull[other] > most and size[other] + weight[v] <= capacity:
+                best, most = other, pull[other]
+        for e in range(first, last):
+            pull[part[indices[e]]] = 0.0
+        if best != own:
+            part[v] = best
+            size[own] -= weight[v]
+            size[best] += weight[v]
+            moved += 1
+    return moved
+
+
+@compiled
+def full_sums(
+    indptr: IntArray,
+    indices: IntArray,
+    dst: IntArray,
+    target_scale: FloatArray,
+    source_scale: FloatArray,
+    weight: FloatArray,
+    value: FloatArray,
+) -> Any:
+    """sum over all in-edges of alpha_ij value_j, with alpha_ij as in `horvitz_thompson`.
+
+    dst      int64[D]
+    value    float[V, F]
+    returns  float32[D, F]
+    """
+    total = np.zeros((dst.size, value.shape[1]), np.float32)
+    for t in range(dst.size):
+        i = dst[t]
+        for e in range(indptr[i], indptr[i + 1]):
+            j = indices[e]
+            alpha = target_scale[i] if target_scale.size else np.float64(weight[e])
+            if source_scale.size:
+                alpha *= source_scale[j]
+            factor = np.float32(alpha)
+            for f in range(value.shape[1]):
+                total[t, f] += factor * value[j, f]
+    return total

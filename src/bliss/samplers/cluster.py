@@ -1,0 +1,106 @@
+"""Cluster-GCN: batches are clusters of a partition, so that few edges leave them."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from bliss.kernels import fast
+from bliss.rng import derive_key, hashes
+from bliss.samplers.partition import check_parts, choose_partitioner, partition
+from bliss.samplers.subgraph import Subgraph, SubgraphSampler, Weights
+from bliss.types import IntArray
+
+NODES_PER_PART = 150  # about what the paper has on its largest graphs
+LEAST_PARTS = 10
+_ORDER, _PARTITION = -1, -4  # counters that set these streams apart from those of steps
+
+
+class ClusterGCN(SubgraphSampler):
+    """Cluster-GCN (Chiang et al., 2019).
+
+    The graph is cut once into `parts` clusters. Each epoch the clusters with wanted nodes are
+    grouped at random, so many to a batch that it has about batch_size wanted nodes; every wanted
+    node is in one batch. Edges between the clusters of a batch are kept, those that leave it are
+    not, and each row is normalised anew:
+
+        weight_ij = alpha_ij (sum over N_i of alpha_ik) / (sum over kept k of alpha_ik)
+
+    which is the mean over the kept neighbours for norm="mean". Biased: an edge that leaves a
+    cluster counts less often than one that does not, and no weight makes up for it; how much
+    depends on the partition (docs/subgraphs.md has numbers). Not adaptive, no state but the
+    partition, 8 bytes a node, which is made anew from the seed before the first batch.
+
+    Cost: one pass over the in-edges of the batch's clusters; before the first batch a partition,
+    O(V + E) a level.
+
+    Parameters
+    ----------
+    parts
+        Number of clusters; by default one for 150 nodes, but at least 10.
+    partitioner
+        "metis" (needs pymetis) or "propagation" (ours); by default METIS where it is installed.
+        The attribute of this name says which it is.
+    options
+        Those of `SubgraphSampler`: layers, seed, norm.
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        budgets: Any = (),
+        *,
+        parts: int | None = None,
+        partitioner: str | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(data, budgets, **options)
+        self.partitioner = choose_partitioner(partitioner)
+        if parts is None:
+            nodes = self.graph.num_nodes
+            parts = max(nodes // NODES_PER_PART, min(LEAST_PARTS, nodes))
+        self.parts = check_parts(parts, self.graph)
+
+    @cached_property
+    def part(self) -> IntArray:
+        """The cluster of each node. int64[V]."""
+        seed = int(derive_key(self.seed, _PARTITION))
+        return partition(self.graph, self.parts, self.partitioner, seed)
+
+    def batches(self, epoch: int) -> list[IntArray]:
+        """The wanted nodes of each group of clusters."""
+        self._check_prepared()
+        part = self.part[self._wanted]
+        cluster = np.unique(part)
+        shuffled = cluster[np.argsort(hashes(derive_key(self.seed, _ORDER, epoch), cluster))]
+        number = max(round(self._wanted.size / self._batch_size), 1)
+        groups = np.array_split(shuffled, min(number, cluster.size))
+        batch = np.empty(self.parts, np.int64)  # of each cluster
+        for position, group in enumerate(groups):
+            batch[group] = position
+        order = np.argsort(batch[part], kind="stable")
+        stop = np.cumsum(np.bincount(batch[part], minlength=len(groups)))[:-1]
+        return np.split(self._wanted[order], stop)
+
+    @cached_property
+    def _members(self) -> tuple[IntArray, IntArray]:
+        """Nodes by cluster: pointers int64[parts + 1] and nodes int64[V]."""
+        stop = np.cumsum(np.bincount(self.part, minlength=self.parts))
+        return np.concatenate([[0], stop]), np.argsort(self.part, kind="stable")
+
+    def _draw(self, seeds: IntArray, step: int) -> tuple[IntArray, int]:
+        """The clusters that the seeds are in."""
+        start, member = self._members
+        clusters = [member[start[c] : start[c + 1]] for c in np.unique(self.part[seeds])]
+        others = np.setdiff1d(np.concatenate(clusters), seeds)
+        return np.concatenate([seeds, others]), seeds.size
+
+    def _weigh(self, subgraph: Subgraph) -> Weights:
+        weight = subgraph.alpha.copy()
+        fast.rescale_rows(weight, subgraph.indptr, self.graph.coefficient_sum[subgraph.node])
+        return Weights(weight, None, np.ones(subgraph.node.size, np.float32), None)
+
+    def _settings(self) -> dict[str, Any]:
+        return super()._settings() | {"parts": self.parts, "partitioner": self.partitioner}

@@ -1,0 +1,295 @@
+"""GraphSAINT: subgraphs of drawn nodes, edges or walks, with the bias of the draw divided out."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from bliss import checks
+from bliss.graph import Graph
+from bliss.kernels import subgraphs
+from bliss.rng import derive_key, uniforms
+from bliss.samplers.subgraph import Subgraph, SubgraphSampler, Weights
+from bliss.types import NOTHING, FloatArray, IntArray
+
+_HOPS, _COUNT = 1, -5  # counters that set these streams apart
+_CHUNK = 1 << 16  # walks counted at a time
+_ROUNDING = 1e-12
+
+
+class Visits(NamedTuple):
+    """What a single draw, a node, an edge or a walk, visits."""
+
+    node: FloatArray  # float64[V] q_v, the chance that it visits v
+    edge: FloatArray  # float64[E] q_uv, that it visits both ends; or empty: it visits one node
+
+    def included(self, draws: int) -> FloatArray:
+        """p_v = 1 - (1 - q_v)^n, the chance that some of n draws visits v. float64[V]."""
+        return either(self.node, draws)
+
+
+def either(chance: FloatArray, draws: int) -> FloatArray:
+    """1 - (1 - q)^n: the chance that something of chance q happens in some of n draws."""
+    with np.errstate(divide="ignore"):  # log(0) of what is certain
+        return np.asarray(-np.expm1(draws * np.log1p(-np.minimum(chance, 1.0))))
+
+
+class Saint(SubgraphSampler):
+    """What GraphSAINT's samplers share (Zeng et al., 2020).
+
+    A subgraph is what n = batch_size independent draws visit, and all edges among it. With q_v and
+    q_uv the chances that one draw visits v, and both u and v,
+
+        p_v  = 1 - (1 - q_v)^n
+        p_uv = p_u + p_v - (1 - (1 - q_u - q_v + q_uv)^n)
+
+    are the chances of node and edge. An edge weighs alpha_vu p_v / p_uv, the paper's
+    1 / alpha_{u,v}: given that v is there, the expected aggregate is the full one. A target's loss
+    weighs 1 / (m p_v), m the number of wanted nodes, the paper's 1 / lambda_v: the expected loss is
+    the mean over all wanted nodes. Both unbiased for fixed inputs, as far as the q are exact.
+    Attention takes p_uv / p_v as the chance of an edge: the Hajek estimate of the full one.
+
+    The paper counts p_v and p_uv in N subgraphs drawn beforehand. Draws being independent, both
+    follow from what one draw does: known for nodes and edges, and for walks counted walk by walk,
+    which needs no subgraph, and no edge of positive chance is left without a number.
+
+    An epoch has as many batches as it takes to draw as often as there are wanted nodes. A batch
+    may, by chance, have none of them; its loss is then 0.
+    """
+
+    @abstractmethod
+    def _visited(self, key: np.uint64) -> IntArray:
+        """What the draws of a batch visit, repetitions and all. int64[any shape]."""
+
+    @abstractmethod
+    def _find_visits(self) -> Visits:
+        """The chances of one draw."""
+
+    @cached_property
+    def visits(self) -> Visits:
+        """The chances of one draw; found before the first batch."""
+        self._check_prepared()
+        return self._find_visits()
+
+    @cached_property
+    def included(self) -> FloatArray:
+        """p_v, the chance that a batch has node v. float64[V]."""
+        return self.visits.included(self._batch_size)
+
+    @cached_property
+    def _is_wanted(self) -> Any:
+        return self._mask(self._wanted)
+
+    def batches(self, epoch: int) -> list[IntArray]:
+        """All wanted nodes each time: a batch has those of them that its draws find."""
+        self._check_prepared()
+        return [self._wanted] * math.ceil(self._wanted.size / self._batch_size)
+
+    def _draw(self, seeds: IntArray, step: int) -> tuple[IntArray, int]:
+        node = np.unique(self._visited(self._key(step, 0)))
+        wanted = self._is_wanted if seeds is self._wanted else self._mask(seeds)
+        is_target = wanted[node]
+        return np.concatenate([node[is_target], node[~is_target]]), int(is_target.sum())
+
+    def _weigh(self, subgraph: Subgraph) -> Weights:
+        node, row, edge = subgraph.node, subgraph.row, subgraph.edge
+        source = node[row]
+        target = np.repeat(node, np.diff(subgraph.indptr))
+        chance, included = self.visits.node, self.included
+        both = self.visits.edge[edge] if self.visits.edge.size else 0.0
+        any_ = either(chance[source] + chance[target] - both, self._batch_size)
+        joint = included[source] + included[target] - any_  # p_uv
+        # A batch of one draw can hold a pair that was never counted, and 0 would not do.
+        unknown = joint <= _ROUNDING * included[target]
+        joint = np.where(unknown, chance[source] * chance[target], joint)
+        given = np.where(source == target, 1.0, joint / included[target])
+        loss = 1.0 / (self._wanted.size * included[node[: subgraph.num_dst]])
+        arrays = (subgraph.alpha / given, given, included[node], loss)
+        return Weights(*(array.astype(np.float32) for array in arrays))
+
+    def _mask(self, nodes: IntArray) -> Any:
+        mask = np.zeros(self.graph.num_nodes, bool)
+        mask[nodes] = True
+        return mask
+
+
+class SaintNode(Saint):
+    """GraphSAINT's node sampler: batch_size nodes, with replacement.
+
+    q_u is proportional to sum over v of alpha_vu^2, the squared norm of u's column; q_uv = 0. A
+    node that sends nothing, not even to itself, has the least of the others' chances, or it would
+    never be drawn. Unbiased, no state.
+
+    Cost: batch_size binary searches in V numbers, and one pass over the in-edges of the nodes.
+    """
+
+    def __init__(self, data: Any, budgets: Any = (), **options: Any) -> None:
+        super().__init__(data, budgets, **options)
+        mass = _column_norms(self.graph)
+        least = mass.min(where=mass > 0, initial=mass.max(initial=0.0) or 1.0)
+        self._ladder: FloatArray = np.cumsum(np.maximum(mass, least))
+
+    def _visited(self, key: np.uint64) -> IntArray:
+        height = uniforms(key, np.arange(self._batch_size)) * self._ladder[-1]
+        found: IntArray = np.searchsorted(self._ladder, height, side="right")
+        return found.clip(max=self.graph.num_nodes - 1)
+
+    def _find_visits(self) -> Visits:
+        return Visits(np.diff(self._ladder, prepend=0.0) / self._ladder[-1], NOTHING)
+
+
+class SaintEdge(Saint):
+    """GraphSAINT's edge sampler: batch_size edges, with replacement; a subgraph has their ends.
+
+    The paper's chance of the edge between u and v, proportional to 1 / deg(u) + 1 / deg(v), is
+    that of one of two ways to it: to choose any node, then one of its neighbours, all alike. So an
+    edge is drawn as an in-edge of a node drawn from all nodes: no array of edges is searched. A
+    self-loop counts as an edge, so that a node without neighbours is drawn too. Unbiased, no state
+    but 8 bytes an edge for q_uv.
+
+    Cost: two coins an edge, and one pass over the in-edges of the nodes; once, O(E log of the
+    largest degree).
+    """
+
+    def _visited(self, key: np.uint64) -> IntArray:
+        root = _choose(self.graph.num_nodes, self._batch_size, key)
+        hops = derive_key(int(key), _HOPS)
+        graph = self.graph
+        return np.asarray(subgraphs.random_walks(graph.indptr, graph.indices, root, 1, hops))
+
+    def _find_visits(self) -> Visits:
+        graph = self.graph
+        each = 1.0 / (graph.num_nodes * np.maximum(graph.degree, 1))  # of one in-edge of a node
+        target = np.repeat(np.arange(graph.num_nodes), graph.degree)
+        found = np.where(target == graph.indices, 0.0, each[target])  # as a neighbour, not as root
+        chance = 1.0 / graph.num_nodes + np.bincount(graph.indices, found, graph.num_nodes)
+        # the root is one end or the other
+        return Visits(chance, _pair_values(graph, each).sum(0))
+
+
+class SaintWalk(Saint):
+    """GraphSAINT's random-walk sampler: batch_size roots, with replacement, and a walk from each.
+
+    Roots are drawn from the wanted nodes, all alike; a walk goes `length` times to an in-neighbour,
+    all alike. The self-loop counts as one: a walk may stay. q_v and q_uv are counted in so many
+    walks, drawn before the first batch, that a node is visited `coverage` times on average; where
+    that says too little, a lower bound stands in. So the estimates are unbiased but for the error
+    of these counts, about 1 / sqrt(coverage) of a weight. No state but 8 bytes an edge for q_uv.
+
+    Cost: a coin a hop, and one pass over the in-edges of the nodes; once, coverage V hops, and
+    length binary searches for each.
+
+    Parameters
+    ----------
+    length
+        Hops of a walk (h).
+    coverage
+        Visits of a node, on average, in the walks that are counted.
+    options
+        Those of `SubgraphSampler`: layers, seed, norm.
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        budgets: Any = (),
+        *,
+        length: int = 2,
+        coverage: float = 50.0,
+        **options: Any,
+    ) -> None:
+        super().__init__(data, budgets, **options)
+        self.length = checks.whole("length", length, least=1)
+        self.coverage = checks.positive("coverage", coverage, "nothing would be counted.")
+
+    def _visited(self, key: np.uint64) -> IntArray:
+        return self._walks(self._batch_size, key)
+
+    def _walks(self, number: int, key: np.uint64) -> IntArray:
+        graph = self.graph
+        root = self._wanted[_choose(self._wanted.size, number, key)]
+        hops = derive_key(int(key), _HOPS)
+        walk = subgraphs.random_walks(graph.indptr, graph.indices, root, self.length, hops)
+        return np.asarray(walk)
+
+    def _find_visits(self) -> Visits:
+        graph = self.graph
+        number = math.ceil(self.coverage * graph.num_nodes / (self.length + 1))
+        node_count = np.zeros(graph.num_nodes, np.int64)
+
+        def count(indptr: IntArray, indices: IntArray) -> IntArray:
+            edge_count = np.zeros(graph.num_edges, np.int64)
+            for chunk, start in enumerate(range(0, number, _CHUNK)):
+                key = derive_key(self.seed, _COUNT, chunk)
+                walk = self._walks(min(_CHUNK, number - start), key)
+                subgraphs.count_visits(indptr, indices, walk, node_count, edge_count)
+            return edge_count
+
+        edge_count = _with_sorted_rows(graph, count)
+        node_least, edge_least = self._least()
+        edge = np.maximum(edge_count / number, edge_least)
+        return Visits(np.maximum(node_count / number, node_least), edge)
+
+    def _least(self) -> tuple[FloatArray, FloatArray]:
+        """What q_v and q_uv are at least, for what was counted too seldom or never. Exact, O(h E).
+
+        With pi_t(v) the chance to be at v after t hops: q_v >= pi_t(v), and, by the hop from v to
+        its in-neighbour u or from u to v, q_uv >= pi_t(v) / |N_v| and pi_t(u) / |N_u|, for every
+        t. float64[V], float64[E].
+        """
+        graph = self.graph
+        at = np.zeros(graph.num_nodes)
+        at[self._wanted] = 1.0 / self._wanted.size
+        node, most = at, np.zeros(graph.num_nodes)
+        for _ in range(self.length):
+            hop = at / np.maximum(graph.degree, 1)
+            stays = np.where(graph.degree == 0, at, 0.0)
+            at = stays + np.bincount(graph.indices, np.repeat(hop, graph.degree), graph.num_nodes)
+            node, most = np.maximum(node, at), np.maximum(most, hop)
+        return node, _pair_values(graph, most).max(0)
+
+    def _settings(self) -> dict[str, Any]:
+        return super()._settings() | {"length": self.length, "coverage": self.coverage}
+
+
+def _choose(size: int, number: int, key: np.uint64) -> IntArray:
+    """`number` whole numbers below `size`, all alike. int64[number]."""
+    return (uniforms(key, np.arange(number)) * size).astype(np.int64)
+
+
+def _column_norms(graph: Graph) -> FloatArray:
+    """sum over v of alpha_vu^2, for each source u. float64[V]."""
+    own = np.repeat(graph.target_scale, graph.degree) if graph.target_scale.size else graph.weight
+    squares = np.square(own.astype(np.float64))
+    total: FloatArray = np.asarray(np.bincount(graph.indices, squares, graph.num_nodes), float)
+    return total * np.square(graph.source_scale) if graph.source_scale.size else total
+
+
+def _pair_values(graph: Graph, value: FloatArray) -> FloatArray:
+    """As the kernel of this name, whatever the order of rows. float64[2, E]."""
+
+    def values(indptr: IntArray, indices: IntArray) -> FloatArray:
+        return np.asarray(subgraphs.pair_values(indptr, indices, value))
+
+    return _with_sorted_rows(graph, values)
+
+
+def _with_sorted_rows(
+    graph: Graph, kernel: Callable[[IntArray, IntArray], npt.NDArray[Any]]
+) -> npt.NDArray[Any]:
+    """What the kernel says of sorted rows, (indptr, indices) -> [..., E], in the graph's order."""
+    target = np.repeat(np.arange(graph.num_nodes), graph.degree)
+    falls = (np.diff(graph.indices) < 0) & (target[1:] == target[:-1])
+    if not falls.any():
+        return kernel(graph.indptr, graph.indices)
+    order = np.lexsort((graph.indices, target))
+    by_row = kernel(graph.indptr, graph.indices[order])
+    result = np.empty_like(by_row)
+    result[..., order] = by_row
+    return result

@@ -1,0 +1,152 @@
+"""The subgraph sampler: one set of nodes for all layers, and the edges among them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import replace
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import torch
+
+from bliss import checks
+from bliss.errors import InputError
+from bliss.kernels import fast
+from bliss.samplers.base import Sampler, Unit
+from bliss.types import Block, FloatArray, IntArray
+
+
+class Subgraph(NamedTuple):
+    """n nodes, the first D of them those whose output is wanted, and the E' edges among them."""
+
+    node: IntArray  # int64[n] graph ids
+    num_dst: int  # D
+    indptr: IntArray  # int64[n + 1] edges by target
+    row: IntArray  # int64[E'] position in node
+    edge: IntArray  # int64[E'] graph edge id
+    alpha: FloatArray  # float32[E'] coefficient in the full graph
+
+
+class Weights(NamedTuple):
+    """What a family says of its subgraph."""
+
+    edge: FloatArray  # float32[E'] weight of each edge
+    chance: FloatArray | None  # float32[E'] of each edge, given its target; None: certain
+    prob: FloatArray  # float32[n] chance of each node to be there
+    dst: FloatArray | None  # float32[D] weight of each target's loss; None: equal
+
+
+class SubgraphSampler(Sampler):
+    """Draws some nodes and keeps all edges among them; every layer passes messages over these.
+
+    All layers have the same sources, the subgraph's nodes. They are the targets too, but for the
+    last layer, whose targets are the nodes whose output is wanted: they stand first. So the blocks
+    share their tensors, and a draw costs one pass over the in-edges of its nodes, however many
+    layers there are. What lies outside the subgraph is not seen.
+
+    Such a sampler makes its own batches. A loader tells it once, by `prepare`, whose outputs are
+    wanted and how large a batch is; `batches` then gives the seeds of an epoch. Subgraphs are
+    drawn from the whole graph: nodes of other splits lend their features, not their labels.
+
+    Parameters
+    ----------
+    data
+        A `Graph`, or anything `Graph.of` takes.
+    layers
+        How many blocks a batch has. There are no budgets.
+    options
+        Those of `Sampler`: seed, norm.
+    """
+
+    unit: ClassVar[Unit] = "none"
+    makes_batches: ClassVar[bool] = True
+
+    def __init__(self, data: Any, budgets: Any = (), *, layers: int, **options: Any) -> None:
+        super().__init__(data, budgets, layers=layers, **options)
+        self._wanted: IntArray = np.empty(0, np.int64)  # whose outputs are wanted
+        self._batch_size = 0
+
+    def prepare(self, nodes: Any, batch_size: int) -> None:
+        """Take note of the nodes whose outputs are wanted, and of the size of a batch."""
+        wanted = checks.seeds(nodes, self.graph.num_nodes, "nodes")
+        batch_size = checks.whole("batch_size", batch_size, least=1)
+        is_first = not self._wanted.size
+        if not is_first and not (
+            batch_size == self._batch_size and np.array_equal(wanted, self._wanted)
+        ):
+            raise InputError(
+                f"this {type(self).__name__} makes batches of {self._batch_size} for other nodes "
+                "already: give each loader a sampler of its own."
+            )
+        self._wanted, self._batch_size = wanted, batch_size
+
+    def sample(self, seeds: Any, step: int) -> list[Block]:
+        """Draw the subgraph of a batch, as blocks, input layer first.
+
+        Parameters
+        ----------
+        seeds
+            Distinct node ids whose output is wanted, [B], or a mask [V].
+        step
+            The number of the batch: the same step gives the same draw.
+        """
+        self._check_prepared()
+        if seeds is not self._wanted:  # which is checked already, and may be long
+            seeds = checks.seeds(seeds, self.graph.num_nodes)
+        subgraph = self._induce(*self._draw(seeds, checks.whole("step", step)))
+        return self._blocks(subgraph, self._weigh(subgraph))
+
+    @abstractmethod
+    def batches(self, epoch: int) -> list[IntArray]:
+        """The seeds of each batch of an epoch: a pure function of the sampler's seed and epoch."""
+
+    @abstractmethod
+    def _draw(self, seeds: IntArray, step: int) -> tuple[IntArray, int]:
+        """The nodes of a subgraph int64[n], targets first, and D, the number of targets."""
+
+    @abstractmethod
+    def _weigh(self, subgraph: Subgraph) -> Weights:
+        """The estimator."""
+
+    def _check_prepared(self) -> None:
+        if not self._wanted.size:
+            raise InputError(
+                f"{type(self).__name__} was not told whose outputs are wanted: hand it to a "
+                "BlockLoader, or call prepare(nodes, batch_size) first."
+            )
+
+    def _induce(self, node: IntArray, num_dst: int) -> Subgraph:
+        graph, workspace = self.graph, self._workspace()
+        workspace.reserve_edges(int(graph.degree[node].sum()))
+        kept = fast.gather(
+            graph.indptr,
+            graph.indices,
+            node,
+            node,
+            workspace.bits,
+            workspace.position,
+            workspace.edge,
+        )
+        certain = np.ones(node.size, np.float32)
+        scales = graph.target_scale, graph.source_scale, graph.weight
+        alpha = fast.horvitz_thompson(node, node, certain, *kept, *scales)
+        return Subgraph(node, num_dst, *kept, alpha)
+
+    def _blocks(self, subgraph: Subgraph, weights: Weights) -> list[Block]:
+        node, num_dst, indptr, row, edge, _ = subgraph
+        arrays = (node, node, indptr, row, edge, weights.prob, weights.edge)
+        hidden = Block(*map(torch.from_numpy, arrays))
+        chance = None if weights.chance is None else torch.from_numpy(weights.chance)
+        hidden.edge_chance = chance
+        kept = int(indptr[num_dst])
+        last = replace(
+            hidden,
+            dst=hidden.dst[:num_dst],
+            indptr=hidden.indptr[: num_dst + 1],
+            row=hidden.row[:kept],
+            edge=hidden.edge[:kept],
+            edge_weight=hidden.edge_weight[:kept],
+            edge_chance=None if chance is None else chance[:kept],
+            dst_weight=None if weights.dst is None else torch.from_numpy(weights.dst),
+        )
+        return [replace(hidden) for _ in range(self.layers - 1)] + [last]

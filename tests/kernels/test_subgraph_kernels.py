@@ -1,0 +1,95 @@
+"""The kernels of subgraphs and histories do what their plain twins do."""
+
+from __future__ import annotations
+
+import inspect
+
+import numpy as np
+import pytest
+
+from bliss.kernels import reference, reference_subgraphs, subgraphs
+from bliss.rng import derive_key
+
+
+class Case:
+    """A random graph with parallel edges, self-loops and nodes without in-edges."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random = np.random.default_rng(seed)
+        self.nodes = int(random.integers(2, 40))
+        edges = int(random.integers(1, 5 * self.nodes))
+        source, target = random.integers(0, self.nodes, (2, edges)).astype(np.int32)
+        self.indptr, order = reference.group_by_target(source, target, self.nodes)
+        self.indices = source[order]
+
+
+cases = pytest.mark.parametrize("case", [Case(seed) for seed in range(20)], ids=range(20))
+
+
+def test_every_kernel_has_a_twin():
+    kernels = {
+        name
+        for name, member in inspect.getmembers(subgraphs)
+        if hasattr(member, "py_func") and not name.startswith("_") and name != "coin"
+    }
+    assert kernels - set(dir(reference_subgraphs)) == set()
+    assert kernels
+
+
+@cases
+@pytest.mark.parametrize("length", [1, 4])
+def test_walks_and_their_visits_agree(case, length):
+    root = case.random.integers(0, case.nodes, 50)
+    rows = (case.indptr, case.indices)
+    walk = subgraphs.random_walks(*rows, root, length, derive_key(3, length))
+    twin = reference_subgraphs.random_walks(*rows, root, length, derive_key(3, length))
+    np.testing.assert_array_equal(walk, twin)
+    node_count = np.ones(case.nodes, np.int64)  # counts are added to
+    edge_count = np.ones(case.indices.size, np.int64)
+    subgraphs.count_visits(*rows, walk, node_count, edge_count)
+    node_twin, edge_twin = reference_subgraphs.count_visits(*rows, walk, case.nodes)
+    np.testing.assert_array_equal(node_count - 1, node_twin)
+    np.testing.assert_array_equal(edge_count - 1, edge_twin)
+
+
+@cases
+def test_values_of_pairs_agree(case):
+    value = case.random.random(case.nodes)
+    rows = (case.indptr, case.indices, value)
+    np.testing.assert_allclose(
+        subgraphs.pair_values(*rows), reference_subgraphs.pair_values(*rows), rtol=1e-12
+    )
+
+
+@cases
+def test_moves_between_parts_agree_and_keep_to_the_capacity(case):
+    parts = int(case.random.integers(1, case.nodes + 1))
+    part = case.random.integers(0, parts, case.nodes)
+    weight = case.random.integers(1, 4, case.nodes)
+    size = np.bincount(part, weight, parts).astype(np.int64)
+    capacity = int(size.max())
+    link = case.random.integers(1, 4, case.indices.size).astype(float)  # sums are exact
+    twins = part.copy(), size.copy()
+    for _ in range(4):
+        order = case.random.permutation(case.nodes)
+        rows = (case.indptr, case.indices, link, weight, order)
+        moved = subgraphs.join_neighbours(*rows, part, size, capacity)
+        assert moved == reference_subgraphs.join_neighbours(*rows, *twins, capacity)
+        np.testing.assert_array_equal(part, twins[0])
+        np.testing.assert_array_equal(size, np.bincount(part, weight, parts))
+        assert size.max() <= capacity
+
+
+@cases
+@pytest.mark.parametrize("kind", ["mean", "gcn", "weights"])
+def test_full_sums_agree(case, kind):
+    nothing = np.empty(0)
+    target_scale = case.random.random(case.nodes) if kind != "weights" else nothing
+    source_scale = case.random.random(case.nodes) if kind == "gcn" else nothing
+    weight = case.random.random(case.indices.size) if kind == "weights" else nothing
+    dst = case.random.permutation(case.nodes)[: case.nodes // 2 + 1]
+    value = case.random.normal(size=(case.nodes, 5)).astype(np.float32)
+    rows = (case.indptr, case.indices, dst, target_scale, source_scale, weight, value)
+    np.testing.assert_allclose(
+        subgraphs.full_sums(*rows), reference_subgraphs.full_sums(*rows), rtol=1e-4, atol=1e-5
+    )

@@ -1,0 +1,82 @@
+"""Training with subgraphs and with control variates stops and goes on, and weighs its losses."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+from bliss.train import Interrupted, RunFolder, TrainConfig, Trainer
+from bliss.train.metrics import criterion
+from tests.train.conftest import make_dataset
+from tests.train.test_loop import SETTINGS, quiet, state
+
+
+def settings(name: str, **changes) -> TrainConfig:
+    own = {"sampler": name, "budgets": ()}
+    return TrainConfig(**(SETTINGS | own | changes))
+
+
+@pytest.mark.parametrize("name", ["cluster", "saint-rw"])
+def test_several_labels_are_learnt(tmp_path, name):
+    config = settings(name, steps=60)
+    trainer = Trainer(config, make_dataset(multilabel=True), tmp_path, quiet)
+    assert trainer.run()["test_f1"] > 0.7
+
+
+@pytest.mark.parametrize("prefetch", [0, 1])
+@pytest.mark.parametrize("stop", [1, 10, 17])
+@pytest.mark.parametrize("name", ["vrgcn", "saint-rw", "cluster"])
+def test_a_run_stopped_after_any_step_ends_as_if_it_had_not(
+    dataset, tmp_path, name, stop, prefetch
+):
+    config = settings(name, prefetch=prefetch, steps=20, dropout=0.2)
+    whole = Trainer(config, dataset, tmp_path / "whole", quiet)
+    expected = whole.run()
+    cut = Trainer(config, dataset, tmp_path / "cut", quiet)
+
+    def interrupt(now) -> None:
+        if now.step == stop:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(Interrupted):
+        cut.run(on_step=interrupt)
+    resumed = Trainer(config, dataset, tmp_path / "cut", quiet)
+    result = resumed.run(resume=True)
+    assert set(state(whole)) == set(state(resumed))
+    for key, tensor in state(whole).items():
+        assert torch.equal(tensor, state(resumed)[key]), key
+    for key in ("train_f1", "val_f1", "test_f1", "best_step", "steps"):
+        assert result[key] == expected[key]
+    assert RunFolder(tmp_path / "cut").metrics() == RunFolder(tmp_path / "whole").metrics()
+    if name == "vrgcn":
+        assert state(whole)["sampler.history.1"].any()
+
+
+def test_weighted_loss_is_the_sum_over_nodes():
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(9, 4, generator=generator)
+    weight = torch.rand(9, generator=generator)
+    classes = torch.tensor([0, 1, 2, 3, -1, 0, 1, 2, 3])  # the fifth is not known
+    several = (torch.rand(9, 4, generator=generator) < 0.5).float()
+    each = -torch.log_softmax(logits, 1)[range(9), classes] * (classes >= 0)
+    torch.testing.assert_close(criterion(logits, classes, weight), (weight * each).sum())
+    torch.testing.assert_close(criterion(logits, classes), each.sum() / 8)
+    each = functional.binary_cross_entropy_with_logits(logits, several, reduction="none").mean(1)
+    torch.testing.assert_close(criterion(logits, several, weight), (weight * each).sum())
+    torch.testing.assert_close(criterion(logits, several), each.mean())
+    nobody = criterion(logits[:0], classes[:0], weight[:0])
+    assert nobody == 0
+
+
+def test_a_batch_without_targets_is_a_step_without_gradient(dataset, tmp_path):
+    # One drawn node: half of the batches have no training node.
+    trainer = Trainer(settings("saint-node", batch_size=1, steps=20), dataset, tmp_path, quiet)
+    losses = []
+    trainer.run(on_step=lambda now: losses.append(now.loss))
+    assert 0 < np.count_nonzero(losses) < 20
+    assert np.isfinite(losses).all()
