@@ -32,6 +32,13 @@ def test_the_rate_decays_by_epochs_and_a_resumed_run_knows(dataset, tmp_path):
     assert trainer(dataset, tmp_path / "other").optimizer.param_groups[0]["lr"] == 0.02
 
 
+def test_the_linear_schedule_ends_at_nothing(dataset, tmp_path):
+    one = trainer(dataset, tmp_path / "run", schedule="linear", steps=10)
+    rates = []
+    one.run(on_step=lambda _: rates.append(one.optimizer.param_groups[0]["lr"]))
+    np.testing.assert_allclose(rates, 0.02 * (1 - np.arange(10) / 10))
+
+
 def test_a_rate_that_vanishes_stops_learning(dataset, tmp_path):
     still = trainer(dataset, tmp_path / "run", lr_decay=1e-30, decay_epochs=1, steps=30)
     weights = []
@@ -100,7 +107,14 @@ def test_without_tensorboard_the_remedy_is_named(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "bad", [{"lr_decay": 0.0}, {"decay_epochs": 0}, {"validation": "some"}, {"feedback": "x"}]
+    "bad",
+    [
+        {"lr_decay": 0.0},
+        {"decay_epochs": 0},
+        {"validation": "some"},
+        {"schedule": "cosine"},
+        {"feedback": "x"},
+    ],
 )
 def test_bad_options_are_refused(bad):
     with pytest.raises(InputError, match=next(iter(bad))):

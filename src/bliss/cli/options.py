@@ -39,6 +39,7 @@ SETTINGS: dict[str, tuple[Any, str]] = {
     "batch_size": (int, "Seeds per step."),
     "steps": (int, "Training steps."),
     "lr": (float, "Learning rate."),
+    "schedule": (str, "Learning rate over steps: constant, or linear to 0."),
     "lr_decay": (float, "Factor on the learning rate every --decay-epochs epochs."),
     "decay_epochs": (int, "Epochs between decays of the learning rate."),
     "weight_decay": (float, "L2 penalty."),

@@ -43,6 +43,8 @@ class TrainConfig(ModelConfig):
     """Adam's learning rate."""
     weight_decay: float = 0.0
     """L2 penalty in Adam's gradient."""
+    schedule: str = "constant"
+    """The learning rate over steps: constant, or linear to 0 at the last."""
     lr_decay: float = 1.0
     """What the learning rate is multiplied with every `decay_epochs` epochs."""
     decay_epochs: int = 1
@@ -77,6 +79,7 @@ class TrainConfig(ModelConfig):
                 "fixed ones: choose model sage or gcn, or another sampler."
             )
         checks.choice("features", self.features, ("raw", "row"))
+        checks.choice("schedule", self.schedule, ("constant", "linear"))
         checks.choice("validation", self.validation, ("full", "sampled"))
         if self.validation == "sampled" and sampler.makes_batches:
             raise InputError(

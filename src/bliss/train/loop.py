@@ -184,12 +184,16 @@ class Trainer:
         return value
 
     def _set_rate(self) -> None:
-        """The learning rate of this epoch: lr lr_decay^(epoch // decay_epochs)."""
+        """The learning rate of step t of T: lr lr_decay^(epoch // decay_epochs).
+
+        With the linear schedule, times 1 - (t - 1) / T.
+        """
         config = self.config
-        if config.lr_decay != 1.0:
-            decays = self.loader.epoch // config.decay_epochs
-            for group in self.optimizer.param_groups:
-                group["lr"] = config.lr * config.lr_decay**decays
+        rate = config.lr * config.lr_decay ** (self.loader.epoch // config.decay_epochs)
+        if config.schedule == "linear":
+            rate *= 1 - (self.loader.step - 1) / config.steps
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
 
     def _evaluate(self, step: int) -> dict[str, Any]:
         """F1 of training and validation nodes; keeps the best weights."""

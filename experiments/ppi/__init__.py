@@ -1,0 +1,1 @@
+"""BLISS against full batch on PPI."""

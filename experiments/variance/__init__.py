@@ -1,0 +1,1 @@
+"""Sampling variance against the best possible."""
