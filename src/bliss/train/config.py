@@ -146,24 +146,22 @@ def resolve(**given: Any) -> TrainConfig:
     """Settings from what was given, then the data set's recipe, then the defaults.
 
     A recipe is a JSON file in `bliss/train/recipes`, named after the data set, with settings under
-    "all" and under a model's name. Its "budgets" count sources, its "fanouts" neighbours: each is
-    for samplers of that unit.
+    "all", under a model's name and under a sampler's. Its "budgets" count sources, its "fanouts"
+    neighbours: each is for samplers of that unit.
     """
     given = {name: value for name, value in given.items() if value is not None}
     dataset = str(given.get("dataset", TrainConfig.dataset))
-    values = recipe(dataset, str(given.get("model", "")))
-    sampler = str(given.get("sampler", values.get("sampler", TrainConfig.sampler)))
+    sampler = str(given.get("sampler", TrainConfig.sampler))
+    values = recipe(dataset, str(given.get("model", TrainConfig.model)), sampler)
     counts = {"sources": values.pop("budgets", ()), "neighbours": values.pop("fanouts", ())}
     values["budgets"] = counts.get(sampler_class(sampler).unit, ())
     return TrainConfig.from_dict(values | given)
 
 
-def recipe(dataset: str, model: str) -> dict[str, Any]:
-    """The recipe's settings for a data set and model; empty if there is none."""
+def recipe(dataset: str, model: str, sampler: str) -> dict[str, Any]:
+    """The recipe's settings for a data set, model and sampler; empty if there is none."""
     file = resources.files("bliss.train") / "recipes" / f"{dataset.lower()}.json"
     if "/" in dataset or not file.is_file():
         return {}
     parts = json.loads(file.read_text(encoding="utf-8"))
-    common = dict(parts.get("all", {}))
-    chosen = model or str(common.get("model", TrainConfig.model))
-    return common | dict(parts.get(chosen, {}))
+    return {**parts.get("all", {}), **parts.get(model, {}), **parts.get(sampler, {})}
