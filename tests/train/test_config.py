@@ -71,8 +71,8 @@ def test_full_batch_training_finds_its_blocks_once(tmp_path, monkeypatch):
     monkeypatch.setattr(nodewise, "all_edges", lambda *a: calls.append(1) or original(*a))
     options = SETTINGS | {"sampler": "full", "budgets": (), "batch_size": 500, "steps": 8}
     trainer = Trainer(TrainConfig(**options), dataset, tmp_path, quiet)
-    for batch in trainer._batches():
-        trainer._step(batch)
+    for batch in trainer.batches():
+        trainer.learn(batch)
     assert trainer.loader.step == 8
     assert len(calls) == 2  # one for each layer
 
