@@ -147,7 +147,11 @@ def test_colours_follow_the_system_and_then_the_button(browser, page_of, first):
         page.keyboard.press("Enter")
         assert page.evaluate(PAPER) == grounds[second]
         assert page.evaluate(INK)
-        page.reload()
+        for _ in range(40):  # the browser keeps what it was told a moment later
+            page.reload()
+            if page.evaluate(PAPER) == grounds[second]:
+                break
+            page.wait_for_timeout(250)
         assert page.evaluate(PAPER) == grounds[second]  # remembered
         page.get_by_role("button", name=f"Change to {first} colours").click()
         assert page.evaluate(PAPER) == grounds[first]
