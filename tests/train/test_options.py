@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 
 import numpy as np
@@ -77,11 +78,12 @@ def test_a_result_tells_what_was_sampled_and_held(dataset, tmp_path):
 
 def test_peak_memory_is_that_since_the_last_look():
     device = torch.device("cpu")
+    gc.collect()
     forget_peak(device)
     before = peak_mb(device)
-    large = np.ones(64 * 2**20, np.uint8)
+    large = np.ones(512 * 2**20, np.uint8)
     after = peak_mb(device)
-    assert after - before > 48
+    assert after - before > 256  # what else the process frees meanwhile is far less
     del large
 
 
