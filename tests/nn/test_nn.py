@@ -122,7 +122,9 @@ def test_corrected_attention_estimates_the_full_one(graph):
 
 
 @pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("options", [{}, {"residual": True, "normalisation": "layer"}])
+@pytest.mark.parametrize(
+    "options", [{}, {"residual": True, "normalisation": "layer"}, {"bias": False}]
+)
 def test_inference_in_chunks_is_the_full_forward_pass(graph, model, options):
     torch.manual_seed(0)
     config = ModelConfig(model=model, layers=3, hidden=8, heads=2, **options)
@@ -136,6 +138,37 @@ def test_inference_in_chunks_is_the_full_forward_pass(graph, model, options):
     for chunk_edges in (1, 50, 10**9):
         torch.testing.assert_close(infer(network, graph, x, chunk_edges=chunk_edges), expected)
     assert network.training
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_residual_layers_add_their_input_before_the_activation(graph, model):
+    torch.manual_seed(0)
+    config = ModelConfig(model=model, layers=3, hidden=8, heads=2, residual=True)
+    network = GNN(6, 4, config).eval()
+    blocks = full_sampler(graph.with_norm(config.norm), 3).sample(np.arange(10), 0)
+    activation = torch.nn.functional.elu if config.is_attention else torch.relu
+    inputs = torch.randn(80, 6)[blocks[0].src]
+    x = activation(network.convs[0](inputs, blocks[0]))  # the first has none
+    own = x[: blocks[1].num_dst]  # widths agree: as it is
+    x = activation(network.convs[1](x, blocks[1]) + own)
+    own = x[: blocks[2].num_dst] @ network.residuals[1].weight.T  # 8 -> 4: projected
+    expected = network.convs[2](x, blocks[2]) + own
+    torch.testing.assert_close(network(inputs, blocks), expected)
+    assert [p.shape for p in network.residuals.parameters()] == [(4, 8)]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_without_bias_nothing_in_gives_nothing_out(graph, model):
+    for bias in (False, True):
+        torch.manual_seed(0)
+        config = ModelConfig(model=model, layers=2, hidden=8, heads=2, bias=bias)
+        network = GNN(6, 4, config).eval()
+        for name, parameter in network.named_parameters():
+            if name.endswith("bias"):
+                torch.nn.init.ones_(parameter)
+        blocks = full_sampler(graph.with_norm(config.norm), 2).sample(np.arange(10), 0)
+        out = network(torch.zeros(blocks[0].num_src, 6), blocks)
+        assert out.any().item() is bias
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -52,7 +52,7 @@ def _leaves(tree):
 def test_the_paper_preset_is_the_released_code():
     bliss = preset_config("paper", "cora", "gat", "bliss", 0)
     assert (bliss.policy, bliss.estimator, bliss.thinning) == ("exp3-released", "released", "paper")
-    assert (bliss.hidden, bliss.heads, bliss.residual) == (1024, 4, True)
+    assert (bliss.hidden, bliss.heads, bliss.residual, bliss.bias) == (1024, 4, True, False)
     assert (bliss.lr, bliss.lr_decay, bliss.decay_epochs) == (0.002, 0.01, 5)
     assert (bliss.attention, bliss.feedback, bliss.validation) == ("plain", "scores", "sampled")
     assert bliss.initialisation == "relu"

@@ -24,9 +24,9 @@ class SAGEConv(nn.Module):
     x [S, F] -> [D, out]
     """
 
-    def __init__(self, inputs: int, outputs: int) -> None:
+    def __init__(self, inputs: int, outputs: int, bias: bool = True) -> None:
         super().__init__()
-        self.own = nn.Linear(inputs, outputs)
+        self.own = nn.Linear(inputs, outputs, bias=bias)
         self.others = nn.Linear(inputs, outputs, bias=False)
 
     def forward(self, x: Tensor, block: Block, observed: Tensor | None = None) -> Tensor:
@@ -41,10 +41,10 @@ class GCNConv(nn.Module):
     x [S, F] -> [D, out]
     """
 
-    def __init__(self, inputs: int, outputs: int) -> None:
+    def __init__(self, inputs: int, outputs: int, bias: bool = True) -> None:
         super().__init__()
         self.linear = nn.Linear(inputs, outputs, bias=False)
-        self.bias = nn.Parameter(torch.zeros(outputs))
+        self.bias = nn.Parameter(torch.zeros(outputs)) if bias else 0.0
 
     def forward(self, x: Tensor, block: Block, observed: Tensor | None = None) -> Tensor:
         """Aggregate on the narrower side of the linear layer."""
@@ -68,12 +68,14 @@ class _Attention(nn.Module):
         dropout: float,
         correction: str,
         feedback: str,
+        bias: bool,
     ) -> None:
         super().__init__()
         self.heads, self.concat, self.dropout = heads, concat, dropout
         self.correction, self.feedback = correction, feedback
         self.width = outputs // heads if concat else outputs
-        self.bias = nn.Parameter(torch.zeros(heads * self.width if concat else self.width))
+        total = heads * self.width if concat else self.width
+        self.bias = nn.Parameter(torch.zeros(total)) if bias else 0.0
 
     def _split(self, x: Tensor) -> Tensor:
         return x.float().view(-1, self.heads, self.width)  # sums and softmax in float32
@@ -128,8 +130,9 @@ class GATConv(_Attention):
         dropout: float = 0.0,
         correction: str = "hajek",
         feedback: str = "softmax",
+        bias: bool = True,
     ) -> None:
-        super().__init__(inputs, outputs, heads, concat, dropout, correction, feedback)
+        super().__init__(inputs, outputs, heads, concat, dropout, correction, feedback, bias)
         self.linear = nn.Linear(inputs, heads * self.width, bias=False)
         self.target = nn.Parameter(torch.empty(heads, self.width))
         self.source = nn.Parameter(torch.empty(heads, self.width))
@@ -159,9 +162,10 @@ class GATv2Conv(_Attention):
         dropout: float = 0.0,
         correction: str = "hajek",
         feedback: str = "softmax",
+        bias: bool = True,
         shared: bool = True,
     ) -> None:
-        super().__init__(inputs, outputs, heads, concat, dropout, correction, feedback)
+        super().__init__(inputs, outputs, heads, concat, dropout, correction, feedback, bias)
         self.source = nn.Linear(inputs, heads * self.width, bias=False)
         self.target = None if shared else nn.Linear(inputs, heads * self.width, bias=False)
         self.vector = nn.Parameter(torch.empty(heads, self.width))

@@ -37,7 +37,9 @@ class ModelConfig:
     attention_dropout: float = 0.1
     """Share of attention weights that training sets to 0."""
     residual: bool = False
-    """Whether hidden layers add their input, where widths agree."""
+    """Whether layers from the second on add their input, projected where widths differ."""
+    bias: bool = True
+    """Whether layers add a learnt constant."""
     normalisation: str = "none"
     """After each hidden layer: none, layer or batch."""
     attention: str = "hajek"
@@ -76,7 +78,7 @@ class ModelConfig:
 
 
 class GNN(nn.Module):
-    """A stack of convolutions: dropout, convolution, normalisation, activation, residual.
+    """A stack of convolutions: dropout, convolution, residual, normalisation, activation.
 
     `forward(x, blocks)` takes the inputs of blocks[0]'s sources [S, F] and gives the logits of
     blocks[-1]'s targets [B, out]. Each layer observes its block.
@@ -92,15 +94,20 @@ class GNN(nn.Module):
             [self._conv(widths[i], widths[i + 1], i == last) for i in range(config.layers)]
         )
         self.norms = nn.ModuleList([self._norm() for _ in range(last)])
+        self.residuals = nn.ModuleList(
+            [self._residual(widths[i], widths[i + 1]) for i in range(1, config.layers)]
+            if config.residual
+            else []
+        )
         if config.initialisation == "relu":
             self._start_wide()
 
     def _conv(self, inputs: int, outputs: int, is_last: bool) -> nn.Module:
         config = self.config
         if config.model == "sage":
-            return SAGEConv(inputs, outputs)
+            return SAGEConv(inputs, outputs, bias=config.bias)
         if config.model == "gcn":
-            return GCNConv(inputs, outputs)
+            return GCNConv(inputs, outputs, bias=config.bias)
         kind = GATConv if config.model == "gat" else GATv2Conv
         return kind(
             inputs,
@@ -110,13 +117,17 @@ class GNN(nn.Module):
             dropout=config.attention_dropout,
             correction=config.attention,
             feedback=config.feedback,
+            bias=config.bias,
         )
+
+    def _residual(self, inputs: int, outputs: int) -> nn.Module:
+        return nn.Identity() if inputs == outputs else nn.Linear(inputs, outputs, bias=False)
 
     def _start_wide(self) -> None:
         """Xavier's initialisation with the gain of ReLU, sqrt 2: normal for attention."""
         draw = nn.init.xavier_normal_ if self.config.is_attention else nn.init.xavier_uniform_
         gain = nn.init.calculate_gain("relu")
-        for parameter in self.convs.parameters():
+        for parameter in (*self.convs.parameters(), *self.residuals.parameters()):
             if parameter.ndim == 2:
                 draw(parameter, gain)
             else:
@@ -132,13 +143,12 @@ class GNN(nn.Module):
         block.remember(x)
         dropped = dropout(x, self.config.dropout, self.training)
         out: Tensor = self.convs[number](dropped, block, observed=x)
+        if self.config.residual and number > 0:
+            out = out + self.residuals[number - 1](dropped[: block.num_dst])
         if number == self.config.layers - 1:
             return out
         out = self.norms[number](out)
-        out = functional.elu(out) if self.config.is_attention else torch.relu(out)
-        if self.config.residual and x.size(1) == out.size(1):
-            out = out + x[: block.num_dst]
-        return out
+        return functional.elu(out) if self.config.is_attention else torch.relu(out)
 
     def attention(self, number: int, x: Tensor, block: Block) -> Tensor:
         """An attention layer's weights, mean of heads. x [S, in] -> [E']."""
