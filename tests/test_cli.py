@@ -105,6 +105,16 @@ WRONG = {
     "unknown model": (["train", "--model", "gin"], 2, "model='gin'"),
     "bad budgets": (["train", "--budgets", "a,b"], 2, "budgets='a,b'"),
     "budgets of other layers": (["train", "--budgets", "5,5"], 2, "2 entries for 3 layers"),
+    "options without values": (
+        ["train", "--sampler", "neighbor", "--sampler-options", "replace"],
+        2,
+        "'replace', which is not NAME=VALUE",
+    ),
+    "an option's value": (
+        ["train", "--sampler", "neighbor", "--sampler-options", "replace=maybe"],
+        2,
+        "replace='maybe' must be True or False",
+    ),
     "no threads": (["train", "--threads", "0"], 2, "threads=0"),
     "not a run": (["evaluate", "nowhere"], 2, "is not the folder of a run"),
     "wrong kind of file": (["predict", "nowhere", "--out", "a.txt"], 2, "must end in .csv"),

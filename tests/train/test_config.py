@@ -41,7 +41,52 @@ def test_settings_of_every_sampler_survive_json(name):
     assert bool(settings.estimator) == ("estimator" in choices)
 
 
+OPTIONS = {
+    "ladies": {"replace": False},
+    "bliss": {"eta": 0.2, "memory": 0.5, "prior": 1.0},
+    "neighbor": {"replace": True},
+    "labor": {"iterations": 2, "shared": True},
+    "labor-1": {"shared": True},
+    "asgcn": {"rate": 0.1, "eta": 0.2},
+    "gcn-bs": {"reward": "bounded", "restart": 7, "eta": 0.3, "delta": 0.1},
+    "gat-bs": {"reward": "bounded"},
+    "cluster": {"parts": 4, "partitioner": "propagation"},
+    "saint-rw": {"length": 3, "coverage": 10},
+    "vrgcn": {"replace": True},
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_options_of_a_sampler_reach_it_and_survive_json(name, tmp_path):
+    options = OPTIONS[name]
+    given = SETTINGS | {"sampler": name, "sampler_options": options, "budgets": ()}
+    settings = TrainConfig(**given)
+    assert TrainConfig.from_dict(json.loads(json.dumps(settings.to_dict()))) == settings
+    sampler = Trainer(settings, make_dataset(), tmp_path, quiet).sampler
+    policy = getattr(sampler, "policy", None)
+    known = [sampler, policy, getattr(policy, "config", None), getattr(sampler, "draw", None)]
+    for option, value in options.items():
+        if option == "replace" and name == "ladies":
+            assert type(sampler.draw).__name__ == "WithoutReplacement"
+        else:
+            found = [getattr(one, option) for one in known if hasattr(one, option)]
+            assert value in found, option
+
+
 REFUSED = {
+    "an option of another": (
+        {"sampler": "neighbor", "sampler_options": {"shared": True}},
+        "shared=True, but sampler 'neighbor' takes replace",
+    ),
+    "an option for full": ({"sampler": "full", "sampler_options": {"replace": 1}}, "takes none"),
+    "an option the name fixes": (
+        {"sampler": "labor-1", "sampler_options": {"iterations": 3}},
+        "'labor-1' takes shared",
+    ),
+    "another policy's option": (
+        {"sampler": "bliss", "policy": "exp3", "sampler_options": {"memory": 0.5}},
+        "takes eta, delta",
+    ),
     "budgets for full": ({"sampler": "full", "budgets": (5, 5, 5)}, "leave them out"),
     "policy for full": ({"sampler": "full", "policy": "node"}, "'full' has no policy to choose"),
     "policy for labor": (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
@@ -31,6 +32,10 @@ SETTINGS: dict[str, tuple[Any, str]] = {
     "policy": (str, f"Where masses come from: {', '.join(POLICIES)}."),
     "estimator": (str, "ht, hajek, sketch or released."),
     "thinning": (str, "How the budget is met: exact or paper."),
+    "sampler_options": (
+        str,
+        "What only this sampler or its policy knows: replace=true, or iterations=2,shared=true.",
+    ),
     "budgets": (
         str,
         "Per layer, input layer first: sources kept (4096,2048,1024), or neighbours of each target "
@@ -100,10 +105,26 @@ def takes_settings(*without: str) -> Callable[[Callable[..., None]], Callable[..
 
 
 def parsed(settings: dict[str, Any]) -> dict[str, Any]:
-    """Settings with their budgets as numbers."""
-    if settings.get("budgets") is None:
-        return settings
-    return settings | {"budgets": whole_numbers("budgets", settings["budgets"], "4096,2048,1024")}
+    """Settings with their budgets as numbers, and the sampler's options by name."""
+    found = dict(settings)
+    if found.get("budgets") is not None:
+        found["budgets"] = whole_numbers("budgets", found["budgets"], "4096,2048,1024")
+    if found.get("sampler_options") is not None:
+        found["sampler_options"] = dict(map(named_value, found["sampler_options"].split(",")))
+    return found
+
+
+def named_value(text: str) -> tuple[str, Any]:
+    """NAME=VALUE: a number, true, false, or else a word."""
+    name, is_there, value = (part.strip() for part in text.partition("="))
+    if not (name and is_there and value):
+        raise InputError(
+            f"sampler_options has {text!r}, which is not NAME=VALUE: replace=true,iterations=2."
+        )
+    try:
+        return name, json.loads(value)
+    except json.JSONDecodeError:
+        return name, value
 
 
 def names(text: str, everything: Sequence[str] = ()) -> list[str]:

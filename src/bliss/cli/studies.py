@@ -34,7 +34,16 @@ from bliss.train import resolve
 Out = Annotated[Path, typer.Option(help="Folder of the study; the same one goes on with it.")]
 
 
-@takes_settings("sampler", "policy", "estimator", "thinning", "prefetch", "patience", "validation")
+@takes_settings(
+    "sampler",
+    "policy",
+    "estimator",
+    "thinning",
+    "sampler_options",
+    "prefetch",
+    "patience",
+    "validation",
+)
 def variance(
     settings: dict[str, Any],
     policies: Annotated[
@@ -126,7 +135,7 @@ def course(found: dict[str, Any], layer: int, policy: str) -> str:
     return f"{ratios[0]:.2f} {drawn} {ratios[-1]:.2f}"
 
 
-@takes_settings("model", "sampler", "policy", "seed")
+@takes_settings("model", "sampler", "policy", "sampler_options", "seed")
 def compare(
     settings: dict[str, Any],
     out: Out,

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields, is_dataclass
 from functools import partial
+from inspect import Parameter, signature
 from typing import cast
 
 from bliss import checks
+from bliss.policies import POLICIES
 from bliss.samplers.asgcn import ASGCN
 from bliss.samplers.bandit import GATBS, GCNBS
 from bliss.samplers.base import Sampler
@@ -32,7 +35,7 @@ SAMPLERS: dict[str, Callable[..., Sampler]] = {
     "full": Full,
     "neighbor": Neighbor,
     "labor": LABOR,
-    "labor-0": LABOR,
+    "labor-0": partial(LABOR, iterations=0),
     "labor-1": partial(LABOR, iterations=1),
     "labor-*": partial(LABOR, iterations=CONVERGED),
     "fastgcn": FastGCN,
@@ -52,6 +55,22 @@ def sampler_class(name: str) -> type[Sampler]:
     """The class behind a name of `SAMPLERS`, whatever options the name fixes."""
     made = SAMPLERS[checks.choice("sampler", name, list(SAMPLERS))]
     return cast("type[Sampler]", made.func if isinstance(made, partial) else made)
+
+
+def sampler_options(name: str, policy: str = "") -> list[str]:
+    """What a sampler, and its policy, can be told besides the settings that all samplers share."""
+    made, kind = SAMPLERS[name], sampler_class(name)
+    shared = {"seed", "norm", "layers", "x", "draw", "policy", "estimator", "thinning"}
+    fixed = set(made.keywords) if isinstance(made, partial) else set()
+    found = [
+        parameter.name
+        for parameter in signature(kind).parameters.values()
+        if parameter.kind is Parameter.KEYWORD_ONLY
+    ]
+    config = POLICIES.get(policy)
+    if "policy" in kind.choices and is_dataclass(config):
+        found += [field.name for field in fields(config)]
+    return [option for option in dict.fromkeys(found) if option not in shared | fixed]
 
 
 __all__ = [
@@ -79,4 +98,5 @@ __all__ = [
     "SaintWalk",
     "Sampler",
     "sampler_class",
+    "sampler_options",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from bliss import checks
 from bliss.samplers.draws import WithoutReplacement, WithReplacement
 from bliss.samplers.layerwise import LayerSampler
 
@@ -30,5 +31,5 @@ class LADIES(LayerSampler):
         estimator: str = "hajek",
         **options: Any,
     ) -> None:
-        draw = WithReplacement() if replace else WithoutReplacement()
+        draw = WithReplacement() if checks.flag("replace", replace) else WithoutReplacement()
         super().__init__(data, budgets, policy=policy, draw=draw, estimator=estimator, **options)

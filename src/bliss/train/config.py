@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from importlib import resources
 from inspect import signature
 from typing import Any
@@ -12,10 +12,10 @@ from typing import Any
 from bliss import checks
 from bliss.errors import InputError
 from bliss.nn import ModelConfig
-from bliss.samplers import SAMPLERS, sampler_class
+from bliss.samplers import SAMPLERS, sampler_class, sampler_options
 
-SAMPLER_OPTIONS = ("policy", "estimator", "thinning")
-"""Settings that some samplers offer."""
+CHOICES = ("policy", "estimator", "thinning")
+"""Settings that some samplers offer, each a name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +32,8 @@ class TrainConfig(ModelConfig):
     """ht, hajek or sketch; by default the sampler's own (bliss: ht), empty if it has none."""
     thinning: str = ""
     """How the budget is met: exact (default) or paper, for samplers that offer it."""
+    sampler_options: Mapping[str, Any] = field(default_factory=dict)
+    """What only this sampler or its policy knows, by name: replace, iterations, eta, ..."""
     budgets: tuple[int, ...] = ()
     """Per layer, input layer first: sources kept on average (default 2048,1024,512), or, for
     samplers that choose neighbours, those kept by each target (default 10 a layer)."""
@@ -69,8 +71,9 @@ class TrainConfig(ModelConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         sampler = sampler_class(self.sampler)
-        for name in SAMPLER_OPTIONS:
+        for name in CHOICES:
             object.__setattr__(self, name, self._choice(name, sampler.choices.get(name, ())))
+        self._check_options()
         budgets = self.budgets or sampler.default_budgets(self.layers)
         object.__setattr__(self, "budgets", sampler.check_budgets(budgets, self.layers))
         if sampler.linear_only and self.is_attention:
@@ -100,22 +103,32 @@ class TrainConfig(ModelConfig):
             raise InputError(f"prefetch={self.prefetch} must be 0 or 1.")
 
     def _choice(self, name: str, choices: Sequence[str]) -> str:
-        """One of SAMPLER_OPTIONS: what was given, or else the sampler's default, or none."""
+        """One of CHOICES: what was given, or else the sampler's default, or none."""
         given: str = getattr(self, name)
         own = signature(SAMPLERS[self.sampler]).parameters
         if not choices and given:
-            others = [option for option in SAMPLER_OPTIONS if option in own]
+            others = [option for option in CHOICES if option in own]
             raise InputError(
                 f"{name}={given!r} was given, but sampler {self.sampler!r} has no {name} to choose "
                 f"(it takes {', '.join(['budgets', *others])}): leave it out."
             )
         return checks.choice(name, given or own[name].default, choices) if choices else ""
 
+    def _check_options(self) -> None:
+        """Refuse options that the sampler does not know; it checks their values itself."""
+        known = sampler_options(self.sampler, self.policy)
+        for name, value in self.sampler_options.items():
+            if name not in known:
+                raise InputError(
+                    f"sampler_options has {name}={value!r}, but sampler {self.sampler!r} takes "
+                    f"{', '.join(known) or 'none'}: remove it or choose another sampler."
+                )
+
     @property
-    def sampler_options(self) -> dict[str, str]:
-        """The policy, estimator and thinning, for samplers that offer them."""
-        given = {name: getattr(self, name) for name in SAMPLER_OPTIONS}
-        return {name: value for name, value in given.items() if value}
+    def sampler_arguments(self) -> dict[str, Any]:
+        """The policy, estimator and thinning where the sampler offers them, and its options."""
+        given = {name: getattr(self, name) for name in CHOICES}
+        return {name: value for name, value in given.items() if value} | dict(self.sampler_options)
 
     @property
     def model_config(self) -> ModelConfig:

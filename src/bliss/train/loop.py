@@ -74,7 +74,7 @@ class Trainer:
             config.budgets,
             layers=config.layers,
             seed=config.seed,
-            **config.sampler_options,
+            **config.sampler_arguments,
             **features,
         )
         seeds, batch_size = dataset.splits["train"], config.batch_size
