@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -229,6 +229,17 @@ def test_node_kernels_agree(case):
             module.node_update(source, signal, 0.3, 0.1, 2.0, *state)
     np.testing.assert_array_equal(states[0][0], states[1][0])
     np.testing.assert_array_equal(states[0][1], states[1][1])
+
+
+@cases
+@pytest.mark.parametrize("flags", list(product([False, True], repeat=3)))
+def test_growth_of_bandits_agrees(case, flags):
+    kept_indptr = case.layer()[4]
+    message = case.random.lognormal(0, 1, kept_indptr[-1]) * (case.random.random() < 0.9)
+    chance = np.minimum(1, 1.3 * case.random.random(message.size)).astype(np.float32) + 1e-3
+    given_ = case.dst, case.indptr, kept_indptr, message, chance, 0.01, *flags
+    ours, twin = bandits.neighbour_growth(*given_), reference.neighbour_growth(*given_)
+    np.testing.assert_allclose(ours, twin, rtol=1e-6)
 
 
 @cases

@@ -148,6 +148,53 @@ def exp3_update(
 
 
 @compiled
+def neighbour_growth(
+    dst: IntArray,
+    indptr: IntArray,
+    kept_indptr: IntArray,
+    message: FloatArray,
+    chance: FloatArray,
+    step: float,
+    has_attention: bool,
+    is_bounded: bool,
+    is_single_play: bool,
+) -> Any:
+    """How much log w_ij grows: min(1, step r_ij / (q_ij |N_i|)), q_ij = p_ij / (kept edges of i).
+
+    With m_ij the message's size, r_ij is m_ij^2 / q_ij^2 or, if bounded, m_ij^2 over the largest
+    of i's. Attention is a softmax over the kept edges, so m_ij is first multiplied by the share of
+    N_i that they stand for, min(1, sum of their q_ij). Where there was no choice nothing grows.
+
+    message  float[E']    alpha_ij |h_j|
+    chance   float32[E']  p_ij
+    returns  float64[E']
+    """
+    growth = np.empty(message.size, np.float64)
+    for t in range(dst.size):
+        first, last = kept_indptr[t], kept_indptr[t + 1]
+        count, degree = last - first, indptr[dst[t] + 1] - indptr[dst[t]]
+        part = 1.0
+        if has_attention:
+            total = 0.0
+            for kept in range(first, last):
+                total += np.float64(chance[kept]) / count
+            part = min(total, 1.0)
+        largest = 0.0
+        for kept in range(first, last):
+            growth[kept] = (part * np.float64(message[kept])) ** 2
+            largest = max(largest, growth[kept])
+        for kept in range(first, last):
+            share = np.float64(chance[kept]) / count
+            if is_bounded:
+                reward = growth[kept] / largest if largest > 0.0 else 0.0
+            else:
+                reward = growth[kept] / (share * share)
+            is_fixed = count >= degree if is_single_play else chance[kept] >= 1.0
+            growth[kept] = 0.0 if is_fixed else min(step * reward / (share * degree), 1.0)
+    return growth
+
+
+@compiled
 def grow(
     dst: IntArray,
     indptr: IntArray,

@@ -202,6 +202,34 @@ def exp3_update(
     _scale_down(dst, indptr, excess, scale)
 
 
+def neighbour_growth(
+    dst: IntArray,
+    indptr: IntArray,
+    kept_indptr: IntArray,
+    message: FloatArray,
+    chance: FloatArray,
+    step: float,
+    has_attention: bool,
+    is_bounded: bool,
+    is_single_play: bool,
+) -> FloatArray:
+    """min(1, step r_ij / (q_ij |N_i|)) of the kept edges, 0 where there was no choice."""
+    count, degree = np.diff(kept_indptr), (indptr[1:] - indptr[:-1])[dst]
+    owner = np.repeat(np.arange(dst.size), count)
+    share = chance.astype(np.float64) / count[owner]
+    part = np.minimum(np.bincount(owner, share, minlength=dst.size), 1.0)[owner]
+    square = np.square(message.astype(np.float64) * (part if has_attention else 1.0))
+    if is_bounded:
+        largest = np.zeros(dst.size)
+        np.maximum.at(largest, owner, square)
+        reward = square / np.where(largest > 0, largest, 1)[owner]
+    else:
+        reward = square / np.square(share)
+    growth = np.minimum(step * reward / (share * degree[owner]), 1.0)
+    growth[(count >= degree)[owner] if is_single_play else chance >= 1] = 0.0
+    return growth
+
+
 def grow(
     dst: IntArray,
     indptr: IntArray,

@@ -9,10 +9,10 @@ import numpy as np
 
 from bliss import checks
 from bliss.graph import Graph
-from bliss.kernels import bandits
+from bliss.kernels import bandits, fast
 from bliss.policies.base import State
 from bliss.policies.exp3 import Exp3, Exp3Config
-from bliss.types import Feedback, FloatArray, IntArray
+from bliss.types import Feedback, FloatArray
 
 Reward = Literal["published", "bounded"]
 
@@ -76,26 +76,22 @@ class NeighbourBandit(Exp3):
 
     def update(self, layer: int, feedback: Feedback) -> None:
         """One step of EXP3 on the kept edges, each by the chance it was drawn with."""
-        config, kept_degree = self.config, np.diff(feedback.indptr)
-        owner = np.repeat(np.arange(feedback.dst.size), kept_degree)
-        chance = feedback.edge_chance.astype(np.float64)
-        share = chance / kept_degree[owner]  # q_ij, where there was a choice
-        message = self._coefficients(feedback, owner, share) * feedback.norm[feedback.row]
-        square = np.square(message)
-        if config.reward == "published":
-            reward = square / np.square(share)
-        else:
-            largest = np.zeros(feedback.dst.size)
-            np.maximum.at(largest, owner, square)
-            reward = square / np.where(largest > 0, largest, 1)[owner]
-        # degree in the graph; share is p_ij / k, so 1 / share is 1 / q_ij and k / p_ij alike
-        degree = self.graph.degree[feedback.dst][owner]
-        growth = np.minimum(config.step * reward / (share * degree), 1.0)
-        had_choice = (kept_degree < self.graph.degree[feedback.dst])[owner]
-        growth[~had_choice if config.is_single_play else chance >= 1] = 0.0
+        graph, config = self.graph, self.config
+        is_listening = config.attention and feedback.attention.size > 0
+        growth = bandits.neighbour_growth(
+            feedback.dst,
+            graph.indptr,
+            feedback.indptr,
+            self._messages(feedback, is_listening),
+            feedback.edge_chance,
+            config.step,
+            is_listening,
+            config.reward == "bounded",
+            config.is_single_play,
+        )
         bandits.grow(
             feedback.dst,
-            self.graph.indptr,
+            graph.indptr,
             feedback.indptr,
             feedback.edge,
             growth,
@@ -107,18 +103,23 @@ class NeighbourBandit(Exp3):
             self._excess[layer][:] = 0.0
             self._scale[layer][:] = [1.0, 0.0]
 
-    def _coefficients(self, feedback: Feedback, owner: IntArray, share: FloatArray) -> FloatArray:
-        """alpha_ij of the kept edges. float64[E']."""
-        graph = self.graph
-        if self.config.attention and feedback.attention.size:
-            total = np.bincount(owner, share, minlength=feedback.dst.size)
-            return np.asarray(np.minimum(total, 1.0)[owner] * feedback.attention)
-        if graph.norm == "weights":
-            return graph.weight[feedback.edge].astype(np.float64)
-        alpha: FloatArray = graph.target_scale[feedback.dst][owner]
-        if graph.source_scale.size:
-            alpha = alpha * graph.source_scale[feedback.src][feedback.row]
-        return alpha
+    def _messages(self, feedback: Feedback, is_listening: bool) -> FloatArray:
+        """alpha_ij |h_j| of the kept edges, alpha_ij the graph's or the softmax. float[E']."""
+        size = feedback.norm[feedback.row]
+        if is_listening:
+            return np.asarray(feedback.attention * size)
+        alpha = fast.horvitz_thompson(
+            feedback.dst,
+            feedback.src,
+            np.ones(feedback.src.size, np.float32),
+            feedback.indptr,
+            feedback.row,
+            feedback.edge,
+            self.graph.target_scale,
+            self.graph.source_scale,
+            self.graph.weight,
+        )
+        return np.asarray(alpha * size)
 
     def state_dict(self) -> State:
         """Those of `Exp3`, and the steps since the start."""
