@@ -66,7 +66,7 @@ ALLOWED = {
         "train",
     },
     "__main__.py": {"cli"},
-    "demo.py": {"data", "graph", "samplers", "train"},
+    "demo.py": {"data", "graph", "samplers", "studies", "train"},
 }
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from bliss.data import Dataset, load_dataset
 from bliss.graph import Graph
 from bliss.samplers import PLADIES, LayerSampler
+from bliss.studies.variance import error, exact_frontiers, least_error
 from bliss.train import Progress, Trainer, resolve
 
 STEPS = 300
@@ -40,8 +41,8 @@ def main() -> None:
     static, learnt, limit = input_errors(trainer)
     print(
         f"  sampling error   {learnt / static:.2f} of PLADIES' at the input layer, after {STEPS} "
-        f"steps of learning;\n                   the best that any probabilities could do: "
-        f"{limit / static:.2f}"
+        f"steps of learning;\n                   the best that any probabilities could do with as many "
+        f"sources: {limit / static:.2f}"
     )
 
 
@@ -64,33 +65,17 @@ def without_edges(dataset: Dataset) -> Dataset:
 
 
 def input_errors(trainer: Trainer) -> list[float]:
-    """Error of the input layer's aggregates for PLADIES, the learnt policy and the limit.
-
-    V = sum_j (1 / p_j - 1) |h_j|^2 sum_i alpha_ij^2 over the frontier of one batch.
-    """
+    """V of the input layer on one batch's frontier: PLADIES, the learnt policy, the limit."""
     learnt = trainer.sampler
     assert isinstance(learnt, LayerSampler)  # as the defaults have it
     fixed = PLADIES(trainer.graph, learnt.budgets, seed=trainer.config.seed)
     seeds = trainer.dataset.splits["train"][: trainer.config.batch_size]
     targets = learnt.sample(seeds, trainer.config.steps)[0].dst.numpy()
-    size = trainer.x.norm(dim=1).double().numpy()
-    return errors(trainer.graph, [fixed, learnt], targets, size)
-
-
-def errors(
-    graph: Graph, samplers: list[LayerSampler], targets: np.ndarray, size: np.ndarray
-) -> list[float]:
-    """V for each sampler's input layer, then for the best p at the same budget."""
-    candidate = samplers[0].inclusion(targets, 0).candidate
-    squares = np.zeros(graph.num_nodes)
-    for i in targets:
-        row = graph.indices[graph.indptr[i] : graph.indptr[i + 1]]
-        np.add.at(squares, row, 1 / graph.degree[i] ** 2)
-    cost = size[candidate] ** 2 * squares[candidate]
-    chances = [sampler.inclusion(targets, 0).prob for sampler in samplers]
-    best = np.sqrt(cost).astype(np.float32)
-    chances.append(samplers[0].draw.probability(best, targets.size, samplers[0].budgets[0]))
-    return [float((cost * (1 / prob - 1)).sum()) for prob in chances]
+    (frontier,) = exact_frontiers(trainer.model, trainer.graph, trainer.x, [[targets]])
+    stake = frontier.stake.absolute
+    chances = [sampler.inclusion(targets, 0).prob for sampler in (fixed, learnt)]
+    limit = least_error(chances[1], targets.size, stake)
+    return [*(error(prob, stake) for prob in chances), limit]
 
 
 if __name__ == "__main__":
