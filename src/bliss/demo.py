@@ -41,8 +41,8 @@ def main() -> None:
     static, learnt, limit = input_errors(trainer)
     print(
         f"  sampling error   {learnt / static:.2f} of PLADIES' at the input layer, after {STEPS} "
-        f"steps of learning;\n                   the best that any probabilities could do with as many "
-        f"sources: {limit / static:.2f}"
+        "steps of learning;\n                   the best that any probabilities could do with "
+        f"as many sources: {limit / static:.2f}"
     )
 
 

@@ -9,15 +9,16 @@ import numpy as np
 import numpy.typing as npt
 
 from bliss.kernels.compile import compiled, compiled_reductions
-from bliss.rng import COINS, random_bits
+from bliss.rng import SHORT_COINS, halves, short_bits
 
 IntArray = npt.NDArray[np.integer[Any]]
 FloatArray = npt.NDArray[np.floating[Any]]
 
-_U0, _U1, _S11 = np.uint64(0), np.uint64(1), np.uint64(11)
+_U0, _U1 = np.uint64(0), np.uint64(1)
 _LINE = np.uint64(16)  # indices in a cache line, at least
-_TILE = 16
+_TILE = 64
 _CHUNK = 512
+_VECTOR = 32  # coins that a vectorised loop makes at a time, at most
 
 
 @compiled
@@ -37,45 +38,52 @@ def pick_shared(
     returns  kept_indptr int64[D + 1], edge int64[E'], prob float32[E']
     """
     kept_indptr = np.zeros(dst.size + 1, np.int64)
-    coins = np.empty(_CHUNK, np.uint64)
+    start = np.empty(dst.size, np.int64)  # looked up together: their cache misses overlap
+    degree = np.empty(dst.size, np.int64)
+    for t in range(dst.size):
+        i = np.uint64(dst[t])
+        start[t], degree[t] = indptr[i], indptr[i + _U1] - indptr[i]
+    low, high = halves(key)
+    coins = np.empty(_CHUNK + _VECTOR, np.uint32)
     touched = np.zeros(1, np.int64)  # written, so that the reads are not optimised away
     count = _U0
     at = 0
     for t in range(dst.size):
-        if t % _TILE == 0:  # bring the next rows into the cache together: their misses overlap
+        if t % _TILE == 0:  # bring the next rows into the cache together, for the same reason
             total = np.int64(0)
             for ahead in range(t, min(t + _TILE, dst.size)):
-                i = np.uint64(dst[ahead])
-                for e in range(np.uint64(indptr[i]), np.uint64(indptr[i + _U1]), _LINE):
+                begin = np.uint64(start[ahead])
+                for e in range(begin, begin + np.uint64(degree[ahead]), _LINE):
                     total ^= np.int64(indices[e])
             touched[0] ^= total
-        i = np.uint64(dst[t])
-        first, last = indptr[i], indptr[i + _U1]
-        limit = np.uint64(math.ceil(min(fanout / max(last - first, 1), 1.0) * COINS))
+        first, last = int(start[t]), int(start[t] + degree[t])
+        highest = np.uint32(math.ceil(min(fanout / max(last - first, 1), 1.0) * SHORT_COINS) - 1)
         while first < last:
-            nodes = indices[first : min(first + _CHUNK, last)]
-            for c in range(nodes.size):  # arithmetic alone, so that it is vectorised
-                coins[c] = random_bits(key, np.uint64(nodes[c])) >> _S11
+            size = min(last - first, _CHUNK)
+            # whole vectors, beyond the row: the rest of a loop that is not one is slow
+            whole = min(-(-size // _VECTOR) * _VECTOR, indices.size - first)
+            nodes = indices[first : first + whole]
+            for c in range(whole):  # arithmetic alone, so that it is vectorised
+                coins[c] = short_bits(low, high, np.uint32(nodes[c]))
             if chance.size:
-                for c in range(nodes.size):
+                for c in range(size):
                     scratch[count] = first + c
-                    count += np.uint64(np.float64(coins[c]) < chance[at + c] * COINS)
+                    count += np.uint64(np.float64(coins[c]) < chance[at + c] * SHORT_COINS)
             else:
-                for c in range(nodes.size):
+                for c in range(size):
                     scratch[count] = first + c
-                    count += np.uint64(coins[c] < limit)
-            first += nodes.size
-            at += nodes.size
+                    count += np.uint64(coins[c] <= highest)
+            first += size
+            at += size
         kept_indptr[t + 1] = count
     edge = scratch[: np.int64(count)].copy()
     prob = np.empty(edge.size, np.float32)
     at = 0
     for t in range(dst.size):
-        first, degree = indptr[dst[t]], indptr[dst[t] + 1] - indptr[dst[t]]
-        share = np.float32(min(fanout / max(degree, 1), 1.0))
+        share = np.float32(min(fanout / max(int(degree[t]), 1), 1.0))
         for kept in range(kept_indptr[t], kept_indptr[t + 1]):
-            prob[kept] = chance[at + edge[kept] - first] if chance.size else share
-        at += degree
+            prob[kept] = chance[at + edge[kept] - int(start[t])] if chance.size else share
+        at += int(degree[t])
     return kept_indptr, edge, prob
 
 

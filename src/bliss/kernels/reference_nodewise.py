@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bliss.kernels.reference import fit_scale, frontier_edges
-from bliss.rng import hashes, uniforms
+from bliss.rng import hashes, short_uniforms, uniforms
 
 IntArray = npt.NDArray[np.integer[Any]]
 FloatArray = npt.NDArray[np.floating[Any]]
@@ -181,7 +181,7 @@ def pick_shared(
     edge, owner = frontier_edges(indptr, dst)
     degree = (indptr[dst + 1] - indptr[dst])[owner]
     prob = chance if chance.size else np.minimum(fanout / np.maximum(degree, 1), 1.0)
-    keep = uniforms(key, indices[edge]) < prob
+    keep = short_uniforms(key, indices[edge]) < prob
     return _pointers(owner[keep], dst.size), edge[keep], prob[keep].astype(np.float32)
 
 
