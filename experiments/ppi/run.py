@@ -1,7 +1,8 @@
 """Claim: on PPI, BLISS is within half a point of full batch at equal steps.
 
-`python -m experiments.ppi.run --root DATA` trains GraphSAGE with PPI's recipe: with BLISS, with all
-neighbours of the same batches, and with all training nodes in one batch. Each run is kept as a JSON
+`python -m experiments.ppi.run --root DATA` trains GraphSAGE with PPI's recipe: with BLISS, with
+PLADIES, with all neighbours of the same batches, and with all training nodes in one batch, once as
+the recipe has it and once with the dropout that suits full batch better. Each run is kept as a JSON
 file under results/, and README.md is rewritten. Finished runs are not run again.
 """
 
@@ -23,8 +24,10 @@ from bliss.train import Trainer, resolve
 HERE = Path(__file__).parent
 KINDS = {
     "bliss": "BLISS",
+    "pladies": "PLADIES",
     "neighbours": "the same batches, all neighbours",
     "full": "all training nodes in one batch",
+    "full-dropout": "the same, dropout 0.1",
 }
 
 
@@ -49,10 +52,13 @@ def main() -> None:
 
 def run(dataset: Dataset, kind: str, seed: int) -> dict[str, Any]:
     """Train once, in a folder that is thrown away."""
+    everything = len(dataset.splits["train"])
     options: dict[str, Any] = {
         "bliss": {"sampler": "bliss"},
+        "pladies": {"sampler": "pladies", "estimator": "hajek"},
         "neighbours": {"sampler": "full"},
-        "full": {"sampler": "full", "batch_size": len(dataset.splits["train"])},
+        "full": {"sampler": "full", "batch_size": everything},
+        "full-dropout": {"sampler": "full", "batch_size": everything, "dropout": 0.1},
     }[kind]
     config = resolve(dataset="ppi", model="sage", seed=seed, **options)
     with tempfile.TemporaryDirectory() as folder:

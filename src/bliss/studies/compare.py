@@ -27,7 +27,8 @@ from bliss.studies.cells import (
 from bliss.train import PARTS, RunFolder, TrainConfig, resolve
 
 ALIASES = ("labor-0",)  # names of a sampler that has another name too
-EVERYTHING = tuple(name for name in SAMPLERS if name not in ALIASES)
+EVERYTHING = ("bliss", *(name for name in SAMPLERS if name not in (*ALIASES, "bliss")))
+"""What `--samplers all` stands for; the others are held against the first."""
 
 
 def compare(

@@ -1,0 +1,1 @@
+"""Samplers side by side, and how well each estimates."""
