@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from itertools import pairwise, product
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -232,14 +232,21 @@ def test_node_kernels_agree(case):
 
 
 @cases
-@pytest.mark.parametrize("flags", list(product([False, True], repeat=3)))
-def test_growth_of_bandits_agrees(case, flags):
-    kept_indptr = case.layer()[4]
-    message = case.random.lognormal(0, 1, kept_indptr[-1]) * (case.random.random() < 0.9)
-    chance = np.minimum(1, 1.3 * case.random.random(message.size)).astype(np.float32) + 1e-3
-    given_ = case.dst, case.indptr, kept_indptr, message, chance, 0.01, *flags
-    ours, twin = bandits.neighbour_growth(*given_), reference.neighbour_growth(*given_)
-    np.testing.assert_allclose(ours, twin, rtol=1e-6)
+@pytest.mark.parametrize("flag", [False, True])
+def test_rewards_and_growth_of_bandits_agree(case, flag):
+    kept_indptr, row = case.layer()[4:6]
+    chance = np.minimum(1, 1.3 * case.random.random(row.size) + 1e-3).astype(np.float32)
+    message = case.random.lognormal(0, 1, row.size).astype(np.float32)
+    x = case.random.normal(size=(row.max(initial=0) + 1, 5)).astype(np.float32)
+    x *= case.random.random() < 0.9
+    for name, given_ in (
+        ("variance_rewards", (kept_indptr, message, chance, flag)),
+        ("distance_rewards", (kept_indptr, row, message, chance, x)),
+        ("neighbour_growth", (case.dst, case.indptr, kept_indptr, message, chance, 0.1, flag)),
+    ):
+        ours, twin = getattr(bandits, name)(*given_), getattr(reference, name)(*given_)
+        np.testing.assert_allclose(ours, twin, rtol=1e-6, atol=1e-12)
+    assert ((ours >= 0) & (ours <= 1)).all()
 
 
 @cases

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.stats
 import torch
 
 from bliss import Graph, InputError
@@ -13,6 +14,7 @@ from tests.statistics import coefficients, heavy_tailed_graph, targets_of
 LEAVES = 9
 SIZE = np.array([1.0, 5.0, 1.0, 2.0, 1.0, 3.0, 1.0, 1.0, 4.0, 1.0])  # |h_j|, node 0 included
 ETA, DELTA = 0.4, 0.01
+FALSE_ALARM = 1e-6
 
 
 def star() -> Graph:
@@ -51,15 +53,18 @@ def steps_by_hand(
         q = (1 - ETA) * weight / weight.sum() + ETA / (LEAVES + 1)
         p = fanout * q
         assert single or (p < 1).all()
-        square = (alpha * SIZE) ** 2
-        gain = square / q**2 if reward == "published" else square / square[kept].max()
+        gain = (alpha * SIZE) ** 2 / q**2
+        if reward == "thanos":
+            z = alpha * SIZE
+            mean = np.average(z[kept], weights=1 / q[kept])
+            gain = (2 * z * mean - z**2 + 3 * (z[kept] ** 2).max()) / (4 * (z[kept] ** 2).max())
         for e in kept.tolist():
             estimate = gain[e] / q[e] if single else fanout * gain[e] / p[e]
             log_w[e] += min(1.0, DELTA * estimate / (LEAVES + 1))
     return log_w
 
 
-@pytest.mark.parametrize("reward", ["published", "bounded"])
+@pytest.mark.parametrize("reward", ["published", "thanos"])
 @pytest.mark.parametrize("policy", ["exp3", "exp3m"])
 def test_steps_are_the_published_rule(policy, reward):
     sampler = GCNBS(star(), [3], policy=policy, reward=reward)
@@ -107,7 +112,7 @@ def test_a_certain_edge_keeps_its_weight():
 
 @pytest.mark.parametrize(
     ("options", "most"),
-    [({}, 0.9), ({"policy": "exp3"}, 0.9), ({"reward": "bounded", "delta": 0.3}, 0.97)],
+    [({}, 0.9), ({"policy": "exp3"}, 0.9), ({"delta": 0.02}, 0.95)],
 )
 def test_it_learns_to_draw_with_less_variance(options, most):
     # V = sum_j (alpha_ij |h_j|)^2 / p_ij, against the uniform start
@@ -121,8 +126,68 @@ def test_it_learns_to_draw_with_less_variance(options, most):
     assert variance() < most * before
 
 
-def test_bounded_rewards_are_bounded_and_restarts_forget():
-    sampler = GCNBS(star(), [3], reward="bounded", restart=7)
+def vectors() -> torch.Tensor:
+    """Messages of which most are alike, and two are far away, on opposite sides. [10, 2]."""
+    x = torch.ones(LEAVES + 1, 2)
+    x[:, 1] = torch.linspace(-0.2, 0.2, LEAVES + 1)
+    x[2, 1], x[7, 1] = 6.0, -6.0
+    return x
+
+
+@pytest.mark.parametrize("policy", ["exp3", "exp3m"])
+def test_thanos_draws_what_is_near_the_mean_and_errs_less(policy):
+    # E |mean of kept - mean of all|^2, by 4,000 draws; with unbiased weights it would not fall
+    options = {"reward": "thanos", "restart": 0, "delta": 0.3, "policy": policy}
+    sampler = GCNBS(star(), [3], estimator="plain", **options)
+    x = vectors()
+
+    def error() -> float:
+        found = []
+        for step in range(4000):
+            (block,) = sampler.sample([0], 10_000 + step)
+            found.append((block.matrix @ x[block.src] - x.mean(0)).square().sum().item())
+        return float(np.mean(found))
+
+    before = error()
+    for step in range(300):
+        (block,) = sampler.sample([0], step)
+        block.observe(x[block.src])
+        sampler.update([block])
+    q = sampler.policy.edge_prob(0, 0)
+    far = np.isin(star().indices[: q.size], [2, 7])
+    assert q[far].mean() < 0.7 * q[~far].mean()
+    assert error() < 0.7 * before
+
+
+def test_plain_weights_are_as_if_all_had_been_drawn_alike():
+    # The expected aggregate is sum_j (p_ij |N_i| / k) alpha_ij h_j: biased once chances differ.
+    sampler = GCNBS(star(), [3], estimator="plain", delta=0.05)
+    taught(sampler, 60)
+    prob = sampler.inclusion([0], 0).prob
+    expected, full = (prob / 3 * SIZE).sum(), SIZE.mean()
+    draws = []
+    for step in range(8000):
+        (block,) = sampler.sample([0], 1000 + step)
+        np.testing.assert_allclose(block.edge_weight.numpy(), 1 / 3, rtol=1e-6)
+        draws.append(
+            (block.edge_weight * torch.from_numpy(SIZE)[block.src][block.row]).sum().item()
+        )
+    error = np.std(draws) / np.sqrt(len(draws))
+    bound = scipy.stats.norm.isf(FALSE_ALARM / 2)
+    assert abs(np.mean(draws) - expected) < bound * error
+    assert abs(np.mean(draws) - full) > bound * error  # biased, and the test would see it
+
+
+def test_thanos_needs_the_messages_of_its_own_blocks():
+    sampler = GCNBS(star(), [3], reward="thanos")
+    (block,) = GCNBS(star(), [3]).sample([0], 0)
+    block.observe(vectors()[block.src])
+    with pytest.raises(InputError, match="did not keep their inputs"):
+        sampler.update([block])
+
+
+def test_rewards_of_thanos_are_bounded_and_restarts_forget():
+    sampler = GCNBS(star(), [3], reward="thanos", restart=7)
     untaught = {k: v.clone() for k, v in sampler.state_dict().items()}
     sampler_size = SIZE * 1e6  # whatever the embeddings' size
     for step in range(1, 15):

@@ -37,7 +37,7 @@ CASES = {
     "labor-*-weights": ("labor-*", {"shared": True}, "weights"),
     "gcn-bs": ("gcn-bs", {}, "mean"),
     "gcn-bs-exp3": ("gcn-bs", {"policy": "exp3"}, "mean"),
-    "gcn-bs-bounded": ("gcn-bs", {"reward": "bounded", "delta": 0.5}, "weights"),
+    "gcn-bs-thanos": ("gcn-bs", {"reward": "thanos", "delta": 0.5}, "weights"),
     "gat-bs-gcn": ("gat-bs", {}, "gcn"),
 }
 FANOUT = 5

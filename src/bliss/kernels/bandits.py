@@ -148,49 +148,100 @@ def exp3_update(
 
 
 @compiled
-def neighbour_growth(
-    dst: IntArray,
-    indptr: IntArray,
-    kept_indptr: IntArray,
-    message: FloatArray,
-    chance: FloatArray,
-    step: float,
-    has_attention: bool,
-    is_bounded: bool,
-    is_single_play: bool,
+def variance_rewards(
+    kept_indptr: IntArray, message: FloatArray, chance: FloatArray, has_attention: bool
 ) -> Any:
-    """How much log w_ij grows: min(1, step r_ij / (q_ij |N_i|)), q_ij = p_ij / (kept edges of i).
+    """m_ij^2 / q_ij^2 with m_ij the size of a message and q_ij = p_ij / (kept edges of i).
 
-    With m_ij the message's size, r_ij is m_ij^2 / q_ij^2 or, if bounded, m_ij^2 over the largest
-    of i's. Attention is a softmax over the kept edges, so m_ij is first multiplied by the share of
-    N_i that they stand for, min(1, sum of their q_ij). Where there was no choice nothing grows.
+    Attention is a softmax over the kept edges, so m_ij is first multiplied by the share of N_i
+    that they stand for, min(1, sum of their q_ij).
 
     message  float[E']    alpha_ij |h_j|
     chance   float32[E']  p_ij
     returns  float64[E']
     """
-    growth = np.empty(message.size, np.float64)
-    for t in range(dst.size):
+    reward = np.empty(message.size, np.float64)
+    for t in range(kept_indptr.size - 1):
         first, last = kept_indptr[t], kept_indptr[t + 1]
-        count, degree = last - first, indptr[dst[t] + 1] - indptr[dst[t]]
         part = 1.0
         if has_attention:
             total = 0.0
             for kept in range(first, last):
-                total += np.float64(chance[kept]) / count
+                total += np.float64(chance[kept]) / (last - first)
             part = min(total, 1.0)
-        largest = 0.0
         for kept in range(first, last):
-            growth[kept] = (part * np.float64(message[kept])) ** 2
-            largest = max(largest, growth[kept])
+            share = np.float64(chance[kept]) / (last - first)
+            reward[kept] = (part * np.float64(message[kept]) / share) ** 2
+    return reward
+
+
+@compiled
+def distance_rewards(
+    kept_indptr: IntArray, row: IntArray, alpha: FloatArray, chance: FloatArray, x: FloatArray
+) -> Any:
+    """(2 z_ij . m_i - |z_ij|^2 + 3 M_i) / (4 M_i), in [0, 1], with messages z_ij = alpha_ij h_j.
+
+    m_i is the mean of i's kept messages, each with weight 1 / p_ij, and M_i the largest |z_ij|^2:
+    but for a constant, minus the squared distance to the mean.
+
+    alpha    float[E']
+    chance   float32[E']    p_ij
+    x        float32[S, F]  h_j
+    returns  float64[E']; 0 where all messages are 0
+    """
+    reward = np.zeros(row.size, np.float64)
+    mean = np.empty(x.shape[1], np.float64)
+    for t in range(kept_indptr.size - 1):
+        first, last = kept_indptr[t], kept_indptr[t + 1]
+        mean[:] = 0.0
+        total, largest = 0.0, 0.0
+        for kept in range(first, last):
+            weight = 1.0 / np.float64(chance[kept])
+            total += weight
+            size, source = 0.0, row[kept]
+            for f in range(mean.size):
+                z = np.float64(alpha[kept]) * np.float64(x[source, f])
+                mean[f] += weight * z
+                size += z * z
+            reward[kept] = size
+            largest = max(largest, size)
+        for kept in range(first, last):
+            product, source = 0.0, row[kept]
+            for f in range(mean.size):
+                product += mean[f] * np.float64(x[source, f])
+            product *= np.float64(alpha[kept]) / total
+            centred = 2.0 * product - reward[kept] + 3.0 * largest
+            reward[kept] = centred / (4.0 * largest) if largest > 0.0 else 0.0
+    return reward
+
+
+@compiled
+def neighbour_growth(
+    dst: IntArray,
+    indptr: IntArray,
+    kept_indptr: IntArray,
+    reward: FloatArray,
+    chance: FloatArray,
+    step: float,
+    is_single_play: bool,
+) -> Any:
+    """How much log w_ij grows: min(1, step r_ij / (q_ij |N_i|)), q_ij = p_ij / (kept edges of i).
+
+    Where there was no choice nothing grows.
+
+    reward   float64[E']  r_ij
+    chance   float32[E']  p_ij
+    returns  float64[E']
+    """
+    growth = np.empty(reward.size, np.float64)
+    for t in range(dst.size):
+        first, last = kept_indptr[t], kept_indptr[t + 1]
+        count, degree = last - first, indptr[dst[t] + 1] - indptr[dst[t]]
         for kept in range(first, last):
             share = np.float64(chance[kept]) / count
-            if is_bounded:
-                reward = growth[kept] / largest if largest > 0.0 else 0.0
-            else:
-                reward = growth[kept] / (share * share)
             is_fixed = count >= degree if is_single_play else chance[kept] >= 1.0
-            growth[kept] = 0.0 if is_fixed else min(step * reward / (share * degree), 1.0)
+            grown = min(step * reward[kept] / (share * degree), 1.0)
+            growth[kept] = 0.0 if is_fixed else grown
     return growth
 
 

@@ -5,6 +5,7 @@ Names and results are those of `fast` and `bandits`; scratch arguments are left 
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -202,29 +203,47 @@ def exp3_update(
     _scale_down(dst, indptr, excess, scale)
 
 
+def variance_rewards(
+    kept_indptr: IntArray, message: FloatArray, chance: FloatArray, has_attention: bool
+) -> FloatArray:
+    """m_ij^2 / q_ij^2, with attention of the kept share of N_i."""
+    count = np.diff(kept_indptr)
+    owner = np.repeat(np.arange(count.size), count)
+    share = chance.astype(np.float64) / count[owner]
+    part = np.minimum(np.bincount(owner, share, minlength=count.size), 1.0)[owner]
+    scaled = message.astype(np.float64) * (part if has_attention else 1.0)
+    return np.asarray(np.square(scaled / share))
+
+
+def distance_rewards(
+    kept_indptr: IntArray, row: IntArray, alpha: FloatArray, chance: FloatArray, x: FloatArray
+) -> FloatArray:
+    """(2 z_ij . m_i - |z_ij|^2 + 3 M_i) / (4 M_i), target by target."""
+    reward = np.zeros(row.size)
+    for first, last in pairwise(kept_indptr.tolist()):
+        kept = slice(first, last)
+        z = alpha[kept, None].astype(np.float64) * x[row[kept]]
+        size = np.square(z).sum(1)
+        if not size.any():
+            continue
+        mean = np.average(z, axis=0, weights=1 / chance[kept].astype(np.float64))
+        reward[kept] = (2 * z @ mean - size + 3 * size.max()) / (4 * size.max())
+    return reward
+
+
 def neighbour_growth(
     dst: IntArray,
     indptr: IntArray,
     kept_indptr: IntArray,
-    message: FloatArray,
+    reward: FloatArray,
     chance: FloatArray,
     step: float,
-    has_attention: bool,
-    is_bounded: bool,
     is_single_play: bool,
 ) -> FloatArray:
     """min(1, step r_ij / (q_ij |N_i|)) of the kept edges, 0 where there was no choice."""
     count, degree = np.diff(kept_indptr), (indptr[1:] - indptr[:-1])[dst]
     owner = np.repeat(np.arange(dst.size), count)
     share = chance.astype(np.float64) / count[owner]
-    part = np.minimum(np.bincount(owner, share, minlength=dst.size), 1.0)[owner]
-    square = np.square(message.astype(np.float64) * (part if has_attention else 1.0))
-    if is_bounded:
-        largest = np.zeros(dst.size)
-        np.maximum.at(largest, owner, square)
-        reward = square / np.where(largest > 0, largest, 1)[owner]
-    else:
-        reward = square / np.square(share)
     growth = np.minimum(step * reward / (share * degree[owner]), 1.0)
     growth[(count >= degree)[owner] if is_single_play else chance >= 1] = 0.0
     return growth

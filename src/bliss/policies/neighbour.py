@@ -8,13 +8,15 @@ from typing import Literal
 import numpy as np
 
 from bliss import checks
+from bliss.errors import InputError
 from bliss.graph import Graph
 from bliss.kernels import bandits, fast
 from bliss.policies.base import State
 from bliss.policies.exp3 import Exp3, Exp3Config
 from bliss.types import Feedback, FloatArray
 
-Reward = Literal["published", "bounded"]
+Reward = Literal["published", "thanos"]
+REWARDS = ("published", "thanos")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +26,7 @@ class NeighbourConfig(Exp3Config):
     delta: float | None = 0.01
     """Step size."""
     reward: Reward = "published"
-    """published: alpha_ij^2 |h_j|^2 / q_ij^2; bounded: in [0, 1], with restarts."""
+    """published: alpha_ij^2 |h_j|^2 / q_ij^2; thanos: closeness to the mean, in [0, 1]."""
     restart: int = 0
     """Steps after which all is forgotten (Delta_T); 0: never."""
     attention: bool = False
@@ -34,7 +36,7 @@ class NeighbourConfig(Exp3Config):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        checks.choice("reward", self.reward, ("published", "bounded"))
+        checks.choice("reward", self.reward, REWARDS)
         checks.whole("restart", self.restart)
 
     def build(self, graph: Graph, layers: int) -> NeighbourBandit:
@@ -56,15 +58,17 @@ class NeighbourBandit(Exp3):
 
     * published: alpha_ij^2 |h_j|^2 / q_ij^2, minus the derivative of the variance
       sum_j alpha_ij^2 |h_j|^2 / q_ij by q_ij. It has no bound as q_ij falls.
-    * bounded: alpha_ij^2 |h_j|^2 over its largest among the kept edges of i, in [0, 1], as the
-      regret bounds of EXP3 want it.
+    * thanos (Zhang et al., 2021): 2 z_ij . m_i - |z_ij|^2 for messages z_ij = alpha_ij h_j and
+      their mean m_i, which falls with the distance from the mean. Shifted and scaled by the
+      target's largest |z_ij|^2 it is in [0, 1], as the regret bounds of EXP3 want it. Its
+      aggregate is biased: the kept messages as if all had been drawn alike (estimator "plain").
 
     alpha_ij is the graph's coefficient or, with `attention`, (sum over kept of q_ik) times the
     softmax over the kept edges. With `restart` all weights are forgotten every so many steps,
     layer by layer, so that old embeddings do not weigh on new ones; a restart costs O(|E|).
 
     State and its form are those of `Exp3`: 8 bytes per edge and layer, 16 per node and layer; an
-    update costs O(kept edges).
+    update costs O(kept edges), with "thanos" times the width of their messages.
     """
 
     name = "neighbour"
@@ -77,16 +81,13 @@ class NeighbourBandit(Exp3):
     def update(self, layer: int, feedback: Feedback) -> None:
         """One step of EXP3 on the kept edges, each by the chance it was drawn with."""
         graph, config = self.graph, self.config
-        is_listening = config.attention and feedback.attention.size > 0
         growth = bandits.neighbour_growth(
             feedback.dst,
             graph.indptr,
             feedback.indptr,
-            self._messages(feedback, is_listening),
+            self._rewards(feedback),
             feedback.edge_chance,
             config.step,
-            is_listening,
-            config.reward == "bounded",
             config.is_single_play,
         )
         bandits.grow(
@@ -103,23 +104,39 @@ class NeighbourBandit(Exp3):
             self._excess[layer][:] = 0.0
             self._scale[layer][:] = [1.0, 0.0]
 
-    def _messages(self, feedback: Feedback, is_listening: bool) -> FloatArray:
-        """alpha_ij |h_j| of the kept edges, alpha_ij the graph's or the softmax. float[E']."""
-        size = feedback.norm[feedback.row]
-        if is_listening:
-            return np.asarray(feedback.attention * size)
-        alpha = fast.horvitz_thompson(
+    def _rewards(self, feedback: Feedback) -> FloatArray:
+        """r_ij of the kept edges. float64[E']."""
+        is_listening = self.config.attention and feedback.attention.size > 0
+        alpha = feedback.attention if is_listening else self._coefficients(feedback)
+        drawn, chance = feedback.indptr, feedback.edge_chance
+        if self.config.reward == "published":
+            message = alpha * feedback.norm[feedback.row]
+            return np.asarray(bandits.variance_rewards(drawn, message, chance, is_listening))
+        if feedback.input.ndim != 2:
+            raise InputError(
+                'reward="thanos" compares messages, but these blocks did not keep their inputs: '
+                "update a sampler with the blocks it drew."
+            )
+        return np.asarray(
+            bandits.distance_rewards(drawn, feedback.row, alpha, chance, feedback.input)
+        )
+
+    def _coefficients(self, feedback: Feedback) -> FloatArray:
+        """alpha_ij of the kept edges, the graph's. float32[E']."""
+        graph = self.graph
+        certain = np.ones(feedback.src.size, np.float32)
+        alpha: FloatArray = fast.horvitz_thompson(
             feedback.dst,
             feedback.src,
-            np.ones(feedback.src.size, np.float32),
+            certain,
             feedback.indptr,
             feedback.row,
             feedback.edge,
-            self.graph.target_scale,
-            self.graph.source_scale,
-            self.graph.weight,
+            graph.target_scale,
+            graph.source_scale,
+            graph.weight,
         )
-        return np.asarray(alpha * size)
+        return alpha
 
     def state_dict(self) -> State:
         """Those of `Exp3`, and the steps since the start."""

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+import numpy as np
+import torch
+
 from bliss import checks
 from bliss.policies.neighbour import NeighbourConfig, Reward
 from bliss.samplers.nodewise import NodeSampler
+from bliss.types import Block, IntArray
 
 
 class GCNBS(NodeSampler):
@@ -21,14 +25,15 @@ class GCNBS(NodeSampler):
     * ``policy="exp3"``: EXP3, k plays of one arm each, with replacement.
 
     The reward is alpha_ij^2 |h_j|^2 / q_ij^2 as published; it has no bound as q_ij falls, so a
-    step of log w is at most 1. ``reward="bounded"`` is for the objection of Zhang et al. (2021):
-    rewards in [0, 1] and weights that are forgotten every `restart` steps. Their reward needs
-    inner products of messages, which feedback does not carry; ours is the squared length of the
-    message over the target's largest.
+    step of log w is at most 1. ``reward="thanos"`` is the answer of Zhang et al. (2021): a bounded
+    reward, larger the closer a message is to the mean of its target's, and weights that are
+    forgotten every `restart` steps. It belongs with ``estimator="plain"``, their aggregate
+    sum over kept of alpha_ij h_j |N_i| / k, which trades bias for variance: its expectation is
+    sum_j (p_ij |N_i| / k) alpha_ij h_j, the full one only while all chances are alike.
 
-    Weights alpha_ij / p_ij: unbiased whatever was learnt. Adaptive; 8 bytes per edge and layer and
-    16 per node and layer. EXP3.M as published caps weights, here the cap is on q_ij: the two
-    differ only in how the excess of a capped edge is shared out.
+    Otherwise weights alpha_ij / p_ij: unbiased whatever was learnt. Adaptive; 8 bytes per edge and
+    layer and 16 per node and layer. EXP3.M as published caps weights, here the cap is on q_ij: the
+    two differ only in how the excess of a capped edge is shared out.
 
     Cost: a few passes over the frontier's edges a draw; O(kept edges) an update; O(|E|) a restart.
 
@@ -37,10 +42,10 @@ class GCNBS(NodeSampler):
     policy
         "exp3m" or "exp3".
     reward
-        "published" or "bounded".
+        "published" or "thanos".
     restart
-        Steps between restarts (Delta_T), 0 for none; by default 100 with bounded rewards, and none
-        with published ones.
+        Steps between restarts (Delta_T), 0 for none; by default 100 with "thanos", and none with
+        "published".
     eta, delta
         Exploration and step size.
     options
@@ -49,7 +54,7 @@ class GCNBS(NodeSampler):
 
     choices: ClassVar[Mapping[str, Sequence[str]]] = {
         "policy": ("exp3m", "exp3"),
-        "estimator": ("ht", "hajek"),
+        "estimator": ("ht", "hajek", "plain"),
     }
     uses_attention: ClassVar[bool] = False
 
@@ -71,7 +76,7 @@ class GCNBS(NodeSampler):
             eta=eta,
             delta=delta,
             reward=reward,
-            restart=(100 if reward == "bounded" else 0) if restart is None else restart,
+            restart=(100 if reward == "thanos" else 0) if restart is None else restart,
             attention=self.uses_attention,
             is_single_play=is_single_play,
         )
@@ -79,6 +84,13 @@ class GCNBS(NodeSampler):
         super().__init__(
             data, budgets, policy=config, replace=is_single_play, estimator=estimator, **options
         )
+        self._compares_messages = config.reward == "thanos"
+
+    def _layer(self, dst: IntArray, layer: int, key: np.uint64) -> Block:
+        block = super()._layer(dst, layer, key)
+        if self._compares_messages:
+            block.input = torch.empty(0)  # to be remembered
+        return block
 
 
 class GATBS(GCNBS):

@@ -284,7 +284,7 @@ class PolicySampler(Sampler):
         **options: Any,
     ) -> None:
         super().__init__(data, budgets, seed=seed, norm=norm, layers=layers)
-        self.estimator = checks.choice("estimator", estimator, list(ESTIMATORS))
+        self.estimator = checks.choice("estimator", estimator, self.choices["estimator"])
         self.policy = make_policy(policy, self.graph, self.layers, **options)
 
     @property

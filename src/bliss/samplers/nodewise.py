@@ -58,7 +58,12 @@ class EdgeSampler(Sampler):
         source, row = nodewise.relabel(graph.indices, dst, edge, self._workspace().number)
         prob = np.ones(source.size, np.float32)
         drawn = (kept_indptr, row, edge)
-        weight = edge_weights(self.estimator, graph, dst, source, prob, *drawn, chance)
+        estimator, divisor = self.estimator, chance
+        if estimator == "plain":  # as if a target's kept edges had been drawn alike
+            kept = np.diff(kept_indptr)
+            share = np.repeat(kept / graph.degree[dst], kept).astype(np.float32)
+            estimator, divisor = "ht", share
+        weight = edge_weights(estimator, graph, dst, source, prob, *drawn, divisor)
         arrays = (source[: dst.size], source, *drawn, prob, weight)
         block = Block(*map(torch.from_numpy, arrays))
         block.edge_chance = torch.from_numpy(chance)
