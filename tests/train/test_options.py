@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import json
 
 import numpy as np
@@ -85,6 +86,20 @@ def test_peak_memory_is_that_since_the_last_look():
     after = peak_mb(device)
     assert after - before > 256  # what else the process frees meanwhile is far less
     del large
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the C library of Linux gives memory back")
+def test_peak_memory_leaves_out_what_was_freed_before():
+    device = torch.device("cpu")
+    forget_peak(device)
+    before = peak_mb(device)
+    arrays = [np.ones(4000) for _ in range(10_000)]  # 320 MB, each too small for a map of its own
+    last = arrays.pop()  # keeps the heap from shrinking by itself
+    del arrays
+    assert peak_mb(device) - before > 200
+    forget_peak(device)
+    assert peak_mb(device) - before < 100
+    del last
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import resource
 import sys
 from contextlib import suppress
@@ -14,7 +16,13 @@ _CLEAR = Path("/proc/self/clear_refs")
 
 
 def forget_peak(device: torch.device) -> None:
-    """Start counting anew; where the system does not offer it, the peak is that of the process."""
+    """Start counting anew; where the system does not offer it, the peak is that of the process.
+
+    What earlier runs of the process have left unused is given back first, so that it is not counted.
+    """
+    gc.collect()
+    with suppress(OSError, AttributeError):  # the C library's, where it has it
+        ctypes.CDLL(None).malloc_trim(0)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     elif _CLEAR.exists():
