@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import gc
-import sys
 import json
+import sys
 
 import numpy as np
 import pytest

@@ -18,7 +18,7 @@ _CLEAR = Path("/proc/self/clear_refs")
 def forget_peak(device: torch.device) -> None:
     """Start counting anew; where the system does not offer it, the peak is that of the process.
 
-    What earlier runs of the process have left unused is given back first, so that it is not counted.
+    What earlier runs have left unused is given back first, so that it is not counted.
     """
     gc.collect()
     with suppress(OSError, AttributeError):  # the C library's, where it has it
