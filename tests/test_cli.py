@@ -100,6 +100,16 @@ def test_data_can_be_listed_and_described(store):
     assert "200" in bliss("data", "info", store).output
 
 
+def test_options_of_a_sampler_may_be_spelled_as_python_does(tmp_path):
+    out = tmp_path / "run"
+    result = bliss(
+        *("train", "--sampler", "neighbor", "--sampler-options", "replace=True"),
+        *("--steps", "1", "--out", out),
+    )
+    assert result.exit_code == 0
+    assert json.loads((out / "config.json").read_text())["sampler_options"] == {"replace": True}
+
+
 WRONG = {
     "unknown data": (["train", "--dataset", "nowhere"], 2, "nowhere"),
     "unknown model": (["train", "--model", "gin"], 2, "model='gin'"),
@@ -109,6 +119,11 @@ WRONG = {
         ["train", "--sampler", "neighbor", "--sampler-options", "replace"],
         2,
         "'replace', which is not NAME=VALUE",
+    ),
+    "an option twice": (
+        ["train", "--sampler-options", "eta=0.1,eta=0.2"],
+        2,
+        "eta more than once",
     ),
     "an option's value": (
         ["train", "--sampler", "neighbor", "--sampler-options", "replace=maybe"],

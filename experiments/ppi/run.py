@@ -73,7 +73,7 @@ def write_table() -> None:
         "|---|---|---|---|---|---|---|",
     ]
     for kind, words in KINDS.items():
-        paths = sorted((HERE / "results").glob(f"{kind}-*.json"))
+        paths = sorted((HERE / "results").glob(f"{kind}-[0-9]*.json"))
         found = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
         if not found:
             lines.append(f"| {words} | not run | | | | | |")

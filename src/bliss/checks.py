@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -132,8 +133,9 @@ def budgets(values: Sequence[int], layers: int | None = None) -> tuple[int, ...]
 
 
 def whole(field: str, value: Any, least: int = 0) -> int:
-    """A whole number, at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+    """A whole number, at least `least`, of 64 bits."""
+    is_whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if not (is_whole and least <= value < 2**63):
         raise InputError(f"{field}={value!r} must be a whole number, {least} or larger.")
     return int(value)
 
@@ -154,7 +156,7 @@ def share(field: str, value: float, why: str) -> float:
 
 def positive(field: str, value: float, why: str) -> float:
     """A finite number above 0; `why` tells what goes wrong outside."""
-    if not (_is_number(value) and value > 0 and np.isfinite(value)):
+    if not (_is_number(value) and 0 < value <= sys.float_info.max):
         raise InputError(f"{field}={value!r} must be a finite number above 0: {why}")
     return float(value)
 

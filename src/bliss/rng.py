@@ -9,6 +9,8 @@ Where a coin is flipped for every edge, short coins of 32 bits take a quarter of
 
     v_j = mix32(mix32(j + low) + high) / 2^32,    key = high 2^32 + low
 
+(nodes whose ids differ by a multiple of 2^32 have one in common).
+
 No generator is stored anywhere: threads, ranks and resumption cannot change a coin, and nothing
 needs to be saved to repeat one.
 """

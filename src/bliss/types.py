@@ -110,7 +110,7 @@ class Block:
 
     @cached_property
     def edge_prob(self) -> Tensor:
-        """The chance that each edge was kept: what its weight is alpha_ij divided by. float32[E'].
+        """The chance that an edge was kept; with "ht" its weight is alpha_ij over it. float32[E'].
 
         Layer-wise samplers draw sources, and all edges of a kept source are kept: the chance is
         p_j. Node-wise samplers draw edges, each target its own, so that an edge has a chance of its

@@ -143,3 +143,19 @@ def test_labors_chances_and_picks_agree(seed, iterations):
             picked = case.indptr, case.indices, case.dst, chance, case.fanout, derive_key(3)
             scratch = np.empty(case.frontier + 1, np.int64)
             same(labor.pick_shared(*picked, scratch), twins.pick_shared(*picked))
+
+
+@pytest.mark.parametrize("kind", [np.int32, np.int64])
+def test_labor_picks_agree_for_rows_of_every_length_and_many_of_them(kind):
+    # rows around the sizes of vectors and chunks, more of them than are read ahead at a time
+    random = np.random.default_rng(0)
+    degree = np.tile([0, 1, 31, 32, 33, 64, 511, 512, 513, 544, 1030, 3], 20)
+    indptr = np.concatenate([[0], degree.cumsum()])
+    indices = random.integers(0, degree.size, indptr[-1]).astype(kind)
+    dst = random.permutation(degree.size)
+    frontier = int(degree.sum())
+    for chance in (np.empty(0), random.random(frontier)):
+        picked = indptr, indices, dst, chance, 10, derive_key(3)
+        scratch = np.full(frontier + 2, -7)
+        same(labor.pick_shared(*picked, scratch), twins.pick_shared(*picked))
+        assert scratch[-1] == -7

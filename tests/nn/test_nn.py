@@ -141,16 +141,18 @@ def test_inference_in_chunks_is_the_full_forward_pass(graph, model, options):
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_residual_layers_add_their_input_before_the_activation(graph, model):
+def test_residual_layers_add_their_input_before_normalisation_and_activation(graph, model):
     torch.manual_seed(0)
-    config = ModelConfig(model=model, layers=3, hidden=8, heads=2, residual=True)
+    config = ModelConfig(
+        model=model, layers=3, hidden=8, heads=2, residual=True, normalisation="layer"
+    )
     network = GNN(6, 4, config).eval()
     blocks = full_sampler(graph.with_norm(config.norm), 3).sample(np.arange(10), 0)
     activation = torch.nn.functional.elu if config.is_attention else torch.relu
     inputs = torch.randn(80, 6)[blocks[0].src]
-    x = activation(network.convs[0](inputs, blocks[0]))  # the first has none
+    x = activation(network.norms[0](network.convs[0](inputs, blocks[0])))  # the first has none
     own = x[: blocks[1].num_dst]  # widths agree: as it is
-    x = activation(network.convs[1](x, blocks[1]) + own)
+    x = activation(network.norms[1](network.convs[1](x, blocks[1]) + own))
     own = x[: blocks[2].num_dst] @ network.residuals[1].weight.T  # 8 -> 4: projected
     expected = network.convs[2](x, blocks[2]) + own
     torch.testing.assert_close(network(inputs, blocks), expected)

@@ -8,7 +8,7 @@ import scipy.stats
 import torch
 
 from bliss import Graph, InputError
-from bliss.samplers import GATBS, GCNBS
+from bliss.samplers import GATBS, GCNBS, PLADIES
 from tests.statistics import coefficients, heavy_tailed_graph, targets_of
 
 LEAVES = 9
@@ -112,11 +112,11 @@ def test_a_certain_edge_keeps_its_weight():
 
 @pytest.mark.parametrize(
     ("options", "most"),
-    [({}, 0.9), ({"policy": "exp3"}, 0.9), ({"delta": 0.02}, 0.95)],
+    [({}, 0.9), ({"policy": "exp3"}, 0.9)],
 )
 def test_it_learns_to_draw_with_less_variance(options, most):
     # V = sum_j (alpha_ij |h_j|)^2 / p_ij, against the uniform start
-    sampler = GCNBS(star(), [3], delta=options.pop("delta", 0.05), **options)
+    sampler = GCNBS(star(), [3], delta=0.05, **options)
 
     def variance() -> float:
         return float((SIZE**2 / sampler.inclusion([0], 0).prob).sum())
@@ -182,8 +182,20 @@ def test_thanos_needs_the_messages_of_its_own_blocks():
     sampler = GCNBS(star(), [3], reward="thanos")
     (block,) = GCNBS(star(), [3]).sample([0], 0)
     block.observe(vectors()[block.src])
-    with pytest.raises(InputError, match="did not keep their inputs"):
+    with pytest.raises(InputError, match="did not keep the input"):
         sampler.update([block])
+    (block,) = sampler.sample([0], 0)
+    block.remember(vectors()[:1])
+    block.observe(vectors()[block.src])
+    with pytest.raises(InputError, match="did not keep the input"):
+        sampler.update([block])
+
+
+def test_blocks_of_layer_wise_samplers_are_refused():
+    (block,) = PLADIES(star(), [3]).sample([0], 0)
+    block.observe(vectors()[block.src])
+    with pytest.raises(InputError, match="with which chance each edge was drawn"):
+        GCNBS(star(), [3]).update([block])
 
 
 def test_rewards_of_thanos_are_bounded_and_restarts_forget():

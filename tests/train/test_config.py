@@ -76,16 +76,20 @@ def test_options_of_a_sampler_reach_it_and_survive_json(name, tmp_path):
 REFUSED = {
     "an option of another": (
         {"sampler": "neighbor", "sampler_options": {"shared": True}},
-        "shared=True, but sampler 'neighbor' takes replace",
+        "shared=True, but sampler 'neighbor' takes replace with policy 'uniform'",
     ),
     "an option for full": ({"sampler": "full", "sampler_options": {"replace": 1}}, "takes none"),
     "an option the name fixes": (
         {"sampler": "labor-1", "sampler_options": {"iterations": 3}},
         "'labor-1' takes shared",
     ),
+    "options without names": (
+        {"sampler": "bliss", "sampler_options": ["eta"]},
+        "must be names with values",
+    ),
     "another policy's option": (
         {"sampler": "bliss", "policy": "exp3", "sampler_options": {"memory": 0.5}},
-        "takes eta, delta",
+        "takes eta, delta with policy 'exp3'",
     ),
     "budgets for full": ({"sampler": "full", "budgets": (5, 5, 5)}, "leave them out"),
     "policy for full": ({"sampler": "full", "policy": "node"}, "'full' has no policy to choose"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
@@ -30,7 +31,7 @@ SETTINGS: dict[str, tuple[Any, str]] = {
     "model": (str, f"{', '.join(MODELS)}."),
     "sampler": (str, f"{', '.join(SAMPLERS)}."),
     "policy": (str, f"Where masses come from: {', '.join(POLICIES)}."),
-    "estimator": (str, "ht, hajek, sketch or released."),
+    "estimator": (str, "ht, hajek, sketch, released or plain, where a sampler has it."),
     "thinning": (str, "How the budget is met: exact or paper."),
     "sampler_options": (
         str,
@@ -54,7 +55,7 @@ SETTINGS: dict[str, tuple[Any, str]] = {
     "dropout": (float, "Share of inputs dropped."),
     "attention_dropout": (float, "Share of attention dropped."),
     "residual": (bool, "Layers from the second on add their input."),
-    "bias": (bool, "Layers add a learnt constant."),
+    "bias": (bool, "Convolutions add a learnt constant."),
     "normalisation": (str, "none, layer or batch."),
     "attention": (str, "hajek (corrected) or plain."),
     "initialisation": (str, "Weights at the start: default or relu (wider, as in DGL)."),
@@ -110,20 +111,26 @@ def parsed(settings: dict[str, Any]) -> dict[str, Any]:
     if found.get("budgets") is not None:
         found["budgets"] = whole_numbers("budgets", found["budgets"], "4096,2048,1024")
     if found.get("sampler_options") is not None:
-        found["sampler_options"] = dict(map(named_value, found["sampler_options"].split(",")))
+        pairs = [named_value(text) for text in found["sampler_options"].split(",")]
+        twice = [name for name, count in Counter(name for name, _ in pairs).items() if count > 1]
+        if twice:
+            raise InputError(f"sampler_options has {twice[0]} more than once: give it once.")
+        found["sampler_options"] = dict(pairs)
     return found
 
 
 def named_value(text: str) -> tuple[str, Any]:
-    """NAME=VALUE: a number, true, false, or else a word."""
+    """NAME=VALUE: a number, true or false, null, or else a word."""
     name, is_there, value = (part.strip() for part in text.partition("="))
     if not (name and is_there and value):
         raise InputError(
             f"sampler_options has {text!r}, which is not NAME=VALUE: replace=true,iterations=2."
         )
+    if value.lower() in ("true", "false"):  # Python's spelling, too
+        return name, value.lower() == "true"
     try:
         return name, json.loads(value)
-    except json.JSONDecodeError:
+    except ValueError:
         return name, value
 
 

@@ -88,7 +88,7 @@ def open_run(run: Path, root: Path | None) -> Trainer:
     config = TrainConfig.from_dict(folder.read_json("config.json"))
     loaded = bliss_data.load_dataset(config.dataset, root, seed=config.seed)
     trainer = Trainer(config, loaded, run, say)
-    trainer.model.load_state_dict(folder.load_best())
+    trainer.load_best()
     return trainer
 
 

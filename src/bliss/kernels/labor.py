@@ -17,7 +17,7 @@ FloatArray = npt.NDArray[np.floating[Any]]
 _U0, _U1 = np.uint64(0), np.uint64(1)
 _LINE = np.uint64(16)  # indices in a cache line, at least
 _TILE = 64
-_CHUNK = 512
+_CHUNK = 512  # whole vectors
 _VECTOR = 32  # coins that a vectorised loop makes at a time, at most
 
 
@@ -44,7 +44,7 @@ def pick_shared(
         i = np.uint64(dst[t])
         start[t], degree[t] = indptr[i], indptr[i + _U1] - indptr[i]
     low, high = halves(key)
-    coins = np.empty(_CHUNK + _VECTOR, np.uint32)
+    coins = np.empty(_CHUNK, np.uint32)
     touched = np.zeros(1, np.int64)  # written, so that the reads are not optimised away
     count = _U0
     at = 0

@@ -39,7 +39,7 @@ class ModelConfig:
     residual: bool = False
     """Whether layers from the second on add their input, projected where widths differ."""
     bias: bool = True
-    """Whether layers add a learnt constant."""
+    """Whether convolutions add a learnt constant."""
     normalisation: str = "none"
     """After each hidden layer: none, layer or batch."""
     attention: str = "hajek"

@@ -81,6 +81,11 @@ class NeighbourBandit(Exp3):
     def update(self, layer: int, feedback: Feedback) -> None:
         """One step of EXP3 on the kept edges, each by the chance it was drawn with."""
         graph, config = self.graph, self.config
+        if feedback.edge_chance.size != feedback.edge.size:
+            raise InputError(
+                "these blocks do not say with which chance each edge was drawn, so another kind of "
+                "sampler drew them: update a sampler with the blocks it drew."
+            )
         growth = bandits.neighbour_growth(
             feedback.dst,
             graph.indptr,
@@ -112,10 +117,10 @@ class NeighbourBandit(Exp3):
         if self.config.reward == "published":
             message = alpha * feedback.norm[feedback.row]
             return np.asarray(bandits.variance_rewards(drawn, message, chance, is_listening))
-        if feedback.input.ndim != 2:
+        if feedback.input.ndim != 2 or len(feedback.input) != feedback.src.size:
             raise InputError(
-                'reward="thanos" compares messages, but these blocks did not keep their inputs: '
-                "update a sampler with the blocks it drew."
+                'reward="thanos" compares messages, but these blocks did not keep the input of '
+                "each source: update a sampler with the blocks it drew."
             )
         return np.asarray(
             bandits.distance_rewards(drawn, feedback.row, alpha, chance, feedback.input)

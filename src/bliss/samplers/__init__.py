@@ -59,7 +59,8 @@ def sampler_class(name: str) -> type[Sampler]:
 
 def sampler_options(name: str, policy: str = "") -> list[str]:
     """What a sampler, and its policy, can be told besides the settings that all samplers share."""
-    made, kind = SAMPLERS[name], sampler_class(name)
+    kind = sampler_class(name)
+    made = SAMPLERS[name]
     shared = {"seed", "norm", "layers", "x", "draw", "policy", "estimator", "thinning"}
     fixed = set(made.keywords) if isinstance(made, partial) else set()
     found = [

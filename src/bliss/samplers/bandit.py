@@ -80,7 +80,6 @@ class GCNBS(NodeSampler):
             attention=self.uses_attention,
             is_single_play=is_single_play,
         )
-        checks.choice("estimator", estimator, self.choices["estimator"])
         super().__init__(
             data, budgets, policy=config, replace=is_single_play, estimator=estimator, **options
         )
@@ -99,6 +98,8 @@ class GATBS(GCNBS):
     As `GCNBS`, with the feedback attention in the reward: alpha_ij is the softmax over the kept
     edges times the sum of their q_ij, which stands for the share of the full attention that the
     kept edges have. A network without attention gives none, and the graph's coefficients are used.
+    Attention weighs by its own softmax, whatever the estimator: to leave chances out of it is the
+    network's choice, ``attention="plain"``.
     """
 
     uses_attention: ClassVar[bool] = True

@@ -261,7 +261,7 @@ class PolicySampler(Sampler):
     policy
         A name from `bliss.policies.POLICIES`, a config, or a policy built for this graph.
     estimator
-        "ht", "hajek" or "sketch"; see `bliss.samplers.estimators`.
+        One of `choices`; see `bliss.samplers.estimators`.
     options
         Those of `Sampler` (seed, norm, layers); others go to the policy, such as eta.
     """

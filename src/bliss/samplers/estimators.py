@@ -7,6 +7,7 @@ sketch  alpha_ij / (p_j ns_i), ns_i kept edges [eq:norm-prob-sketch]; as publish
         aggregate is about 1/ns_i of the full one, so follow it by a sum over ns_i or choose ht
 released  q_ij / p_j, scaled so that a target's weights sum to 1, with the policy's q_ij in the
         place of alpha_ij: what the paper's released code does. Its target moves with the policy.
+plain   alpha_ij |N_i| / ns_i, chances left out: node-wise bandits alone, biased
 """
 
 from __future__ import annotations

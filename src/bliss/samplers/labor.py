@@ -109,7 +109,8 @@ class LABOR(EdgeSampler):
 def _iterations(value: Any) -> int | str:
     if value == CONVERGED:
         return CONVERGED
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
+    is_whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if not (is_whole and 0 <= value < 2**31):
         raise InputError(
             f"iterations={value!r} must be 0 (LABOR-0), a number of rounds (LABOR-i) or "
             f'"{CONVERGED}" (LABOR-*).'

@@ -44,7 +44,6 @@ class Neighbor(NodeSampler):
         **options: Any,
     ) -> None:
         checks.choice("policy", policy, self.choices["policy"])
-        checks.choice("estimator", estimator, self.choices["estimator"])
         super().__init__(
             data, budgets, policy=policy, replace=replace, estimator=estimator, **options
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -30,6 +30,7 @@ class EdgeSampler(Sampler):
 
     A family says with which chance each in-edge is kept, and keeps them; a kept edge weighs
     alpha_ij / p_ij, so that for fixed inputs the expected aggregate is the full-neighbour one.
+    Estimator "plain", where there is one, leaves chances out: alpha_ij |N_i| / (kept edges of i).
     Targets are always sources, as src[:D]; their self-loops are edges like any other.
     """
 
@@ -61,7 +62,7 @@ class EdgeSampler(Sampler):
         estimator, divisor = self.estimator, chance
         if estimator == "plain":  # as if a target's kept edges had been drawn alike
             kept = np.diff(kept_indptr)
-            share = np.repeat(kept / graph.degree[dst], kept).astype(np.float32)
+            share = np.repeat(kept / np.maximum(graph.degree[dst], 1), kept).astype(np.float32)
             estimator, divisor = "ht", share
         weight = edge_weights(estimator, graph, dst, source, prob, *drawn, divisor)
         arrays = (source[: dst.size], source, *drawn, prob, weight)
@@ -90,6 +91,11 @@ class NodeSampler(EdgeSampler, PolicySampler):
     options
         Those of `PolicySampler`; budgets are fanouts.
     """
+
+    choices: ClassVar[Mapping[str, Sequence[str]]] = {
+        **PolicySampler.choices,
+        "estimator": ("ht", "hajek", "sketch", "plain"),
+    }
 
     def __init__(
         self,

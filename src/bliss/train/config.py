@@ -29,10 +29,10 @@ class TrainConfig(ModelConfig):
     policy: str = ""
     """Where masses come from; by default the sampler's own (bliss: node), empty if it has none."""
     estimator: str = ""
-    """ht, hajek or sketch; by default the sampler's own (bliss: ht), empty if it has none."""
+    """ht, hajek, sketch, released or plain, where the sampler has it; by default its own."""
     thinning: str = ""
     """How the budget is met: exact (default) or paper, for samplers that offer it."""
-    sampler_options: Mapping[str, Any] = field(default_factory=dict)
+    sampler_options: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """What only this sampler or its policy knows, by name: replace, iterations, eta, ..."""
     budgets: tuple[int, ...] = ()
     """Per layer, input layer first: sources kept on average (default 2048,1024,512), or, for
@@ -116,12 +116,20 @@ class TrainConfig(ModelConfig):
 
     def _check_options(self) -> None:
         """Refuse options that the sampler does not know; it checks their values itself."""
+        if not isinstance(self.sampler_options, Mapping):
+            raise InputError(
+                f"sampler_options={self.sampler_options!r} must be names with values, such as "
+                '{"replace": True}.'
+            )
+        object.__setattr__(self, "sampler_options", dict(self.sampler_options))
         known = sampler_options(self.sampler, self.policy)
+        with_policy = f" with policy {self.policy!r}" if self.policy else ""
         for name, value in self.sampler_options.items():
             if name not in known:
                 raise InputError(
                     f"sampler_options has {name}={value!r}, but sampler {self.sampler!r} takes "
-                    f"{', '.join(known) or 'none'}: remove it or choose another sampler."
+                    f"{', '.join(known) or 'none'}{with_policy}: remove it, or choose another "
+                    f"sampler{' or policy' if with_policy else ''}."
                 )
 
     @property

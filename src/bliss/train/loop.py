@@ -306,9 +306,19 @@ class Trainer:
         self.seconds, self.step_seconds = counters["seconds"], counters["step_seconds"]
         self.sampled = counters["sampled"]
 
+    def load_best(self) -> None:
+        """Give the network the weights of the run's best step."""
+        try:
+            self.model.load_state_dict(self.folder.load_best())
+        except RuntimeError as error:
+            raise DamagedError(
+                f"the weights in {str(self.folder.path)!r} do not fit the data and network "
+                f"({error}): was the data, or the version of bliss, changed? Train anew."
+            ) from error
+
     def _finish(self) -> dict[str, Any]:
         """Judge the best weights once, on all splits, and write the result."""
-        self.model.load_state_dict(self.folder.load_best())
+        self.load_best()
         scores = self.evaluate(("train", "val", "test"))
         config = self.config
         medians = {part: median(taken) * 1e3 for part, taken in self.times.items() if taken}
