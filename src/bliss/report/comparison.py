@@ -191,7 +191,7 @@ def _costs(rows: Sequence[Row], target: float) -> Table:
         ]
         for row in rows
     ]
-    note = "Nodes and edges are means over steps, all layers together."
+    note = "Nodes are those of the input layer, edges those of all layers: means over steps."
     if math.isfinite(target):
         note += f" The target is a validation F1 of {target:.3g}, timed over seeds that reach it."
     return Table("Cost", columns, cells, note).without_empty()
