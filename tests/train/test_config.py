@@ -31,6 +31,15 @@ def test_a_recipes_budgets_are_for_samplers_that_count_sources(monkeypatch):
     assert resolve(dataset="cora", sampler="bliss").budgets == (512, 256, 128)
 
 
+def test_a_recipes_estimator_is_for_samplers_that_have_it(monkeypatch):
+    monkeypatch.setattr(config, "recipe", lambda *_: {"estimator": "hajek", "policy": "node"})
+    assert resolve(sampler="bliss").estimator == "hajek"
+    assert resolve(sampler="bliss", estimator="ht").estimator == "ht"
+    neighbor = resolve(sampler="neighbor")
+    assert (neighbor.estimator, neighbor.policy) == ("hajek", "uniform")
+    assert resolve(sampler="full").estimator == ""
+
+
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_settings_of_every_sampler_survive_json(name):
     settings = TrainConfig(sampler=name)

@@ -168,12 +168,17 @@ def resolve(**given: Any) -> TrainConfig:
 
     A recipe is a JSON file in `bliss/train/recipes`, named after the data set, with settings under
     "all", under a model's name and under a sampler's. Its "budgets" count sources, its "fanouts"
-    neighbours: each is for samplers of that unit.
+    neighbours: each is for samplers of that unit. Its policy, estimator and thinning are for
+    samplers that have it.
     """
     given = {name: value for name, value in given.items() if value is not None}
     dataset = str(given.get("dataset", TrainConfig.dataset))
     sampler = str(given.get("sampler", TrainConfig.sampler))
     values = recipe(dataset, str(given.get("model", TrainConfig.model)), sampler)
+    sampler_choices = sampler_class(sampler).choices
+    for name in CHOICES:
+        if values.get(name) not in sampler_choices.get(name, ()):
+            values.pop(name, None)
     counts = {"sources": values.pop("budgets", ()), "neighbours": values.pop("fanouts", ())}
     values["budgets"] = counts.get(sampler_class(sampler).unit, ())
     return TrainConfig.from_dict(values | given)
