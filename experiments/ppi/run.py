@@ -69,23 +69,21 @@ def write_table() -> None:
     """README.md: the words of words.md, then a table of what is there."""
     lines = [
         (HERE / "words.md").read_text(encoding="utf-8"),
-        "| trained with | test F1 | seeds | ms a step | nodes a step | edges a step | s a run |",
-        "|---|---|---|---|---|---|---|",
+        "| trained with | test F1 | seeds | nodes a step | edges a step |",
+        "|---|---|---|---|---|",
     ]
     for kind, words in KINDS.items():
         paths = sorted((HERE / "results").glob(f"{kind}-[0-9]*.json"))
         found = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
         if not found:
-            lines.append(f"| {words} | not run | | | | | |")
+            lines.append(f"| {words} | not run | | | |")
             continue
         score, spread = mean_and_deviation(r["test_f1"] for r in found)
         means = [
             sum(values) / len(found)
             for values in (
-                [r["step_ms"]["total"] for r in found],
                 [r["sampled"]["nodes"] for r in found],
                 [r["sampled"]["edges"] for r in found],
-                [r["seconds"] for r in found],
             )
         ]
         shown = " | ".join(f"{value:,.0f}" for value in means)
