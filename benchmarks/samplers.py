@@ -3,7 +3,7 @@
 Graph (b), 232,965 nodes and 11.6 M edges; batches of 256 seeds, 3 layers, one thread. Samplers
 that count sources keep 4096/2048/1024 of them, those that count neighbours 10 per target; samplers
 of subgraphs draw about 4096 nodes, or 4096 edges, or walks from 1024 roots. AS-GCN and VR-GCN look
-at 128 random features. Every batch is drawn by each sampler in turn, a different one first each
+at 128 random features. Every batch is drawn by each sampler in turn, in an order drawn anew each
 time; numbers are medians over the batches, and their ratios are within one run. What a sampler
 does once, before its first batch, is timed apart.
 """
@@ -54,11 +54,9 @@ def measure(graph: Graph, repeats: int) -> dict[str, dict[str, float]]:
     )
     made = {name: Timed(name, graph, x) for name in SAMPLERS}
     random = np.random.default_rng(0)
-    names = list(made)
     for step in range(WARM_UP + repeats):
         seeds = random.choice(graph.num_nodes, BATCH, replace=False)
-        first = step % len(names)
-        for name in names[first:] + names[:first]:
+        for name in random.permutation(list(made)):  # whoever comes before leaves caches behind
             made[name].draw(seeds, step)
         gc.collect()
     rows = {name: one.summary() for name, one in made.items()}
