@@ -1,4 +1,4 @@
-"""`python -m experiments.paper.tables`: reproduce.json becomes tables.md."""
+"""`python -m experiments.paper.tables`: reproduce.json and times.json become tables.md."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ HERE = Path(__file__).parent
 def main() -> None:
     """Write the tables."""
     found = json.loads((HERE / "reproduce.json").read_text(encoding="utf-8"))
+    timed = json.loads((HERE / "times.json").read_text(encoding="utf-8"))
     facts = found["machine"]
     lines = [
         "# The paper's tables, run anew",
@@ -30,15 +31,19 @@ def main() -> None:
         "",
         "## Seconds a step",
         "",
+        f"    {timed['command']}",
+        "",
+        f"The first steps of three seeds, with nothing else running; {timed['date']}.",
+        "",
         "| preset | data | network | sampler | ours | published | ours / published |",
         "|---|---|---|---|---|---|---|",
-        *(time_line(row) for row in found["tables"]["time"]),
+        *(time_line(row) for row in timed["tables"]["time"]),
         "",
         "BLISS over PLADIES, a step:",
         "",
         "| preset | data | network | ours | published |",
         "|---|---|---|---|---|",
-        *overheads(found["tables"]["time"]),
+        *overheads(timed["tables"]["time"]),
     ]
     if found["tables"].get("variance"):
         lines += [
