@@ -60,6 +60,6 @@ def test_the_demo_shows_a_network_that_uses_the_graph_and_a_bandit_that_learnt()
         return float(re.search(rf"{after}\s+([\d.]+)", run.stdout)[1])
 
     assert number("test F1") > number("without graph") + 0.2
-    learnt, limit = number("sampling error"), number("could do:")
+    learnt, limit = number("sampling error"), number("as many sources:")
     assert limit <= learnt < 0.7
     assert learnt < 1.3 * limit
