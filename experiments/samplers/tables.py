@@ -11,7 +11,8 @@ TITLES = {
     "ppi": "PPI",
     "ppi-large": "PPI, subgraphs as large as the others' layers",
     "ppi-fanout": "PPI, nearly all neighbours",
-    "ppi-fastgcn": "PPI, four times the draws",
+    "ppi-fastgcn": "PPI, more draws than nodes",
+    "ppi-saint-node": "PPI, 16,384 drawn nodes",
     "pubmed": "PubMed",
 }
 PARTS = ("sample", "gather", "forward", "backward", "update", "total")
