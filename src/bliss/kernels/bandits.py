@@ -211,7 +211,8 @@ def distance_rewards(
                 product += mean[f] * np.float64(x[source, f])
             product *= np.float64(alpha[kept]) / total
             centred = 2.0 * product - reward[kept] + 3.0 * largest
-            reward[kept] = centred / (4.0 * largest) if largest > 0.0 else 0.0
+            if largest > 0.0:  # what is rounded stays in [0, 1], too
+                reward[kept] = min(max(centred / (4.0 * largest), 0.0), 1.0)
     return reward
 
 

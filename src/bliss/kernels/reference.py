@@ -227,7 +227,7 @@ def distance_rewards(
         if not size.any():
             continue
         mean = np.average(z, axis=0, weights=1 / chance[kept].astype(np.float64))
-        reward[kept] = (2 * z @ mean - size + 3 * size.max()) / (4 * size.max())
+        reward[kept] = np.clip((2 * z @ mean - size + 3 * size.max()) / (4 * size.max()), 0, 1)
     return reward
 
 
