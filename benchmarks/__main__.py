@@ -1,8 +1,9 @@
-"""`python -m benchmarks sampling|samplers|step --json FILE`."""
+"""`python -m benchmarks sampling|samplers|step|pyg --json FILE`."""
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import platform
@@ -15,15 +16,13 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch starts its pool
 def main() -> None:
     """Run one benchmark and write what it measured."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("name", choices=["sampling", "samplers", "step"], help="what to time")
+    parser.add_argument("name", choices=["sampling", "samplers", "step", "pyg"])
     parser.add_argument("--json", type=Path, help="where to write the numbers")
     parser.add_argument("--batches", type=int, default=41, help="batches timed after warm-up")
     arguments = parser.parse_args()
 
-    from benchmarks import samplers, sampling, step
-
     started = time.time()
-    benchmark = {"sampling": sampling, "samplers": samplers, "step": step}[arguments.name]
+    benchmark = importlib.import_module(f"benchmarks.{arguments.name}")
     result = benchmark.run(arguments.batches)
     result["machine"] = f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores"
     result["seconds"] = round(time.time() - started, 1)

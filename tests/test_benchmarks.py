@@ -1,0 +1,32 @@
+"""What the comparison with PyG is held against; timings are not for tests."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from math import comb
+
+import pytest
+
+from benchmarks.pyg import floyd_chances, one_sample, two_samples
+
+
+@pytest.mark.parametrize(("population", "count"), [(4, 3), (7, 2), (9, 3), (3, 5)])
+def test_floyd_draws_every_subset_alike(population, count):
+    chances = floyd_chances(population, count, is_short=False)
+    kept = min(count, population)
+    for size in (1, 2):
+        expected = comb(population - size, kept - size) / comb(population, kept)
+        for key in combinations(range(population), size):
+            assert chances[key] == pytest.approx(expected)
+
+
+def test_draws_one_short_favour_the_first():
+    chances = floyd_chances(4, 3, is_short=True)
+    assert [chances[(i,)] for i in range(4)] == pytest.approx([1, 2 / 3, 2 / 3, 2 / 3])
+
+
+def test_shares_that_cannot_be_are_infinitely_far():
+    assert one_sample({"a": 0.1}, {"a": 0.1})["z"] == 0
+    assert one_sample({"a": 0.1}, {"a": 0.0})["z"] == float("inf")
+    found = two_samples({"a": 0.50}, {"a": 0.52})  # of 20,000 draws each
+    assert found["z"] == pytest.approx(4.0, rel=0.01)
