@@ -209,26 +209,43 @@ def test_scale_free_updates_agree(case):
 
 
 @cases
+def test_relative_attention_agrees(case):
+    _, _, _, prob, kept_indptr, row, _ = case.layer()
+    given = kept_indptr, row, prob, case.random.random(row.size).astype(np.float32)
+    ours, twin = (module.relative_attention(*given) for module in (bandits, reference))
+    np.testing.assert_allclose(ours, twin, rtol=1e-6)
+
+
+@cases
 def test_node_kernels_agree(case):
-    _, _, source, prob, kept_indptr, row, _ = case.layer()
+    _, _, source, _, kept_indptr, row, _ = case.layer()
     attention = case.random.random(row.size).astype(np.float32)
-    relative = bandits.relative_attention(kept_indptr, row, prob, attention)
-    twin = reference.relative_attention(kept_indptr, row, prob, attention)
-    np.testing.assert_allclose(relative, twin, rtol=1e-6)
-    paid = (row, twin, source.size)
-    np.testing.assert_allclose(
-        bandits.node_attention(*paid), reference.node_attention(*paid), rtol=1e-9, atol=1e-9
-    )
+    attention[::7] = 0
+    score = case.random.normal(0, 2, source.size).astype(np.float32)
+    given = kept_indptr, row, attention, score
+    ours, twin = (module.source_scores(*given) for module in (bandits, reference))
+    np.testing.assert_allclose(ours, twin, rtol=1e-6, atol=1e-9)
     states = [
         (np.zeros((case.nodes, 2), np.float32), np.full(case.nodes, 128, np.uint8))
         for _ in range(2)
     ]
     for _ in range(30):
         signal = case.random.normal(0, 5, source.size).astype(np.float32)
-        for module, state in zip((bandits, reference), states, strict=True):
-            module.node_update(source, signal, 0.3, 0.1, 2.0, *state)
+        for module, (arm, code) in zip((bandits, reference), states, strict=True):
+            told = module.follow(source, signal, 0.3, 0.1, 2.0, arm)
+            module.encode(source, told[0], code)
     np.testing.assert_array_equal(states[0][0], states[1][0])
     np.testing.assert_array_equal(states[0][1], states[1][1])
+    told = [
+        module.follow(source, signal, 0.1, 0.2, 0.7, arm)
+        for module, (arm, _) in zip((bandits, reference), states, strict=True)
+    ]
+    for one, other in zip(*told, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
+    table = case.random.random(256).astype(np.float32)
+    given = case.dst, case.indptr, case.indices, states[0][1], table
+    ours, twin = (module.coded_sums(*given) for module in (bandits, reference))
+    np.testing.assert_allclose(ours, twin, rtol=1e-9)
 
 
 @cases

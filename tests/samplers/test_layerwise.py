@@ -265,7 +265,6 @@ REFUSED = {
     "delta of zero": (lambda g: Exp3Config(delta=0.0), "delta=0.0"),
     "negative delta": (lambda g: Exp3Config(delta=-1.0), "delta=-1.0"),
     "memory of zero": (lambda g: NodeConfig(memory=0.0), "memory=0.0"),
-    "prior of zero": (lambda g: NodeConfig(prior=0.0), "prior=0.0"),
     "another graph's policy": (
         lambda g: Bliss(g, [5], policy=Bliss(g, [5, 5]).policy),
         "was built for 2 layers",

@@ -52,7 +52,7 @@ def test_settings_of_every_sampler_survive_json(name):
 
 OPTIONS = {
     "ladies": {"replace": False},
-    "bliss": {"eta": 0.2, "memory": 0.5, "prior": 1.0},
+    "bliss": {"eta": 0.2, "memory": 0.5},
     "neighbor": {"replace": True},
     "labor": {"iterations": 2, "shared": True},
     "labor-1": {"shared": True},

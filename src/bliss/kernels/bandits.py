@@ -19,6 +19,9 @@ CODE_OF_ONE = 128
 LARGEST_NEWS = CODE_OF_ONE / CODES_PER_UNIT
 """A message counts as at most e^8 times larger or smaller than its layer's level."""
 
+SMALLEST_ATTENTION = 1e-9
+"""Attention below this counts as this: a logarithm needs a floor."""
+
 TILE = 512
 """Kept edges that an update takes at once: their cache lines fit in the second-level cache."""
 
@@ -367,53 +370,108 @@ def relative_attention(
 
 
 @compiled
-def node_attention(row: IntArray, relative: FloatArray, num_src: int) -> Any:
-    """Half the log of a source's mean squared relative attention: what its targets pay.
+def source_scores(
+    kept_indptr: IntArray, row: IntArray, attention: FloatArray, score: FloatArray
+) -> Any:
+    """What the kept softmax says of log a_j, if attention is a_j over its sum over N_i.
 
-    relative  float64[E']
-    returns   float64[S], 0 for a source without kept edges
+    With l_ij the log of the kept softmax, the target's own part is the mean over its kept edges
+    of what the scores leave open, and a source's news the mean over its kept edges of the rest:
+
+        u_i = mean_k (l_ik - score_k),    news_j = mean_i (l_ij - u_i)
+
+    So scores that explain all attention stay as they are, whatever was kept; and a target's news
+    are on average what its scores were, so that they cannot drift together.
+
+    attention  float[E'], at least SMALLEST_ATTENTION is taken
+    score      float[S]
+    returns    float64[S]; score_j for a source without kept edges
     """
-    total = np.zeros(num_src, np.float64)
-    count = np.zeros(num_src, np.float64)
-    for kept in range(row.size):
-        total[row[kept]] += relative[kept] * relative[kept]
-        count[row[kept]] += 1.0
-    result = np.zeros(num_src, np.float64)
-    for s in range(num_src):
-        if count[s] > 0.0:
-            result[s] = 0.5 * math.log(max(total[s] / count[s], 1e-30))
-    return result
+    total = np.zeros(score.size, np.float64)
+    count = np.zeros(score.size, np.float64)
+    for t in range(kept_indptr.size - 1):
+        first, last = kept_indptr[t], kept_indptr[t + 1]
+        own = 0.0
+        for kept in range(first, last):
+            seen = math.log(max(np.float64(attention[kept]), SMALLEST_ATTENTION))
+            total[row[kept]] += seen
+            count[row[kept]] += 1.0
+            own += seen - score[row[kept]]
+        for kept in range(first, last):
+            total[row[kept]] -= own / (last - first)
+    news = np.empty(score.size, np.float64)
+    for s in range(score.size):
+        news[s] = total[s] / count[s] if count[s] > 0.0 else score[s]
+    return news
 
 
 @compiled
-def node_update(
+def coded_sums(
+    dst: IntArray, indptr: IntArray, indices: IntArray, code: IntArray, table: FloatArray
+) -> Any:
+    """Sum over N_i of table[code_j].
+
+    dst int64[D], code uint8[V], table float32[256] -> float64[D]
+    """
+    sums = np.zeros(dst.size, np.float64)
+    for t in range(dst.size):
+        i = np.uint64(dst[t])
+        for e in range(np.uint64(indptr[i]), np.uint64(indptr[i + _U1])):
+            sums[t] += table[code[np.uint64(indices[e])]]
+    return sums
+
+
+@compiled
+def follow(
     source: IntArray,
     signal: FloatArray,
     level: float,
     memory: float,
     prior: float,
     arm: FloatArray,
-    code: IntArray,
-) -> None:
-    """Move the estimate of each seen node towards its news and refresh its code.
+) -> tuple[Any, float, float, float]:
+    """Move the running mean of each seen node, and tell what to believe of it.
 
-        m_j <- m_j + max(1 / (n_j + 1), beta) (v_j - m_j),    v_j = signal_j - level
-        code of m_j n_j / (n_j + s), the believed log factor, in steps of 1 / CODES_PER_UNIT
+        m_j <- m_j + max(1 / (n_j + 1), beta) (x_j - m_j),    x_j = signal_j - level
+        believed_j = m_j n / (n + s),                          n = min(n_j, 2 / beta - 1)
 
-    source  int64[S]
-    signal  float32[S]     log size of the message; v is cut to [-LARGEST_NEWS, LARGEST_NEWS]
-    arm     float32[V, 2]  m_j and n_j, changed in place
-    code    uint8[V]       changed in place
+    The last is the number of looks that a mean with rate beta is worth. Of nodes seen before, the
+    sums of (x_j - m_j)^2 / (1 + 1 / n), which is the variance of a look on average, and of x_j^2.
+
+    source   int64[S]
+    signal   float[S]       x_j is cut to [-LARGEST_NEWS, LARGEST_NEWS]
+    arm      float32[V, 2]  m_j and n_j, changed in place
+    returns  float64[S], both sums, and the number of nodes in them
     """
+    believed = np.empty(source.size, np.float64)
+    misses, squares, repeats = 0.0, 0.0, 0.0
+    longest = 2.0 / memory - 1.0
     for s in range(source.size):
         j = np.uint64(source[s])
         news = min(max(np.float64(signal[s]) - level, -LARGEST_NEWS), LARGEST_NEWS)
-        mean, seen = np.float64(arm[j, 0]), np.float64(arm[j, 1]) + 1.0
+        mean, seen = np.float64(arm[j, 0]), np.float64(arm[j, 1])
+        if seen > 0.0:
+            misses += (news - mean) * (news - mean) / (1.0 + 1.0 / min(seen, longest))
+            squares += news * news
+            repeats += 1.0
+        seen += 1.0
         mean += max(1.0 / seen, memory) * (news - mean)
         arm[j, 0] = mean
         arm[j, 1] = seen
-        believed = CODES_PER_UNIT * mean * seen / (seen + prior)
-        code[j] = np.uint8(min(max(believed + (CODE_OF_ONE + 0.5), 0.0), 255.0))
+        looks = min(seen, longest)
+        believed[s] = mean * looks / (looks + prior)
+    return believed, misses, squares, repeats
+
+
+@compiled
+def encode(source: IntArray, logarithm: FloatArray, code: IntArray) -> None:
+    """Write a logarithm per source as a byte, in steps of 1 / CODES_PER_UNIT.
+
+    logarithm float64[S], code uint8[V], changed in place
+    """
+    for s in range(source.size):
+        near = CODES_PER_UNIT * logarithm[s] + (CODE_OF_ONE + 0.5)
+        code[np.uint64(source[s])] = np.uint8(min(max(near, 0.0), 255.0))
 
 
 @compiled_reductions

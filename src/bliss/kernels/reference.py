@@ -17,6 +17,7 @@ from bliss.kernels.bandits import (
     INVISIBLE,
     LARGEST_NEWS,
     LARGEST_WEIGHT,
+    SMALLEST_ATTENTION,
     SMALLEST_WEIGHT,
 )
 from bliss.kernels.fast import TINY
@@ -310,31 +311,53 @@ def relative_attention(
     return np.where(usable, relative, 0)
 
 
-def node_attention(row: IntArray, relative: FloatArray, num_src: int) -> FloatArray:
-    """Half the log of a source's mean squared relative attention. float64[S]."""
-    total = np.bincount(row, weights=relative**2, minlength=num_src)
-    count = np.bincount(row, minlength=num_src)
-    mean = np.maximum(total / np.maximum(count, 1), 1e-30)
-    return np.where(count > 0, 0.5 * np.log(mean), 0)
+def source_scores(
+    kept_indptr: IntArray, row: IntArray, attention: FloatArray, score: FloatArray
+) -> FloatArray:
+    """What the kept softmax says of each source's log a_j. float64[S]."""
+    rows, number = kept_indptr.size - 1, np.diff(kept_indptr)
+    owner = np.repeat(np.arange(rows), number)
+    seen = np.log(np.maximum(attention.astype(np.float64), SMALLEST_ATTENTION))
+    left = np.bincount(owner, weights=seen - score[row], minlength=rows)
+    own = left / np.maximum(number, 1)
+    total = np.bincount(row, weights=seen - own[owner], minlength=score.size)
+    count = np.bincount(row, minlength=score.size)
+    return np.where(count > 0, total / np.maximum(count, 1), score)
 
 
-def node_update(
+def coded_sums(
+    dst: IntArray, indptr: IntArray, indices: IntArray, code: IntArray, table: FloatArray
+) -> FloatArray:
+    """Sum over N_i of table[code_j]. float64[D]."""
+    value = table[code].astype(np.float64)
+    return np.array([value[indices[indptr[i] : indptr[i + 1]]].sum() for i in dst])
+
+
+def follow(
     source: IntArray,
     signal: FloatArray,
     level: float,
     memory: float,
     prior: float,
     arm: FloatArray,
-    code: IntArray,
-) -> None:
-    """Move the estimates of the seen nodes, in place."""
+) -> tuple[FloatArray, float, float, float]:
+    """Move the running means of the seen nodes, in place, and tell what to believe."""
     news = np.clip(signal.astype(np.float64) - level, -LARGEST_NEWS, LARGEST_NEWS)
     mean, seen = arm[source].astype(np.float64).T
+    again, longest = seen > 0, 2 / memory - 1
+    missed = np.square(news - mean)[again] / (1 + 1 / np.minimum(seen[again], longest))
     seen += 1
     mean += np.maximum(1 / seen, memory) * (news - mean)
     arm[source] = np.stack([mean, seen], axis=1)
-    believed = CODES_PER_UNIT * mean * seen / (seen + prior)
-    code[source] = np.clip(believed + CODE_OF_ONE + 0.5, 0, 255).astype(np.uint8)
+    looks = np.minimum(seen, longest)
+    squares = float(np.square(news[again]).sum())
+    return mean * looks / (looks + prior), float(missed.sum()), squares, float(again.sum())
+
+
+def encode(source: IntArray, logarithm: FloatArray, code: IntArray) -> None:
+    """Write a logarithm per source as a byte, in place."""
+    near = CODES_PER_UNIT * logarithm + CODE_OF_ONE + 0.5
+    code[source] = np.clip(near, 0, 255).astype(np.uint8)
 
 
 def linear_sizes(

@@ -31,7 +31,6 @@ class Policy(ABC):
     def __init__(self, graph: Graph, layers: int) -> None:
         self.graph = graph
         self.layers = layers
-        self.source_factor: FloatArray = NOTHING  # b_j [V]; empty where it is 1
 
     @abstractmethod
     def edge_mass(self, layer: int, dst: IntArray) -> EdgeMass:
@@ -40,6 +39,10 @@ class Policy(ABC):
     def node_codes(self, layer: int) -> NodeCodes:
         """g_j, as a byte per node; by default 1 everywhere."""
         return NO_CODES
+
+    def source_factor(self, layer: int) -> FloatArray:
+        """b_j [V]; by default empty, where it is 1 for all."""
+        return NOTHING
 
     def update(self, layer: int, feedback: Feedback) -> None:
         """Learn from one layer of one step; by default, nothing. O(len(feedback))."""
@@ -79,7 +82,7 @@ class CoefficientPolicy(Policy):
     def __init__(self, graph: Graph, layers: int) -> None:
         super().__init__(graph, layers)
         # alpha_ij = a_i b_j: the square of b_j leaves the sum and meets its power
-        self.source_factor = (graph.source_scale ** (2 * self.power)).astype(np.float32)
+        self._source_factor = (graph.source_scale ** (2 * self.power)).astype(np.float32)
         largest = float(graph.weight.max(initial=0.0))
         self._weight_scale = 1 / largest if largest > 0 else 1.0
 
@@ -89,3 +92,7 @@ class CoefficientPolicy(Policy):
         if self.graph.norm != "weights":
             return EdgeMass(self.graph.target_scale[dst], zeros, NOTHING)
         return EdgeMass(zeros, np.full(dst.size, self._weight_scale), self.graph.weight)
+
+    def source_factor(self, layer: int) -> FloatArray:
+        """b_j, to the power that it meets."""
+        return self._source_factor

@@ -72,7 +72,7 @@ class Linear(Policy):
         super().__init__(graph, layers)
         self.config = config
         self.x = _features(config.x, graph.num_nodes)
-        self.source_factor = graph.source_scale.astype(np.float32)
+        self._source_factor = graph.source_scale.astype(np.float32)
         self._root = np.sqrt(graph.weight)  # [E] with given weights, otherwise empty
         size = self.x.shape[1] + 1  # the last one is b
         self._weight = np.zeros((layers, size))
@@ -86,6 +86,10 @@ class Linear(Policy):
         if self.graph.norm != "weights":
             return EdgeMass(np.sqrt(self.graph.target_scale[dst]), zeros, NOTHING)
         return EdgeMass(zeros, np.ones(dst.size), self._root)
+
+    def source_factor(self, layer: int) -> FloatArray:
+        """b_j."""
+        return self._source_factor
 
     def sizes(self, layer: int, node: IntArray) -> FloatArray:
         """g(x_j) of some nodes. [C] -> float32[C]."""

@@ -1,4 +1,4 @@
-"""`node`: our bandit, one arm per node and layer."""
+"""`node`: our bandit, an arm for size and one for attention per node and layer."""
 
 from __future__ import annotations
 
@@ -10,20 +10,19 @@ from bliss import checks
 from bliss.graph import Graph
 from bliss.kernels import bandits
 from bliss.policies.base import CoefficientPolicy, State
+from bliss.policies.beliefs import Beliefs
 from bliss.policies.signals import log_size
-from bliss.types import Feedback, NodeCodes
+from bliss.types import NOTHING, EdgeMass, Feedback, FloatArray, IntArray, NodeCodes
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodeConfig:
-    """How fast a node's factor follows what is seen, and how much of it is believed."""
+    """How boldly it explores, and how fast it follows what is seen."""
 
     eta: float = 0.01
     """Share of a factor that ignores what was learnt."""
     memory: float = 0.1
     """Least weight of the newest observation (beta): embeddings move, so old news fades."""
-    prior: float = 0.5
-    """Observations it takes to believe half of what was seen (s)."""
 
     def __post_init__(self) -> None:
         checks.share(
@@ -32,7 +31,6 @@ class NodeConfig:
             "at 0 a source can become unreachable and its 1/p undefined, start with 0.01.",
         )
         checks.share("memory", self.memory, "at 0 nothing new is learnt, start with 0.1.")
-        checks.positive("prior", self.prior, "a first look is noisy, start with 0.5.")
 
     def build(self, graph: Graph, layers: int) -> NodeBandit:
         """Make the policy for a graph."""
@@ -41,24 +39,34 @@ class NodeConfig:
 
 DEFAULT = NodeConfig()
 
+_DECODED = ((np.arange(256) - bandits.CODE_OF_ONE) / bandits.CODES_PER_UNIT).astype(np.float32)
+_SMALLEST_SUM = 1e-30  # of a target without in-edges
+
 
 class NodeBandit(CoefficientPolicy):
     """s_j = f_j sqrt(sum_i alpha_ij^2), with f_j learnt: the size of j's message.
 
-    The best masses are |h_j| sqrt(sum_i alpha_ij^2). The second factor is known; the first is
-    shared by all edges out of j and observed exactly whenever j is kept. For a kept source
+    The best masses are |h_j| sqrt(sum_i alpha_ij^2). Without attention the second factor is known,
+    and the first is shared by all edges out of j and observed exactly whenever j is kept:
 
-        v_j  = log|h_j| - (running mean of that over the layer's sources)
-        m_j <- m_j + max(1 / (n_j + 1), beta) (v_j - m_j),    n_j <- n_j + 1
-        f_j  = (1 - eta) exp(m_j n_j / (n_j + s)) + eta
+        f_j = (1 - eta) exp(believed log|h_j|) + eta
 
-    so f_j starts at 1 and is shrunk towards it while little is known. With attention, v_j gains
-    half the log of the mean over j's kept edges of (alpha_ij |N_i|)^2: a target's attention
-    relative to its mean (`kernels.bandits.relative_attention`), so it belongs with norm="mean".
+    in which log|h_j|, relative to the layer's, is followed and shrunk by `Beliefs`; f_j is 1 for
+    nodes never seen. Attention is learnt as a score per node, on which all targets agree but for
+    the sum that they divide by:
 
-    State: 9 bytes per node and layer: mean and count in one word, because a step touches its
-    sampled nodes in random order, and log f_j as a byte, because a draw reads that of every
-    candidate.
+        alpha_ij = a_j / sum_{k in N_i} a_k,
+        s_j      = f_j sqrt(sum_i 1 / (sum_{k in N_i} a_k)^2),
+        f_j      = (1 - eta) exp(believed log|h_j| + believed log a_j) + eta
+
+    log a_j is followed and shrunk in the same way; its news are what the kept softmax leaves of a
+    source once each target's own part is taken out (`kernels.bandits.source_scores`). That part of
+    attention which depends on the target is so found by normalisation, not by learning: a target
+    whose neighbours have high scores pays little to each.
+
+    Cost: with attention, one more pass over the frontier's edges that reads a byte each. State: 18
+    bytes per node and layer, of which the 8 of scores are not touched without attention. log f_j
+    and log a_j are kept as a byte each, because a draw reads them for every candidate and edge.
     """
 
     name = "node"
@@ -69,13 +77,24 @@ class NodeBandit(CoefficientPolicy):
         super().__init__(graph, layers)
         self.config = config
         nodes = graph.num_nodes
-        self._arm = [np.zeros((nodes, 2), np.float32) for _ in range(layers)]  # m_j, n_j
-        self._code = [np.full(nodes, bandits.CODE_OF_ONE, np.uint8) for _ in range(layers)]
-        self._level = np.zeros(layers)  # running mean of the signal
-        self._steps = np.zeros(layers, np.int64)
-        log_factor = (np.arange(256) - bandits.CODE_OF_ONE) / bandits.CODES_PER_UNIT
-        factor = (1 - config.eta) * np.exp(log_factor) + config.eta
-        self._table = np.square(factor).astype(np.float32)
+        self._size = Beliefs(nodes, layers, config.memory)
+        self._score = Beliefs(nodes, layers, config.memory)
+        self._code, self._score_code = (
+            [np.full(nodes, bandits.CODE_OF_ONE, np.uint8) for _ in range(layers)] for _ in range(2)
+        )
+        self._table = np.square((1 - config.eta) * np.exp(_DECODED) + config.eta)
+
+    def edge_mass(self, layer: int, dst: IntArray) -> EdgeMass:
+        """alpha_ij, or with attention what it owes to the target: 1 / sum over N_i of a_j."""
+        if not self._has_attention(layer):
+            return super().edge_mass(layer, dst)
+        graph, code = self.graph, self._score_code[layer]
+        sums = bandits.coded_sums(dst, graph.indptr, graph.indices, code, np.exp(_DECODED))
+        return EdgeMass(1 / np.maximum(sums, _SMALLEST_SUM), np.zeros(dst.size), NOTHING)
+
+    def source_factor(self, layer: int) -> FloatArray:
+        """b_j of alpha_ij; attention owes nothing to it."""
+        return NOTHING if self._has_attention(layer) else super().source_factor(layer)
 
     def node_codes(self, layer: int) -> NodeCodes:
         """f_j^2: inside the square root of the mass, it stands squared."""
@@ -85,29 +104,26 @@ class NodeBandit(CoefficientPolicy):
         """Move the estimates of the sampled nodes."""
         if not feedback.norm.any():
             return  # a dead layer says nothing of its nodes
-        signal = log_size(feedback.norm)
+        source = feedback.src
+        believed = self._size.follow(layer, source, log_size(feedback.norm))
         if feedback.attention.size:
-            relative = bandits.relative_attention(
-                feedback.indptr, feedback.row, feedback.prob, feedback.attention
+            code = self._score_code[layer]
+            news = bandits.source_scores(
+                feedback.indptr, feedback.row, feedback.attention, _DECODED[code[source]]
             )
-            signal = signal + bandits.node_attention(feedback.row, relative, feedback.src.size)
-        rate = max(1 / (int(self._steps[layer]) + 1), self.config.memory)
-        self._level[layer] += rate * (float(signal.mean()) - self._level[layer])
-        self._steps[layer] += 1
-        bandits.node_update(
-            feedback.src,
-            signal,
-            float(self._level[layer]),
-            self.config.memory,
-            self.config.prior,
-            self._arm[layer],
-            self._code[layer],
-        )
+            score = self._score.follow(layer, source, news)
+            bandits.encode(source, score, code)
+            believed += score
+        bandits.encode(source, believed, self._code[layer])
 
     def state_dict(self) -> State:
-        """Arms and codes by layer; level and steps for all."""
-        state: State = {"node.level": self._level, "node.steps": self._steps}
+        """Sizes, scores, and the codes of both."""
+        state = self._size.state_dict("node.size") | self._score.state_dict("node.score")
         for layer in range(self.layers):
-            state[f"node.{layer}.arm"] = self._arm[layer]
             state[f"node.{layer}.code"] = self._code[layer]
+            state[f"node.{layer}.score_code"] = self._score_code[layer]
         return state
+
+    def _has_attention(self, layer: int) -> bool:
+        """Whether this layer has told of attention yet."""
+        return bool(self._score.steps[layer])

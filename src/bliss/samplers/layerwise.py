@@ -111,6 +111,7 @@ class LayerSampler(PolicySampler):
             self._scratch = threading.local()  # `seen` may hold half a layer
             raise
         workspace.reserve_edges(edges)
-        if policy.source_factor.size:
-            fast.scale_by_node(mass, candidate, policy.source_factor)
+        factor = policy.source_factor(layer)
+        if factor.size:
+            fast.scale_by_node(mass, candidate, factor)
         return candidate, mass

@@ -135,7 +135,7 @@ class NodeSampler(EdgeSampler, PolicySampler):
         policy = self.policy
         if policy.power == 0:
             return True
-        learnt = policy.node_codes(layer).code.size or policy.source_factor.size
+        learnt = policy.node_codes(layer).code.size or policy.source_factor(layer).size
         return not learnt and not policy.edge_mass(layer, dst).slope.any()
 
 
@@ -149,7 +149,7 @@ def masses(policy: Policy, layer: int, dst: IntArray, workspace: Workspace) -> F
         dst,
         *policy.edge_mass(layer, dst),
         *policy.node_codes(layer),
-        policy.source_factor,
+        policy.source_factor(layer),
         policy.power,
         mass,
     )
