@@ -4,8 +4,9 @@ PyG's neighbour and GraphSAINT samplers need torch-sparse, which our tests do wi
 says how to install it beside the project. Everything is on a small graph of heavy-tailed degrees.
 
 Chances are compared by z, the difference of a share to what it is held against over its standard
-error. The largest must stay below the bound of a false alarm of 1e-6 over all of them; a sampler
-of ours that is wrong on purpose must exceed it.
+error. The largest must stay below the bound of a false alarm of 1e-6 over all of them, by the
+normal law; by the binomial one it is about 1e-5, because some chances are small. A sampler of ours
+that is wrong on purpose must exceed it.
 """
 
 from __future__ import annotations

@@ -28,5 +28,8 @@ def test_draws_one_short_favour_the_first():
 def test_shares_that_cannot_be_are_infinitely_far():
     assert one_sample({"a": 0.1}, {"a": 0.1})["z"] == 0
     assert one_sample({"a": 0.1}, {"a": 0.0})["z"] == float("inf")
+    found = one_sample({"a": 0.50}, {"a": 0.51})
+    assert found["z"] == pytest.approx(0.01 / (0.51 * 0.49 / 20_000) ** 0.5)
+    assert found["bound"] == pytest.approx(4.89, abs=0.01)  # two-sided, 1e-6, of one
     found = two_samples({"a": 0.50}, {"a": 0.52})  # of 20,000 draws each
     assert found["z"] == pytest.approx(4.0, rel=0.01)

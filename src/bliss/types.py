@@ -189,7 +189,9 @@ class Block:
                 f"attention has shape {tuple(attention.shape)}, but the block has "
                 f"{self.num_edges} edges: pass one row per edge, in the order of edge_index."
             )
-        mean = attention.detach().to(torch.float32).reshape(self.num_edges, -1).mean(dim=1)
+        mean = attention.detach().to(torch.float32)
+        if mean.ndim > 1:
+            mean = mean.flatten(1).mean(dim=1)
         if (mean < 0).any():
             raise InputError(
                 f"attention holds {mean.min().item():.3g}, but a softmax is never negative: pass "

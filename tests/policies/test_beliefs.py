@@ -43,6 +43,35 @@ def test_what_repeats_itself_is_believed_at_once():
     np.testing.assert_allclose(believed, truth, atol=0.1)
 
 
+def test_a_running_mean_is_worth_so_many_looks():
+    # With beta = 0.5 a mean is worth 3 looks, however many there were.
+    beliefs, random = Beliefs(1000, 1, memory=0.5), np.random.default_rng(0)
+    for _ in range(30):
+        prior = beliefs.prior(0)
+        believed = beliefs.follow(0, np.arange(1000), random.normal(size=1000))
+    np.testing.assert_allclose(believed, beliefs.arm[0][:, 0] * 3 / (3 + prior), rtol=1e-5)
+
+
+def test_looks_that_hide_all_differences_are_believed_a_little():
+    beliefs = Beliefs(1000, 1, memory=0.1)
+    random = np.random.default_rng(0)
+    for _ in range(40):
+        beliefs.follow(0, np.arange(1000), random.normal(size=1000))
+    assert 10 < beliefs.prior(0) <= 1 / 0.02
+
+
+def test_the_scatter_of_long_ago_is_forgotten():
+    beliefs, node = Beliefs(1000, 1, memory=0.1), np.arange(1000)
+    random = np.random.default_rng(0)
+    own = random.normal(size=1000)
+    for _ in range(100):
+        beliefs.follow(0, node, own + 2 * random.normal(size=1000))
+    noisy = beliefs.prior(0)
+    for _ in range(200):
+        beliefs.follow(0, node, own)
+    assert beliefs.prior(0) < 0.01 * noisy
+
+
 def test_a_node_never_seen_is_at_the_level():
     beliefs = Beliefs(3, 1, memory=0.1)
     believed = beliefs.follow(0, np.array([0, 1]), np.array([1.0, 3.0], np.float32))

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from bliss import PLADIES, Bliss, Block, Graph
+from bliss.kernels import bandits
 from bliss.samplers import LayerSampler
 from bliss.studies.variance import error, least_error
 from tests.conftest import heavy_tailed_pairs
@@ -116,12 +117,12 @@ def train_attention(sampler: Bliss, score: np.ndarray, steps: int, noise: float 
         sampler.update(blocks)
 
 
-def variance(sampler: LayerSampler, score: np.ndarray) -> tuple[float, float]:
+def variance(sampler: LayerSampler, score: np.ndarray, layer: int = 0) -> tuple[float, float]:
     """V of some batches with attention a_j / sum over N_i, and the least at as many sources."""
     graph, own, least = sampler.graph, 0.0, 0.0
     for first in range(0, graph.num_nodes, 20):
         dst = np.arange(first, first + 20)
-        node, prob = sampler.inclusion(dst, 0)[:2]
+        node, prob = sampler.inclusion(dst, layer)[:2]
         stake = np.zeros(graph.num_nodes)
         for i in dst:
             around = graph.indices[graph.indptr[i] : graph.indptr[i + 1]]
@@ -156,6 +157,61 @@ def test_attention_that_says_nothing_does_no_harm(graph):
     mutant.policy._score.prior = lambda layer: 0.0
     train_attention(mutant, alike, 300, noise=1.0)
     assert variance(mutant, alike)[0] > 1.3 * variance(static, alike)[0]
+
+
+def test_steps_without_attention_keep_the_scores(graph):
+    score = np.random.default_rng(3).lognormal(0, 1.5, 100)
+    bandit = Bliss(graph, [30])
+    train_attention(bandit, score, 300)
+    before = factors(bandit).copy()
+    train(bandit, np.ones(100, np.float32), 30, start=300)
+    np.testing.assert_allclose(factors(bandit), before, rtol=0.07)  # a code step
+
+
+def test_a_target_with_a_single_kept_edge_tells_nothing():
+    # 0 <- 1, 0 <- 2, 3 <- 4: target 3 keeps one edge only, a softmax over itself
+    news = bandits.source_scores(
+        np.array([0, 2, 3]),
+        np.array([0, 1, 2]),
+        np.array([0.8, 0.2, 1.0], np.float32),
+        np.array([0.5, 0.5, 2.0, 7.0], np.float32),
+    )
+    np.testing.assert_allclose(news[:2], 0.5 + np.array([1, -1]) * np.log(2), rtol=1e-6)
+    assert np.isnan(news[2:]).all()
+    sampler = Bliss(Graph.from_edge_index([[1, 2], [0, 1]], 3, self_loops="keep"), [3])
+    blocks = sampler.sample([0, 1], 0)
+    blocks[0].observe(torch.ones(blocks[0].num_src, 1), torch.ones(blocks[0].num_edges))
+    sampler.update(blocks)
+    assert not any(arm.any() for arm in sampler.policy._score.arm)
+    blocks = sampler.sample([2], 1)  # without a single edge
+    blocks[0].observe(torch.ones(1, 1), torch.ones(0, 4))
+    sampler.update(blocks)
+    assert np.isfinite(sampler.inclusion(np.arange(3), 0)[1]).all()
+
+
+def test_layers_learn_attention_apart(graph):
+    random = np.random.default_rng(3)
+    scores = random.lognormal(0, 1.5, (2, 100))
+    bandit = Bliss(graph, [30, 30])
+    for step in range(300):
+        blocks = bandit.sample(random.permutation(100)[:20], step)
+        for block, score in zip(blocks, scores, strict=True):
+            block.observe(torch.ones(block.num_src, 1), attend(block, score))
+        bandit.update(blocks)
+    for layer, score in enumerate(scores):
+        own, least = variance(bandit, score, layer)
+        assert own / least < 1.1
+        own, least = variance(bandit, score, 1 - layer)
+        assert own / least > 1.5
+
+
+def test_a_saved_state_draws_the_same(graph):
+    bandit, copy = (Bliss(graph, [30]) for _ in range(2))
+    train_attention(bandit, np.random.default_rng(3).lognormal(0, 1.5, 100), 50)
+    copy.load_state_dict({name: array.clone() for name, array in bandit.state_dict().items()})
+    np.testing.assert_array_equal(
+        bandit.inclusion(np.arange(20), 0)[1], copy.inclusion(np.arange(20), 0)[1]
+    )
 
 
 def test_scores_do_not_drift(graph):

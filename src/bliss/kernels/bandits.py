@@ -381,16 +381,19 @@ def source_scores(
         u_i = mean_k (l_ik - score_k),    news_j = mean_i (l_ij - u_i)
 
     So scores that explain all attention stay as they are, whatever was kept; and a target's news
-    are on average what its scores were, so that they cannot drift together.
+    are on average what its scores were, so that they cannot drift together. A target that kept a
+    single edge tells nothing.
 
     attention  float[E'], at least SMALLEST_ATTENTION is taken
     score      float[S]
-    returns    float64[S]; score_j for a source without kept edges
+    returns    float64[S], NaN for a source of which nothing was told
     """
     total = np.zeros(score.size, np.float64)
     count = np.zeros(score.size, np.float64)
     for t in range(kept_indptr.size - 1):
         first, last = kept_indptr[t], kept_indptr[t + 1]
+        if last - first < 2:
+            continue
         own = 0.0
         for kept in range(first, last):
             seen = math.log(max(np.float64(attention[kept]), SMALLEST_ATTENTION))
@@ -401,7 +404,7 @@ def source_scores(
             total[row[kept]] -= own / (last - first)
     news = np.empty(score.size, np.float64)
     for s in range(score.size):
-        news[s] = total[s] / count[s] if count[s] > 0.0 else score[s]
+        news[s] = total[s] / count[s] if count[s] > 0.0 else np.nan
     return news
 
 

@@ -320,9 +320,10 @@ def source_scores(
     seen = np.log(np.maximum(attention.astype(np.float64), SMALLEST_ATTENTION))
     left = np.bincount(owner, weights=seen - score[row], minlength=rows)
     own = left / np.maximum(number, 1)
-    total = np.bincount(row, weights=seen - own[owner], minlength=score.size)
-    count = np.bincount(row, minlength=score.size)
-    return np.where(count > 0, total / np.maximum(count, 1), score)
+    told = (number > 1)[owner]
+    total = np.bincount(row[told], weights=(seen - own[owner])[told], minlength=score.size)
+    count = np.bincount(row[told], minlength=score.size)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
 def coded_sums(

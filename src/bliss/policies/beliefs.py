@@ -25,9 +25,9 @@ class Beliefs:
 
     This is the best guess, in squares, if nodes scatter around the level with variance B and looks
     at a node around its own value with variance W; n is the number of looks that the running mean
-    is worth. Both are measured: a node seen again misses its mean by W (1 + 1 / n) in squares on
-    average, and the mean square of all looks is W + B. So what repeats itself is believed at once,
-    what does not is believed slowly, and there is no constant to choose for a data set.
+    is worth. Both are measured at nodes seen again: in squares, on average, they miss their mean by
+    W (1 + 1 / n) and the level by W + B. So what repeats itself is believed at once, what does not
+    is believed slowly, and there is no constant to choose for a data set.
 
     Parameters
     ----------

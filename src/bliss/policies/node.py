@@ -82,7 +82,8 @@ class NodeBandit(CoefficientPolicy):
         self._code, self._score_code = (
             [np.full(nodes, bandits.CODE_OF_ONE, np.uint8) for _ in range(layers)] for _ in range(2)
         )
-        self._table = np.square((1 - config.eta) * np.exp(_DECODED) + config.eta)
+        factor = (1 - config.eta) * np.exp(_DECODED) + config.eta
+        self._table = np.square(factor).astype(np.float32)
 
     def edge_mass(self, layer: int, dst: IntArray) -> EdgeMass:
         """alpha_ij, or with attention what it owes to the target: 1 / sum over N_i of a_j."""
@@ -104,17 +105,20 @@ class NodeBandit(CoefficientPolicy):
         """Move the estimates of the sampled nodes."""
         if not feedback.norm.any():
             return  # a dead layer says nothing of its nodes
-        source = feedback.src
-        believed = self._size.follow(layer, source, log_size(feedback.norm))
+        source, score_code = feedback.src, self._score_code[layer]
         if feedback.attention.size:
-            code = self._score_code[layer]
-            news = bandits.source_scores(
-                feedback.indptr, feedback.row, feedback.attention, _DECODED[code[source]]
-            )
-            score = self._score.follow(layer, source, news)
-            bandits.encode(source, score, code)
-            believed += score
-        bandits.encode(source, believed, self._code[layer])
+            self._update_scores(layer, feedback)
+        size = self._size.follow(layer, source, log_size(feedback.norm))
+        bandits.encode(source, size + _DECODED[score_code[source]], self._code[layer])
+
+    def _update_scores(self, layer: int, feedback: Feedback) -> None:
+        """Move the scores of those sources of which the kept softmax tells something."""
+        code, known = self._score_code[layer], _DECODED[self._score_code[layer][feedback.src]]
+        news = bandits.source_scores(feedback.indptr, feedback.row, feedback.attention, known)
+        told = ~np.isnan(news)
+        if told.any():
+            source = feedback.src[told]
+            bandits.encode(source, self._score.follow(layer, source, news[told]), code)
 
     def state_dict(self) -> State:
         """Sizes, scores, and the codes of both."""
