@@ -64,27 +64,10 @@ def run(dataset: Dataset, name: str, model: str, sampler: str, seed: int) -> dic
 
 
 def write_table() -> None:
-    """README.md from what is there; cells that are not are said to be missing."""
+    """README.md: the words of words.md, then what is there; missing cells are said to be."""
     published = json.loads((HERE / "published.json").read_text(encoding="utf-8"))
     lines = [
-        "# BLISS and full batch on Planetoid",
-        "",
-        "Test micro-F1, mean and deviation over seeds 0 to 4, best step by validation F1.",
-        "Published settings (3 layers, hidden 256, batch 32, budgets 512/256/128, at most 1,000",
-        "steps); recipes are in `src/bliss/train/recipes`. For GATv2, dropout and weight decay",
-        "were chosen by validation F1 on seeds 10 and 11. That search was begun because a first",
-        "recipe gave .792 on Cora and .689 on CiteSeer on the test nodes of seed 0; within it only",
-        "validation F1 was looked at, of five settings on Cora, five on CiteSeer, one on PubMed.",
-        "On CiteSeer there were two more searches, each because test scores had fallen short:",
-        "GATv2 (.704 against .706 published; seven settings, seeds 10 to 13; attention dropout 0.7",
-        "instead of 0.6) and SAGE (.667 against .685 with full batch; four settings, seeds 10 to",
-        "12; weight decay 0.002 and patience). The latter is better on validation nodes only: on",
-        "test nodes both fell, to .661 and .670, and their difference is below a point for that",
-        "reason.",
-        "SAGE on Cora and PubMed has the first recipe tried.",
-        "",
-        "    python -m experiments.planetoid.run --root DATA",
-        "",
+        (HERE / "words.md").read_text(encoding="utf-8"),
         f"One thread of {processor()}, torch {torch.__version__}.",
         "",
         "| data | network | BLISS | full batch | difference | published | s a run |",
