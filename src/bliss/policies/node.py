@@ -105,11 +105,12 @@ class NodeBandit(CoefficientPolicy):
         """Move the estimates of the sampled nodes."""
         if not feedback.norm.any():
             return  # a dead layer says nothing of its nodes
-        source, score_code = feedback.src, self._score_code[layer]
         if feedback.attention.size:
             self._update_scores(layer, feedback)
-        size = self._size.follow(layer, source, log_size(feedback.norm))
-        bandits.encode(source, size + _DECODED[score_code[source]], self._code[layer])
+        believed = self._size.follow(layer, feedback.src, log_size(feedback.norm))
+        if self._has_attention(layer):  # learnt now or before
+            believed += _DECODED[self._score_code[layer][feedback.src]]
+        bandits.encode(feedback.src, believed, self._code[layer])
 
     def _update_scores(self, layer: int, feedback: Feedback) -> None:
         """Move the scores of those sources of which the kept softmax tells something."""
