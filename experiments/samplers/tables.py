@@ -14,6 +14,7 @@ TITLES = {
     "ppi-fastgcn": "PPI, more draws than nodes",
     "ppi-saint-node": "PPI, 16,384 drawn nodes",
     "pubmed": "PubMed",
+    "pubmed-memory": "PubMed, 60 steps: for memory only",
 }
 PARTS = ("sample", "gather", "forward", "backward", "update", "total")
 
