@@ -199,7 +199,7 @@ def test_learning_by_hand_goes_on_after_a_prefetching_loader(data):
     blocks = sampler.sample([1, 2, 3], 0)
     blocks[0].observe(data.x[blocks[0].src])
     sampler.update(blocks)
-    assert sampler.state_dict()["node.steps"].tolist() == [1]
+    assert sampler.state_dict()["node.size.steps"].tolist() == [1]
 
 
 def test_an_error_while_drawing_ahead_reaches_the_caller(data):
