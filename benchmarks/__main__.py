@@ -16,7 +16,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch starts its pool
 def main() -> None:
     """Run one benchmark and write what it measured."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("name", choices=["sampling", "samplers", "step", "pyg"])
+    parser.add_argument(
+        "name", choices=["sampling", "samplers", "step", "pyg"], help="what to measure"
+    )
     parser.add_argument("--json", type=Path, help="where to write the numbers")
     parser.add_argument("--batches", type=int, default=41, help="batches timed after warm-up")
     arguments = parser.parse_args()
