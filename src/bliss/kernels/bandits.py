@@ -25,7 +25,7 @@ SMALLEST_ATTENTION = 1e-9
 TILE = 512
 """Kept edges that an update takes at once: their cache lines fit in the second-level cache."""
 
-_U1 = np.uint64(1)
+_U1, _U2 = np.uint64(1), np.uint64(2)
 
 INVISIBLE = 2.0**-25
 """Excess, as a share of the base, below which masses in float32 cannot show it."""
@@ -384,24 +384,26 @@ def source_scores(
     are on average what its scores were, so that they cannot drift together. A target that kept a
     single edge tells nothing.
 
-    attention  float[E'], at least SMALLEST_ATTENTION is taken
+    attention  float32[E'], at least SMALLEST_ATTENTION is taken
     score      float[S]
     returns    float64[S], NaN for a source of which nothing was told
     """
     total = np.zeros(score.size, np.float64)
     count = np.zeros(score.size, np.float64)
+    logs = np.empty(attention.size, np.float32)  # by themselves: a loop of nothing else is faster
+    for kept in range(attention.size):
+        logs[kept] = math.log(max(np.float32(attention[kept]), np.float32(SMALLEST_ATTENTION)))
     for t in range(kept_indptr.size - 1):
-        first, last = kept_indptr[t], kept_indptr[t + 1]
-        if last - first < 2:
+        first, last = np.uint64(kept_indptr[t]), np.uint64(kept_indptr[t + 1])
+        if last - first < _U2:
             continue
         own = 0.0
         for kept in range(first, last):
-            seen = math.log(max(np.float64(attention[kept]), SMALLEST_ATTENTION))
-            total[row[kept]] += seen
-            count[row[kept]] += 1.0
-            own += seen - score[row[kept]]
+            own += np.float64(logs[kept]) - score[np.uint64(row[kept])]
+        own /= np.float64(last - first)
         for kept in range(first, last):
-            total[row[kept]] -= own / (last - first)
+            total[np.uint64(row[kept])] += logs[kept] - own
+            count[np.uint64(row[kept])] += 1.0
     news = np.empty(score.size, np.float64)
     for s in range(score.size):
         news[s] = total[s] / count[s] if count[s] > 0.0 else np.nan
@@ -418,9 +420,10 @@ def coded_sums(
     """
     sums = np.zeros(dst.size, np.float64)
     for t in range(dst.size):
-        i = np.uint64(dst[t])
+        i, total = np.uint64(dst[t]), 0.0
         for e in range(np.uint64(indptr[i]), np.uint64(indptr[i + _U1])):
-            sums[t] += table[code[np.uint64(indices[e])]]
+            total += table[code[np.uint64(indices[e])]]
+        sums[t] = total
     return sums
 
 
@@ -446,23 +449,29 @@ def follow(
     arm      float32[V, 2]  m_j and n_j, changed in place
     returns  float64[S], both sums, and the number of nodes in them
     """
-    believed = np.empty(source.size, np.float64)
+    size = source.size
+    mean, seen = np.empty(size, np.float32), np.empty(size, np.float32)
+    for s in range(size):  # reading by itself lets the processor wait for many nodes at once
+        j = np.uint64(source[s])
+        mean[s], seen[s] = arm[j, 0], arm[j, 1]
+    believed = np.empty(size, np.float64)
     misses, squares, repeats = 0.0, 0.0, 0.0
     longest = 2.0 / memory - 1.0
-    for s in range(source.size):
-        j = np.uint64(source[s])
+    for s in range(size):
         news = min(max(np.float64(signal[s]) - level, -LARGEST_NEWS), LARGEST_NEWS)
-        mean, seen = np.float64(arm[j, 0]), np.float64(arm[j, 1])
-        if seen > 0.0:
-            misses += (news - mean) * (news - mean) / (1.0 + 1.0 / min(seen, longest))
+        m, n = np.float64(mean[s]), np.float64(seen[s])
+        if n > 0.0:
+            misses += (news - m) * (news - m) / (1.0 + 1.0 / min(n, longest))
             squares += news * news
             repeats += 1.0
-        seen += 1.0
-        mean += max(1.0 / seen, memory) * (news - mean)
-        arm[j, 0] = mean
-        arm[j, 1] = seen
-        looks = min(seen, longest)
-        believed[s] = mean * looks / (looks + prior)
+        n += 1.0
+        m += max(1.0 / n, memory) * (news - m)
+        mean[s], seen[s] = m, n
+        looks = min(n, longest)
+        believed[s] = m * looks / (looks + prior)
+    for s in range(size):
+        j = np.uint64(source[s])
+        arm[j, 0], arm[j, 1] = mean[s], seen[s]
     return believed, misses, squares, repeats
 
 
