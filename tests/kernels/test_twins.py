@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bliss.kernels import bandits, fast, reference
+from bliss.kernels import bandits, fast, nodes, reference
 from bliss.rng import coin, derive_key, uniforms
 
 
@@ -56,7 +56,7 @@ cases = pytest.mark.parametrize("case", [Case(seed) for seed in range(25)], ids=
 def test_every_kernel_has_a_twin():
     kernels = {
         name
-        for module in (fast, bandits)
+        for module in (fast, bandits, nodes)
         for name, member in inspect.getmembers(module)
         if hasattr(member, "py_func") and not name.startswith("_") and name != "coin"
     }
@@ -223,7 +223,7 @@ def test_node_kernels_agree(case):
     attention[::7] = 0
     score = case.random.normal(0, 2, source.size).astype(np.float32)
     given = kept_indptr, row, attention, score
-    ours, twin = (module.source_scores(*given) for module in (bandits, reference))
+    ours, twin = (module.source_scores(*given) for module in (nodes, reference))
     # NaN where NaN is; logarithms down to -21 are rounded to float32, that is by 1e-6
     np.testing.assert_allclose(ours, twin, rtol=1e-6, atol=2e-6)
     states = [
@@ -232,20 +232,20 @@ def test_node_kernels_agree(case):
     ]
     for _ in range(30):
         signal = case.random.normal(0, 5, source.size).astype(np.float32)
-        for module, (arm, code) in zip((bandits, reference), states, strict=True):
+        for module, (arm, code) in zip((nodes, reference), states, strict=True):
             told = module.follow(source, signal, 0.3, 0.1, 2.0, arm)
             module.encode(source, told[0], code)
     np.testing.assert_array_equal(states[0][0], states[1][0])
     np.testing.assert_array_equal(states[0][1], states[1][1])
     told = [
         module.follow(source, signal, 0.1, 0.2, 0.7, arm)
-        for module, (arm, _) in zip((bandits, reference), states, strict=True)
+        for module, (arm, _) in zip((nodes, reference), states, strict=True)
     ]
     for one, other in zip(*told, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12)
     table = case.random.random(256).astype(np.float32)
     given = case.dst, case.indptr, case.indices, states[0][1], table
-    ours, twin = (module.coded_sums(*given) for module in (bandits, reference))
+    ours, twin = (module.coded_sums(*given) for module in (nodes, reference))
     np.testing.assert_allclose(ours, twin, rtol=1e-9)
 
 

@@ -11,16 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bliss.kernels.bandits import (
-    CODE_OF_ONE,
-    CODES_PER_UNIT,
-    INVISIBLE,
-    LARGEST_NEWS,
-    LARGEST_WEIGHT,
-    SMALLEST_ATTENTION,
-    SMALLEST_WEIGHT,
-)
+from bliss.kernels.bandits import INVISIBLE, LARGEST_WEIGHT, SMALLEST_WEIGHT
 from bliss.kernels.fast import TINY
+from bliss.kernels.nodes import CODE_OF_ONE, CODES_PER_UNIT, LARGEST_NEWS, SMALLEST_ATTENTION
 from bliss.rng import uniforms
 
 IntArray = npt.NDArray[np.integer[Any]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bliss.kernels import bandits
+from bliss.kernels import nodes as kernels
 from bliss.policies.base import State
 from bliss.types import FloatArray, IntArray
 
@@ -58,7 +58,7 @@ class Beliefs:
         rate = max(1 / (int(self.steps[layer]) + 1), self.memory)
         self.level[layer] += rate * (float(signal.mean()) - self.level[layer])
         self.steps[layer] += 1
-        believed, misses, squares, repeats = bandits.follow(
+        believed, misses, squares, repeats = kernels.follow(
             source,
             signal,
             float(self.level[layer]),

@@ -8,7 +8,7 @@ import numpy as np
 
 from bliss import checks
 from bliss.graph import Graph
-from bliss.kernels import bandits
+from bliss.kernels import nodes as kernels
 from bliss.policies.base import CoefficientPolicy, State
 from bliss.policies.beliefs import Beliefs
 from bliss.policies.signals import log_size
@@ -39,7 +39,7 @@ class NodeConfig:
 
 DEFAULT = NodeConfig()
 
-_DECODED = ((np.arange(256) - bandits.CODE_OF_ONE) / bandits.CODES_PER_UNIT).astype(np.float32)
+_DECODED = ((np.arange(256) - kernels.CODE_OF_ONE) / kernels.CODES_PER_UNIT).astype(np.float32)
 _SMALLEST_SUM = 1e-30  # of a target without in-edges
 
 
@@ -60,7 +60,7 @@ class NodeBandit(CoefficientPolicy):
         f_j      = (1 - eta) exp(believed log|h_j| + believed log a_j) + eta
 
     log a_j is followed and shrunk in the same way; its news are what the kept softmax leaves of a
-    source once each target's own part is taken out (`kernels.bandits.source_scores`). That part of
+    source once each target's own part is taken out (`kernels.nodes.source_scores`). That part of
     attention which depends on the target is so found by normalisation, not by learning: a target
     whose neighbours have high scores pays little to each.
 
@@ -80,7 +80,7 @@ class NodeBandit(CoefficientPolicy):
         self._size = Beliefs(nodes, layers, config.memory)
         self._score = Beliefs(nodes, layers, config.memory)
         self._code, self._score_code = (
-            [np.full(nodes, bandits.CODE_OF_ONE, np.uint8) for _ in range(layers)] for _ in range(2)
+            [np.full(nodes, kernels.CODE_OF_ONE, np.uint8) for _ in range(layers)] for _ in range(2)
         )
         factor = (1 - config.eta) * np.exp(_DECODED) + config.eta
         self._table = np.square(factor).astype(np.float32)
@@ -90,7 +90,7 @@ class NodeBandit(CoefficientPolicy):
         if not self._has_attention(layer):
             return super().edge_mass(layer, dst)
         graph, code = self.graph, self._score_code[layer]
-        sums = bandits.coded_sums(dst, graph.indptr, graph.indices, code, np.exp(_DECODED))
+        sums = kernels.coded_sums(dst, graph.indptr, graph.indices, code, np.exp(_DECODED))
         return EdgeMass(1 / np.maximum(sums, _SMALLEST_SUM), np.zeros(dst.size), NOTHING)
 
     def source_factor(self, layer: int) -> FloatArray:
@@ -110,16 +110,16 @@ class NodeBandit(CoefficientPolicy):
         believed = self._size.follow(layer, feedback.src, log_size(feedback.norm))
         if self._has_attention(layer):  # learnt now or before
             believed += _DECODED[self._score_code[layer][feedback.src]]
-        bandits.encode(feedback.src, believed, self._code[layer])
+        kernels.encode(feedback.src, believed, self._code[layer])
 
     def _update_scores(self, layer: int, feedback: Feedback) -> None:
         """Move the scores of those sources of which the kept softmax tells something."""
         code, known = self._score_code[layer], _DECODED[self._score_code[layer][feedback.src]]
-        news = bandits.source_scores(feedback.indptr, feedback.row, feedback.attention, known)
+        news = kernels.source_scores(feedback.indptr, feedback.row, feedback.attention, known)
         told = ~np.isnan(news)
         if told.any():
             source = feedback.src[told]
-            bandits.encode(source, self._score.follow(layer, source, news[told]), code)
+            kernels.encode(source, self._score.follow(layer, source, news[told]), code)
 
     def state_dict(self) -> State:
         """Sizes, scores, and the codes of both."""
