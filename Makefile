@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+USABLE := $(VENV)/.usable
 READY  := $(VENV)/.ready
 
 # Two OpenMP pools on few cores spin against each other: one thread each, on purpose.
@@ -10,7 +11,7 @@ export OMP_NUM_THREADS ?= 1
 
 .PHONY: demo test lint types browser check bench clean
 
-demo: $(READY)
+demo: $(USABLE)
 	$(BIN)/python -m bliss.demo
 
 test: lint types browser $(READY)
@@ -38,8 +39,14 @@ browser:
 bench: $(READY)
 	$(BIN)/python -m benchmarks sampling
 
-$(READY): pyproject.toml constraints.txt
+# The library alone.
+$(USABLE): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
+	touch $@
+
+# What the tests need besides.
+$(READY): $(USABLE)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[test]"
 	touch $@
 

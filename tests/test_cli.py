@@ -97,7 +97,9 @@ def test_data_can_be_listed_and_described(store):
     listed = bliss("data", "list")
     for name in ("cora", "reddit2", "ogbn-products", "synthetic"):
         assert name in listed.output
-    assert "200" in bliss("data", "info", store).output
+    described = bliss("data", "info", store).output
+    assert "200" in described
+    assert re.search(r"multilabel\W+no\b", described)
 
 
 def test_options_of_a_sampler_may_be_spelled_as_python_does(tmp_path):
@@ -159,8 +161,62 @@ def test_damaged_state_has_a_code_of_its_own(run, tmp_path):
     shutil.copytree(run, copy)
     (copy / "best.safetensors").write_bytes(b"nothing")
     assert bliss("evaluate", copy).exit_code == 3
+    told = " ".join(bliss("evaluate", copy).stderr.split())
+    assert "cannot be read" in told
+    assert "changed?" not in told
+    settings = json.loads((copy / "config.json").read_text())
+    for damage in ({"budgets": None}, {"model": "gin"}, {"unheard": 1}):
+        (copy / "config.json").write_text(json.dumps(settings | damage))
+        assert bliss("evaluate", copy).exit_code == 3
     (copy / "config.json").write_text("{")
     assert bliss("evaluate", copy).exit_code == 3
+
+
+def test_weights_of_another_network_are_named_in_one_line(run, tmp_path):
+    import shutil
+
+    copy = tmp_path / "copy"
+    shutil.copytree(run, copy)
+    settings = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").write_text(json.dumps(settings | {"hidden": 8}))
+    result = bliss("evaluate", copy)
+    assert result.exit_code == 3
+    assert result.stderr.count("size mismatch") == 1
+
+
+def test_memory_that_is_not_there_is_a_matter_of_resources(tmp_path):
+    out = ["--out", tmp_path / "run", "--steps", "1"]
+    result = bliss("train", "--hidden", 10**12, *out)  # weights of petabytes: torch refuses
+    assert result.exit_code == 4
+    assert "not enough memory" in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_other_errors_of_torch_are_not_taken_for_want_of_memory():
+    with pytest.raises(RuntimeError, match="shape"), console.errors(debug=False):
+        raise RuntimeError("shape mismatch")
+
+
+def test_names_may_be_in_any_case(tmp_path):
+    out = ["--out", tmp_path / "run", *SMALL]
+    result = bliss("train", "--dataset", "Synthetic", "--model", "SAGE", "--sampler", "Bliss", *out)
+    assert result.exit_code == 0, result.output
+    written = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert (written["dataset"], written["model"], written["sampler"]) == (
+        "synthetic", "sage", "bliss"
+    )  # fmt: skip
+    assert bliss("train", "--dataset", "synthetic", *out, "--resume").exit_code == 0
+
+
+def test_a_store_named_like_a_data_set_is_shown_as_a_path(own, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    files = ["--edges", own / "edges.npy", "--features", own / "features.npy"]
+    told = bliss("data", "import", "Cora", *files).output
+    assert "--dataset ./Cora" in told
+    assert "--dataset mine" in bliss("data", "import", "mine", *files).output
+    refused = bliss("data", "import", "other", *files, "--seed", "-1")
+    assert refused.exit_code == 2
+    assert not (tmp_path / "other").exists()
 
 
 def test_debug_shows_the_traceback(tmp_path):

@@ -110,7 +110,10 @@ CASES = {
     "csv with a gap": (edges("e.csv", "0,1\n1,\n"), "cannot be read as whole numbers"),
     "csv with a header only": (edges("e.csv", "src,dst\n"), "cannot be read as whole numbers"),
     "csv with one column": (edges("e.csv", "0\n1\n"), "has 1 columns"),
-    "csv the wrong way": (edges("e.csv", "dst,src\n0,1\n"), "put src first"),
+    "csv with more than edges": (edges("e.csv", "id,src,dst\n0,1,2\n"), "has the columns id, src"),
+    "csv with times": (edges("e.csv", "src,dst,time\n0,1,2\n"), "must have src, dst and"),
+    "csv of targets alone": (edges("e.csv", "dst,node\n0,1\n"), "must have src, dst and"),
+    "csv with its weight first": (edges("e.csv", "weight,src,dst\n1,0,1\n"), "in this order"),
     "parquet that is none": (
         lambda f: {"edges": truncated(f, "a.npy").rename(f / "e.parquet")},
         "cannot be read as parquet",

@@ -140,6 +140,26 @@ def test_inference_in_chunks_is_the_full_forward_pass(graph, model, options):
     assert network.training
 
 
+@pytest.mark.parametrize("rows", [7, 20])
+def test_inference_gathers_no_more_bytes_than_it_may(graph, monkeypatch, rows):
+    torch.manual_seed(0)
+    network, x = GNN(6, 4, ModelConfig(layers=1)), torch.randn(80, 6)
+    expected, taken, layer = infer(network, graph, x), [], GNN.layer
+
+    def watched(self, number, inputs, block):
+        taken.append((inputs.nbytes, block.num_dst))
+        return layer(self, number, inputs, block)
+
+    monkeypatch.setattr(GNN, "layer", watched)
+    chunk_bytes = rows * x[:1].nbytes
+    torch.testing.assert_close(infer(network, graph, x, chunk_bytes=chunk_bytes), expected)
+    assert all(size <= chunk_bytes or nodes == 1 for size, nodes in taken)
+    assert max(nodes for _, nodes in taken) > 1
+    taken.clear()
+    infer(network, graph, x, chunk_bytes=x.nbytes)  # all fits: one chunk, as without a limit
+    assert len(taken) == 1
+
+
 @pytest.mark.parametrize("model", MODELS)
 def test_residual_layers_add_their_input_before_normalisation_and_activation(graph, model):
     torch.manual_seed(0)

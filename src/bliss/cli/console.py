@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import perf_counter
 
+import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
@@ -129,10 +130,24 @@ def errors(debug: bool) -> Iterator[None]:
             soft_wrap=True,
         )
         sys.exit(128 + stop.number)
-    except (InputError, DamagedError, ResourceError, MemoryError) as error:
-        if debug:
+    except (InputError, DamagedError, ResourceError, MemoryError, RuntimeError) as error:
+        codes = {InputError: 2, DamagedError: 3, ResourceError: 4}
+        code = codes.get(type(error), 4 if _is_out_of_memory(error) else None)
+        if debug or code is None:
             raise
-        codes = {InputError: 2, DamagedError: 3}
-        text = f"Error: {error or 'out of memory.'}"
-        complaints.print(text, markup=False, highlight=False, soft_wrap=True)
-        sys.exit(codes.get(type(error), 4))
+        text = str(error) if type(error) in codes else _OUT_OF_MEMORY
+        complaints.print(f"Error: {text}", markup=False, highlight=False, soft_wrap=True)
+        sys.exit(code)
+
+
+_OUT_OF_MEMORY = (
+    "the machine has not enough memory for this: lower --hidden, --batch-size or --budgets, or "
+    "bring the graph as a store with `bliss data import`."
+)
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """NumPy's and torch's ways of saying so; on the CPU, torch has no error of its own for it."""
+    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
+        return True
+    return "can't allocate memory" in str(error)

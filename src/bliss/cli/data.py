@@ -36,8 +36,15 @@ def data_info(
     with errors(debug):
         table = Table("", dataset)
         for name, value in bliss_data.describe(bliss_data.load_dataset(dataset, root)).items():
-            table.add_row(name, f"{value:,}" if isinstance(value, int) else str(value))
+            table.add_row(name, _shown(value))
         console.print(table)
+
+
+def _shown(value: Any) -> str:
+    """Numbers with separators, yes or no, anything else as it is."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 @data_app.command("import")
@@ -72,7 +79,9 @@ def data_import(
             directed=directed,
             seed=seed,
         )
-        say(f"Written to {written}; train with: bliss train --dataset {written}")
+        is_taken = bliss_data.canonical(str(written)) in dict(bliss_data.dataset_names())
+        path = f"./{written}" if is_taken else written  # a name would mean the named data set
+        say(f"Written to {written}; train with: bliss train --dataset {path}")
 
 
 def parse_splits(shares: str, files: dict[str, Path | None]) -> Any:

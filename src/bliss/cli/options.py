@@ -60,7 +60,7 @@ SETTINGS: dict[str, tuple[Any, str]] = {
     "attention": (str, "hajek (corrected) or plain."),
     "initialisation": (str, "Weights at the start: default or relu (wider, as in DGL)."),
     "feedback": (str, "What attention tells the policy: softmax or scores."),
-    "features": (str, "raw or row (rows sum to 1)."),
+    "features": (str, "raw, or row: divided by their sum where it is above 1, a copy in memory."),
     "seed": (int, "Decides every random choice."),
     "evaluate_every": (int, "Steps between evaluations."),
     "validation": (str, "Neighbourhoods of evaluations during training: full or sampled."),

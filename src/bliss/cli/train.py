@@ -11,7 +11,7 @@ from rich.table import Table
 from bliss import data as bliss_data
 from bliss.cli.console import console, errors, say, shown
 from bliss.cli.options import Debug, Root, Run, Threads, parsed, set_threads, takes_settings
-from bliss.train import RunFolder, TrainConfig, Trainer, probabilities, resolve
+from bliss.train import RunFolder, Trainer, probabilities, resolve
 from bliss.train.predictions import check_format, write_predictions
 from bliss.train.tensorboard import tensorboard_writer
 
@@ -85,7 +85,7 @@ def predict(
 def open_run(run: Path, root: Path | None) -> Trainer:
     """A run's data and network with its best weights."""
     folder = RunFolder(run)
-    config = TrainConfig.from_dict(folder.read_json("config.json"))
+    config = folder.settings()
     loaded = bliss_data.load_dataset(config.dataset, root, seed=config.seed)
     trainer = Trainer(config, loaded, run, say)
     trainer.load_best()

@@ -64,6 +64,11 @@ def dataset_names(root: StrPath | None = None) -> list[DatasetName]:
     return [DatasetName(name, not _missing(place, entry)) for name, entry in ENTRIES.items()]
 
 
+def canonical(name: str) -> str:
+    """A dataset's name as it is written here; a path stays as it is."""
+    return name.lower() if name.lower() in ENTRIES else name
+
+
 def load_dataset(name: StrPath, root: StrPath | None = None, seed: int = 0) -> Dataset:
     """Load a dataset by its name, or from a folder.
 

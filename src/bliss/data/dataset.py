@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -121,6 +122,19 @@ def check_splits(splits: Mapping[str, Ids], y: Array, num_nodes: int) -> None:
         raise InputError(
             "splits['train'] is empty, but there must be nodes to learn from: put some in."
         )
+
+
+def fingerprint(dataset: Dataset) -> str:
+    """A digest of edges, weights, labels and splits, and of up to 1,000 rows of the features."""
+    graph, rows = dataset.graph, max(len(dataset.x) // 1000, 1)
+    arrays = [graph.indptr, graph.indices, graph.weight, dataset.y, dataset.x[::rows]]
+    arrays += [dataset.splits[name] for name in SPLITS]
+    digest = hashlib.blake2b(digest_size=16)
+    for array in arrays:
+        whole = np.ascontiguousarray(array)
+        digest.update(f"{whole.dtype} {whole.shape}".encode())
+        digest.update(whole.data.cast("B") if whole.size else b"")
+    return digest.hexdigest()
 
 
 def describe(dataset: Dataset) -> dict[str, Any]:

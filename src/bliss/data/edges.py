@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,8 +16,8 @@ from bliss.graph import Graph
 
 Array = npt.NDArray[Any]
 
-_SOURCES = ("src", "source", "row")
-_TARGETS = ("dst", "target", "col")
+_SOURCES = ("src", "source", "from", "row")
+_TARGETS = ("dst", "target", "to", "col")
 
 
 class Edges(NamedTuple):
@@ -150,8 +151,19 @@ def _text(file: Path) -> Edges:
             f"edges={str(file)!r} has {len(columns)} columns, but must have source, target and, "
             "if you like, weight: remove the others."
         )
-    if {"src", "dst"} <= set(names) and names[:2] != ("src", "dst"):
+    source, target = _order(file, names)
+    return Edges(columns[source], columns[target], columns[2] if len(columns) == 3 else None)
+
+
+def _order(file: Path, names: Sequence[str]) -> tuple[int, int]:
+    """Which column is the source and which the target: by name, or without known names in order."""
+    if not {*_SOURCES, *_TARGETS, "weight"} & set(names):
+        return 0, 1
+    source = [place for place, name in enumerate(names[:2]) if name in _SOURCES]
+    target = [place for place, name in enumerate(names[:2]) if name in _TARGETS]
+    if len(source) != 1 or len(target) != 1 or names[2:] not in ((), ("weight",)):
         raise InputError(
-            f"edges={str(file)!r} has the columns {', '.join(names)}: put src first and dst second."
+            f"edges={str(file)!r} has the columns {', '.join(names)}, but must have src, dst and, "
+            "if you like, weight, in this order: rename or remove the others."
         )
-    return Edges(columns[0], columns[1], columns[2] if len(columns) == 3 else None)
+    return source[0], target[0]

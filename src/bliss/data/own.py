@@ -64,9 +64,10 @@ def import_graph(
         A folder that does not exist yet.
     edges
         .npy [2, E] or [E, 2]; .npz, a SciPy matrix (entry [j, i] is the edge j -> i, values
-        other than 1 are weights) or arrays src, dst and maybe weight; .csv with two or three
-        columns, the third the weight; .parquet with columns src, dst and maybe weight. Parallel
-        edges are merged, and each node gets one self-loop.
+        other than 1 are weights) or arrays src, dst and maybe weight; .csv with the columns src,
+        dst and maybe weight, or with two or three of no known names, in this order; .parquet with
+        columns src, dst and maybe weight. Parallel edges are merged, and each node gets one
+        self-loop.
     features
         .npy, .npz (SciPy sparse) or .parquet, one row per node: [V, F].
     labels
@@ -92,6 +93,7 @@ def import_graph(
         raise InputError(
             f"out={str(folder)!r} exists already: choose another name or remove it first."
         )
+    checks.whole("seed", seed)
     source = open_features(Path(features))
     nodes = source.shape[0]
     if num_nodes is not None and checks.whole("num_nodes", num_nodes) != nodes:

@@ -28,13 +28,14 @@ def infer(
     x: Tensor,
     *,
     chunk_edges: int = 500_000,
+    chunk_bytes: int = 2**30,
     device: torch.device | str = "cpu",
     progress: Callable[[float], None] | None = None,
 ) -> Tensor:
     """Logits of all nodes from full neighbourhoods.
 
-    A chunk has at most `chunk_edges` edges (one node's at least), so memory holds one layer's
-    outputs for all nodes, and the inputs of one chunk.
+    A chunk has at most `chunk_edges` edges, and inputs of at most `chunk_bytes` (those of one node
+    at least), so memory holds one layer's outputs for all nodes, and the inputs of one chunk.
 
     x        [V, F], may be memory-mapped
     returns  float32[V, out] on the CPU
@@ -45,7 +46,7 @@ def infer(
             if progress:
                 progress((number + done) / model.config.layers)
 
-        x = infer_layer(model, number, graph, x, chunk_edges, device, share)
+        x = infer_layer(model, number, graph, x, chunk_edges, chunk_bytes, device, share)
     return x
 
 
@@ -56,6 +57,7 @@ def infer_layer(
     graph: Graph,
     x: Tensor,
     chunk_edges: int = 500_000,
+    chunk_bytes: int = 2**30,
     device: torch.device | str = "cpu",
     progress: Callable[[float], None] | None = None,
 ) -> Tensor:
@@ -64,6 +66,8 @@ def infer_layer(
     model.eval()
     try:
         sampler = full_sampler(graph, 1)
+        if x.nbytes > chunk_bytes:
+            chunk_edges = min(chunk_edges, chunk_bytes // x[:1].nbytes)
         chunks = list(_chunks(graph, chunk_edges))
         out = torch.empty(graph.num_nodes, model.widths[number + 1])
         for position, nodes in enumerate(chunks):
@@ -79,11 +83,13 @@ def infer_layer(
 
 
 def _chunks(graph: Graph, most: int) -> Iterator[npt.NDArray[Any]]:
-    """Runs of nodes with at most `most` in-edges together, or single nodes."""
-    start = 0
+    """Runs of nodes which, with their in-edges, are at most `most`, or single nodes.
+
+    That is also the largest number of sources that a run can have.
+    """
+    start, size = 0, graph.indptr + np.arange(graph.num_nodes + 1)
     while start < graph.num_nodes:
-        limit = graph.indptr[start] + most
-        stop = int(np.searchsorted(graph.indptr, limit, side="right")) - 1
+        stop = int(np.searchsorted(size, size[start] + most, side="right")) - 1
         stop = min(max(stop, start + 1), graph.num_nodes)
         yield np.arange(start, stop)
         start = stop

@@ -10,6 +10,7 @@ from inspect import signature
 from typing import Any
 
 from bliss import checks
+from bliss.data import canonical
 from bliss.errors import InputError
 from bliss.nn import ModelConfig
 from bliss.samplers import SAMPLERS, sampler_class, sampler_options
@@ -52,7 +53,7 @@ class TrainConfig(ModelConfig):
     decay_epochs: int = 1
     """Epochs between decays of the learning rate."""
     features: str = "raw"
-    """raw, or row: each node's features divided by their sum."""
+    """raw, or row: each node's features divided by their sum, where that is above 1."""
     seed: int = 0
     """Decides weights, order, draws and dropout."""
     evaluate_every: int = 50
@@ -169,9 +170,12 @@ def resolve(**given: Any) -> TrainConfig:
     A recipe is a JSON file in `bliss/train/recipes`, named after the data set, with settings under
     "all", under a model's name and under a sampler's. Its "budgets" count sources, its "fanouts"
     neighbours: each is for samplers of that unit. Its policy, estimator and thinning are for
-    samplers that have it.
+    samplers that have it. Names of data sets, models and samplers may be in any case.
     """
     given = {name: value for name, value in given.items() if value is not None}
+    for name, spell in (("dataset", canonical), ("model", str.lower), ("sampler", str.lower)):
+        if name in given:
+            given[name] = spell(str(given[name]))
     dataset = str(given.get("dataset", TrainConfig.dataset))
     sampler = str(given.get("sampler", TrainConfig.sampler))
     values = recipe(dataset, str(given.get("model", TrainConfig.model)), sampler)

@@ -62,9 +62,20 @@ class RunFolder:
         """Whether a run has left its settings here."""
         return (self.path / "config.json").exists()
 
+    def settings(self) -> TrainConfig:
+        """What the run was started with."""
+        values = self.read_json("config.json")
+        try:
+            return TrainConfig.from_dict(values)
+        except (InputError, TypeError, AttributeError) as error:
+            raise DamagedError(
+                f"{self.path / 'config.json'} does not hold the settings of a run ({error}): it "
+                "was damaged, or written by another version of bliss."
+            ) from error
+
     def check_settings(self, config: TrainConfig) -> None:
         """Refuse a run that was started with other settings, and show where they part."""
-        differences = config.differences(TrainConfig.from_dict(self.read_json("config.json")))
+        differences = config.differences(self.settings())
         if differences:
             raise InputError(
                 f"the settings are not those the run in {str(self.path)!r} was started with (now, "
@@ -113,12 +124,19 @@ class RunFolder:
         path = self.path / name
         if not path.exists():
             return []
-        lines = []
-        for line in path.read_text(encoding="utf-8").splitlines():
+        lines: list[dict[str, Any]] = []
+        written = path.read_bytes().splitlines()
+        for number, line in enumerate(written, 1):
             try:
-                lines.append(json.loads(line))
-            except ValueError:
-                break  # a kill can cut the last line short
+                values = json.loads(line)
+                int(values["step"])
+            except (ValueError, TypeError, KeyError) as error:
+                if number == len(written):
+                    break  # a kill can cut the last line short
+                raise DamagedError(
+                    f"{path} cannot be read at line {number}: it was damaged, remove that line."
+                ) from error
+            lines.append(values)
         return lines
 
     def forget_metrics_after(self, step: int) -> None:
@@ -148,7 +166,7 @@ class RunFolder:
         data = safetensors.torch.save(_contiguous(checkpoint.tensors))
         stem = self.checkpoints / f"{step:09d}"
         replace_file(stem.with_suffix(".safetensors"), data)
-        counters = checkpoint.counters | {"sha256": hashlib.sha256(data).hexdigest()}
+        counters = checkpoint.counters | {"sha256": _digest(data, checkpoint.counters)}
         replace_file(stem.with_suffix(".json"), json.dumps(counters, indent=2).encode())
         for old in self._steps()[:-2]:
             for suffix in (".json", ".safetensors"):
@@ -161,10 +179,17 @@ class RunFolder:
             try:
                 counters = json.loads(stem.with_suffix(".json").read_text(encoding="utf-8"))
                 data = stem.with_suffix(".safetensors").read_bytes()
-                if hashlib.sha256(data).hexdigest() != counters["sha256"]:
+                if counters.pop("sha256") != _digest(data, counters):
                     raise ValueError("its digest does not fit")
                 return Checkpoint(safetensors.torch.load(data), counters)
-            except (OSError, ValueError, KeyError, TypeError, safetensors.SafetensorError) as error:
+            except (
+                OSError,
+                ValueError,
+                KeyError,
+                TypeError,
+                AttributeError,
+                safetensors.SafetensorError,
+            ) as error:
                 say(f"The checkpoint of step {step} is damaged ({error}); trying the one before.")
         if self._steps():
             raise DamagedError(f"{self.checkpoints} has no whole checkpoint: start the run anew.")
@@ -172,6 +197,11 @@ class RunFolder:
 
     def _steps(self) -> list[int]:
         return sorted(int(p.stem) for p in self.checkpoints.glob("*.json") if p.stem.isdigit())
+
+
+def _digest(data: bytes, counters: Mapping[str, Any]) -> str:
+    """Of tensors and counters together."""
+    return hashlib.sha256(data + json.dumps(counters, sort_keys=True).encode()).hexdigest()
 
 
 def _contiguous(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

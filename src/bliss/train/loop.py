@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -15,7 +17,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from bliss.data import Dataset
+from bliss.data import Dataset, fingerprint
 from bliss.errors import DamagedError, InputError, ResourceError
 from bliss.graph import Graph
 from bliss.loader import BlockLoader
@@ -243,6 +245,11 @@ class Trainer:
         """Logits of all nodes from full neighbourhoods. [V, C]."""
         return infer(self.model, self.graph, self.x, device=self.device)
 
+    @cached_property
+    def fingerprint(self) -> str:
+        """What tells this data from other data, for those who resume."""
+        return fingerprint(self.dataset)
+
     def _is_patience_spent(self) -> bool:
         return 0 < self.config.patience <= self.stale
 
@@ -260,6 +267,8 @@ class Trainer:
                 self._restore(checkpoint)
                 self.say(f"Resuming after step {self.loader.step}.")
         else:
+            if resume:
+                self.say(f"There is no run in {str(folder.path)!r} to resume: starting one.")
             folder.write_json("config.json", config.to_dict())
         folder.forget_metrics_after(self.loader.step)
 
@@ -268,7 +277,9 @@ class Trainer:
         for number, state in self.optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{number}.{name}": t for name, t in state.items()}
         tensors |= {f"sampler.{name}": t for name, t in self.sampler.state_dict().items()}
+        tensors |= {f"times.{part}": torch.tensor(taken) for part, taken in self.times.items()}
         counters = {
+            "data": self.fingerprint,
             "loader": self.loader.state_dict(),
             "best": self.best,
             "stale": self.stale,
@@ -281,10 +292,17 @@ class Trainer:
         self.folder.save_checkpoint(step, Checkpoint(tensors, counters))
 
     def _restore(self, checkpoint: Checkpoint) -> None:
-        parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}, "sampler": {}}
+        parts: dict[str, dict[str, Tensor]] = defaultdict(dict)
         for name, tensor in checkpoint.tensors.items():
             part, rest = name.split(".", 1)
             parts[part][rest] = tensor
+        counters = checkpoint.counters
+        if counters["data"] != self.fingerprint:
+            raise InputError(
+                f"dataset={self.config.dataset!r} is not as it was when the run in "
+                f"{str(self.folder.path)!r} was started: bring the same data (and --root), or "
+                "start a run in another folder."
+            )
         try:
             self.model.load_state_dict(parts["model"])
             state: dict[int, dict[str, Tensor]] = {}
@@ -296,10 +314,11 @@ class Trainer:
             self.sampler.load_state_dict(parts["sampler"])
         except (RuntimeError, KeyError, ValueError) as error:
             raise DamagedError(
-                f"the checkpoint in {str(self.folder.path)!r} does not fit the data and network "
-                f"({error}): was the data changed? Start the run anew."
+                f"the checkpoint in {str(self.folder.path)!r} does not fit the network "
+                f"({_in_short(error)}): was it written by another version of bliss? Start the run "
+                "anew."
             ) from error
-        counters = checkpoint.counters
+        self.times = {part: taken.tolist() for part, taken in parts["times"].items()}
         self.loader.load_state_dict(counters["loader"])
         self.best, self.stale = counters["best"], counters["stale"]
         self.losses, self.val_f1 = counters["losses"], counters["val_f1"]
@@ -308,12 +327,13 @@ class Trainer:
 
     def load_best(self) -> None:
         """Give the network the weights of the run's best step."""
+        weights = self.folder.load_best()
         try:
-            self.model.load_state_dict(self.folder.load_best())
+            self.model.load_state_dict(weights)
         except RuntimeError as error:
             raise DamagedError(
                 f"the weights in {str(self.folder.path)!r} do not fit the data and network "
-                f"({error}): was the data, or the version of bliss, changed? Train anew."
+                f"({_in_short(error)}): was the data, or the version of bliss, changed? Train anew."
             ) from error
 
     def _finish(self) -> dict[str, Any]:
@@ -358,8 +378,14 @@ def _check(config: TrainConfig, dataset: Dataset) -> None:
         raise ResourceError(f"device={config.device!r} was asked for, but torch sees no GPU.")
 
 
+def _in_short(error: Exception) -> str:
+    """The first thing that torch complains of, in one line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[min(1, len(lines) - 1)].rstrip(".:") if lines else type(error).__name__
+
+
 def _row_normalised(x: Tensor) -> Tensor:
-    """Each row divided by its sum, rows of zeros left as they are. [V, F]."""
+    """Each row divided by its sum where that is above 1, as PyG's `NormalizeFeatures`. [V, F]."""
     return x / x.sum(dim=1, keepdim=True).clamp(min=1.0)
 
 
