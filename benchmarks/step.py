@@ -8,7 +8,6 @@ train in turn on the same seeds; numbers are medians, ratios within the run.
 from __future__ import annotations
 
 import gc
-import resource
 import tempfile
 from statistics import median
 from typing import Any
@@ -21,6 +20,7 @@ from bliss import Graph
 from bliss.data import Dataset
 from bliss.train import TrainConfig, Trainer
 from bliss.train.loop import PARTS
+from bliss.train.memory import forget_peak, peak_mb
 
 BUDGETS = (4096, 2048, 1024)
 WARM_UP = 8
@@ -43,7 +43,6 @@ def run(repeats: int) -> dict[str, Any]:
         print(name, result[name], flush=True)
         del dataset
         gc.collect()
-    result["peak_rss_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return result
 
 
@@ -63,7 +62,10 @@ def random_dataset(graph: Graph, features: int, classes: int, multilabel: bool) 
 
 def measure(dataset: Dataset, model: str, repeats: int) -> dict[str, Any]:
     """Parts of a step in ms for each policy, their ratios, and growth with the budget."""
+    device = torch.device("cpu")
+    forget_peak(device)
     parts = steps(dataset, model, repeats, BUDGETS, SAMPLERS)
+    peak = peak_mb(device)  # graph, features, and three trainers
     totals = {name: taken["total"] for name, taken in parts.items()}
     doubled = steps(dataset, model, repeats // 2, tuple(2 * b for b in BUDGETS), {"node": "node"})
     node = parts["node"]
@@ -73,6 +75,7 @@ def measure(dataset: Dataset, model: str, repeats: int) -> dict[str, Any]:
         "sampling_share": (node["sample"] + node["update"]) / node["total"],
         "step_ms": parts,
         "growth_when_budget_doubles": {p: doubled["node"][p] / node[p] for p in PARTS},
+        "peak_mb": peak,
     }
 
 
