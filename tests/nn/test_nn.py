@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import weakref
 
 import numpy as np
 import pytest
@@ -145,12 +146,22 @@ def test_inference_gathers_no_more_bytes_than_it_may(graph, monkeypatch, rows):
     torch.manual_seed(0)
     network, x = GNN(6, 4, ModelConfig(layers=1)), torch.randn(80, 6)
     expected, taken, layer = infer(network, graph, x), [], GNN.layer
+    gathered, gather = [], torch.Tensor.index_select
 
     def watched(self, number, inputs, block):
         taken.append((inputs.nbytes, block.num_dst))
         return layer(self, number, inputs, block)
 
+    def one_at_a_time(self, *where):
+        if self is not x:
+            return gather(self, *where)
+        assert not any(chunk() is not None for chunk in gathered)
+        found = gather(self, *where)
+        gathered.append(weakref.ref(found))
+        return found
+
     monkeypatch.setattr(GNN, "layer", watched)
+    monkeypatch.setattr(torch.Tensor, "index_select", one_at_a_time)
     chunk_bytes = rows * x[:1].nbytes
     torch.testing.assert_close(infer(network, graph, x, chunk_bytes=chunk_bytes), expected)
     assert all(size <= chunk_bytes or nodes == 1 for size, nodes in taken)

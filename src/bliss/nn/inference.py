@@ -28,7 +28,7 @@ def infer(
     x: Tensor,
     *,
     chunk_edges: int = 500_000,
-    chunk_bytes: int = 2**30,
+    chunk_bytes: int = 2**29,
     device: torch.device | str = "cpu",
     progress: Callable[[float], None] | None = None,
 ) -> Tensor:
@@ -57,7 +57,7 @@ def infer_layer(
     graph: Graph,
     x: Tensor,
     chunk_edges: int = 500_000,
-    chunk_bytes: int = 2**30,
+    chunk_bytes: int = 2**29,
     device: torch.device | str = "cpu",
     progress: Callable[[float], None] | None = None,
 ) -> Tensor:
@@ -73,8 +73,8 @@ def infer_layer(
         for position, nodes in enumerate(chunks):
             block: Block = sampler.sample(nodes, 0)[0]
             inputs = x.index_select(0, block.src).to(device)
-            chunk = model.layer(number, inputs, block.to(device))
-            out[block.dst] = chunk.to("cpu", torch.float32)
+            out[block.dst] = model.layer(number, inputs, block.to(device)).to("cpu", torch.float32)
+            del inputs  # before the next chunk's are there
             if progress:
                 progress((position + 1) / len(chunks))
     finally:
