@@ -113,6 +113,7 @@ CASES = {
     "csv with more than edges": (edges("e.csv", "id,src,dst\n0,1,2\n"), "has the columns id, src"),
     "csv with times": (edges("e.csv", "src,dst,time\n0,1,2\n"), "must have src, dst and"),
     "csv of targets alone": (edges("e.csv", "dst,node\n0,1\n"), "must have src, dst and"),
+    "csv with a weight for a target": (edges("e.csv", "u,weight\n0,1\n"), "in this order"),
     "csv with its weight first": (edges("e.csv", "weight,src,dst\n1,0,1\n"), "in this order"),
     "parquet that is none": (
         lambda f: {"edges": truncated(f, "a.npy").rename(f / "e.parquet")},

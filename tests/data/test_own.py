@@ -36,6 +36,7 @@ EDGES = {
     "coo": lambda f: matrix(f, "coo"),
     "csv": lambda f: write(f, "e.csv", csv(SOURCE, TARGET)),
     "csv with header": lambda f: write(f, "e.csv", csv(SOURCE, TARGET, header="From,To")),
+    "csv of other names": lambda f: write(f, "e.csv", csv(SOURCE, TARGET, header="u,v")),
     "csv by name": lambda f: write(f, "e.csv", csv(TARGET, SOURCE, header="target,source")),
     "tabs and a comment": lambda f: write(
         f, "e.txt", "# a comment\n" + csv(SOURCE, TARGET, mark="\t")

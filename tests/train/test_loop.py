@@ -211,6 +211,7 @@ def test_a_finished_run_that_is_resumed_keeps_its_result(dataset, tmp_path):
     _, result = trained(dataset, tmp_path)
     _, again = trained(dataset, tmp_path, resume=True)
     assert again["step_ms"] == pytest.approx(result["step_ms"], rel=1e-5)
+    assert list(again["step_ms"]) == list(result["step_ms"])  # for those who read it
     assert again["test_f1"] == result["test_f1"]
 
 
@@ -228,14 +229,16 @@ def test_resuming_nothing_says_so(dataset, tmp_path):
     assert "no run in" in said[0]
 
 
-@pytest.mark.parametrize("line", [b"\xff\n", b"[1]\n", b"{}\n"])
-def test_a_damaged_line_of_metrics_is_named_and_nothing_is_lost(dataset, tmp_path, line):
+@pytest.mark.parametrize("line", [b"\xff\n", b"[1]\n", b"{}\n", b'{"step": "2"}\n'])
+@pytest.mark.parametrize("number", [2, 3])
+def test_a_damaged_line_of_metrics_is_named_and_nothing_is_lost(dataset, tmp_path, line, number):
     trained(dataset, tmp_path)
     file = tmp_path / "metrics.jsonl"
     lines = file.read_bytes().splitlines(keepends=True)
-    file.write_bytes(lines[0] + line + b"".join(lines[2:]))
-    before = file.read_bytes()
-    with pytest.raises(DamagedError, match=r"metrics.jsonl cannot be read at line 2"):
+    lines[number - 1] = line
+    before = b"".join(lines)
+    file.write_bytes(before)
+    with pytest.raises(DamagedError, match=rf"metrics.jsonl cannot be read at line {number}"):
         trained(dataset, tmp_path, resume=True)
     assert file.read_bytes() == before
 

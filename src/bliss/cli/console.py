@@ -132,12 +132,12 @@ def errors(debug: bool) -> Iterator[None]:
         sys.exit(128 + stop.number)
     except (InputError, DamagedError, ResourceError, MemoryError, RuntimeError) as error:
         codes = {InputError: 2, DamagedError: 3, ResourceError: 4}
-        code = codes.get(type(error), 4 if _is_out_of_memory(error) else None)
-        if debug or code is None:
+        code = codes.get(type(error))
+        if debug or (code is None and not _is_out_of_memory(error)):
             raise
-        text = str(error) if type(error) in codes else _OUT_OF_MEMORY
+        text = str(error) if code else _OUT_OF_MEMORY
         complaints.print(f"Error: {text}", markup=False, highlight=False, soft_wrap=True)
-        sys.exit(code)
+        sys.exit(code or 4)
 
 
 _OUT_OF_MEMORY = (
@@ -148,6 +148,6 @@ _OUT_OF_MEMORY = (
 
 def _is_out_of_memory(error: Exception) -> bool:
     """NumPy's and torch's ways of saying so; on the CPU, torch has no error of its own for it."""
-    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
+    if isinstance(error, (MemoryError, torch.cuda.OutOfMemoryError)):
         return True
-    return "can't allocate memory" in str(error)
+    return any(text in str(error) for text in ("can't allocate memory", "Storage size calculation"))

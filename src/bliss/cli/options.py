@@ -135,10 +135,10 @@ def named_value(text: str) -> tuple[str, Any]:
 
 
 def names(text: str, everything: Sequence[str] = ()) -> list[str]:
-    """Names separated by commas; "all" stands for everything."""
+    """Names separated by commas, in any case; "all" stands for everything."""
     if text == "all" and everything:
         return list(everything)
-    return [part.strip() for part in text.split(",") if part.strip()]
+    return [part.strip().lower() for part in text.split(",") if part.strip()]
 
 
 def whole_numbers(field: str, text: str, example: str) -> tuple[int, ...]:

@@ -126,8 +126,8 @@ def check_splits(splits: Mapping[str, Ids], y: Array, num_nodes: int) -> None:
 
 def fingerprint(dataset: Dataset) -> str:
     """A digest of edges, weights, labels and splits, and of up to 1,000 rows of the features."""
-    graph, rows = dataset.graph, max(len(dataset.x) // 1000, 1)
-    arrays = [graph.indptr, graph.indices, graph.weight, dataset.y, dataset.x[::rows]]
+    graph, every = dataset.graph, max(-(-len(dataset.x) // 1000), 1)
+    arrays = [graph.indptr, graph.indices, graph.weight, dataset.y, dataset.x[::every]]
     arrays += [dataset.splits[name] for name in SPLITS]
     digest = hashlib.blake2b(digest_size=16)
     for array in arrays:

@@ -157,7 +157,7 @@ def _text(file: Path) -> Edges:
 
 def _order(file: Path, names: Sequence[str]) -> tuple[int, int]:
     """Which column is the source and which the target: by name, or without known names in order."""
-    if not {*_SOURCES, *_TARGETS, "weight"} & set(names):
+    if not {*_SOURCES, *_TARGETS} & set(names) and "weight" not in names[:2]:
         return 0, 1
     source = [place for place, name in enumerate(names[:2]) if name in _SOURCES]
     target = [place for place, name in enumerate(names[:2]) if name in _TARGETS]

@@ -125,17 +125,17 @@ class RunFolder:
         if not path.exists():
             return []
         lines: list[dict[str, Any]] = []
-        written = path.read_bytes().splitlines()
-        for number, line in enumerate(written, 1):
+        for number, line in enumerate(path.read_bytes().splitlines(keepends=True), 1):
+            if not line.endswith(b"\n"):
+                break  # a kill can cut the last line short
             try:
                 values = json.loads(line)
-                int(values["step"])
-            except (ValueError, TypeError, KeyError) as error:
-                if number == len(written):
-                    break  # a kill can cut the last line short
+            except ValueError:
+                values = None
+            if not isinstance(values, dict) or not isinstance(values.get("step"), int):
                 raise DamagedError(
                     f"{path} cannot be read at line {number}: it was damaged, remove that line."
-                ) from error
+                )
             lines.append(values)
         return lines
 
@@ -192,7 +192,10 @@ class RunFolder:
             ) as error:
                 say(f"The checkpoint of step {step} is damaged ({error}); trying the one before.")
         if self._steps():
-            raise DamagedError(f"{self.checkpoints} has no whole checkpoint: start the run anew.")
+            raise DamagedError(
+                f"{self.checkpoints} has no whole checkpoint, or none of this version of bliss: "
+                "start the run anew."
+            )
         return None
 
     def _steps(self) -> list[int]:

@@ -318,7 +318,7 @@ class Trainer:
                 f"({_in_short(error)}): was it written by another version of bliss? Start the run "
                 "anew."
             ) from error
-        self.times = {part: taken.tolist() for part, taken in parts["times"].items()}
+        self.times = {part: parts["times"][part].tolist() for part in PARTS}
         self.loader.load_state_dict(counters["loader"])
         self.best, self.stale = counters["best"], counters["stale"]
         self.losses, self.val_f1 = counters["losses"], counters["val_f1"]
