@@ -204,7 +204,9 @@ class RunFolder:
 
 def _digest(data: bytes, counters: Mapping[str, Any]) -> str:
     """Of tensors and counters together."""
-    return hashlib.sha256(data + json.dumps(counters, sort_keys=True).encode()).hexdigest()
+    digest = hashlib.sha256(data)
+    digest.update(json.dumps(counters, sort_keys=True).encode())
+    return digest.hexdigest()
 
 
 def _contiguous(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
