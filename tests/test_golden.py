@@ -1,0 +1,173 @@
+"""Draws, training curves and learnt states stay as they were: digests of them, kept in golden.json.
+
+After a change that is meant to give different numbers, write the file anew with
+`python -m tests.test_golden` and say in the commit which cases have changed and why.
+
+Digests are of bytes, so they are compared where they were made: on the same kind of processor with
+the same torch and NumPy. Elsewhere, where vector instructions may round differently, the counts
+must be equal and the sums agree to 1e-3.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import tempfile
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from bliss import Graph
+from bliss.samplers import Sampler
+from tests.conftest import heavy_tailed_pairs
+from tests.making import make_sampler
+from tests.statistics import heavy_tailed_graph
+from tests.train.conftest import make_dataset
+
+FILE = Path(__file__).parent / "golden.json"
+STEPS = 4
+BANDITS = ("uniform", "ladies", "static", "exp3", "exp3-released", "exp3-scale-free", "node")
+CASES: dict[str, dict[str, Any]] = {
+    **{f"{s}/{p}": {"policy": p} for s in ("ladies", "pladies", "bliss") for p in BANDITS},
+    "sketch": {},
+    "ladies-without": {"replace": False},
+    "bliss/released": {"policy": "exp3-released", "estimator": "released", "thinning": "paper"},
+    "neighbor/uniform": {"policy": "uniform"},
+    "neighbor/static": {"policy": "static"},
+    "neighbor/replace": {"policy": "static", "replace": True},
+    "gcn-bs/exp3m": {"policy": "exp3m"},
+    "gcn-bs/exp3": {"policy": "exp3"},
+    "gcn-bs/thanos": {"reward": "thanos", "estimator": "plain"},
+    "gat-bs/exp3m": {},
+    **{name: {} for name in ("labor-0", "labor-1", "labor-*", "fastgcn", "asgcn", "vrgcn", "full")},
+    **{name: {} for name in ("cluster", "saint-node", "saint-edge", "saint-rw")},
+}
+CURVES = {
+    "sage": {"model": "sage", "sampler": "bliss"},
+    "gcn": {"model": "gcn", "sampler": "bliss"},
+    "gat": {"model": "gat", "sampler": "bliss"},
+    "gatv2": {"model": "gatv2", "sampler": "bliss", "normalisation": "batch"},
+    "exp3": {"model": "gatv2", "sampler": "bliss", "policy": "exp3-released"},
+    "prefetch": {"model": "sage", "sampler": "bliss", "prefetch": 1},
+    "vrgcn": {"model": "sage", "sampler": "vrgcn"},
+    "saint-rw": {"model": "sage", "sampler": "saint-rw"},
+    "sampled": {"model": "sage", "sampler": "labor-1", "validation": "sampled"},
+}
+
+
+@cache
+def graphs() -> dict[str, Graph]:
+    pairs = heavy_tailed_pairs(1500, 20_000)
+    return {
+        "weights": heavy_tailed_graph("weights"),
+        "mean": Graph.from_edge_index(pairs, 1500),
+        "gcn": Graph.from_edge_index(pairs, 1500, norm="gcn"),
+    }
+
+
+def arrays_of_draws(sampler: Sampler, with_attention: bool) -> Iterator[np.ndarray]:
+    """A few steps of sampling and learning: every block, then the learnt state."""
+    for step in range(STEPS):
+        seeds = np.random.default_rng(step).permutation(sampler.graph.num_nodes)[:16]
+        blocks = sampler.sample(seeds, step)
+        for layer, block in enumerate(blocks):
+            yield from (
+                getattr(block, name).numpy()
+                for name in ("dst", "src", "indptr", "row", "edge", "edge_prob", "edge_weight")
+            )
+            x = 1.0 + torch.stack([(block.src * (layer + 1 + k)) % 7 for k in (0, 3)], dim=1)
+            attention = softmax(block) if with_attention else None
+            block.observe(x, attention)
+        sampler.update(blocks)
+    state = sampler.state_dict()
+    yield from (state[name].numpy() for name in sorted(state))
+
+
+def softmax(block: Any) -> torch.Tensor:
+    """Attention that depends on both ends of an edge. [E', 2]."""
+    score = torch.stack([(block.edge % 5), (block.src[block.row] % 3)], dim=1).float().exp()
+    total = torch.zeros(block.num_dst, 2).index_add(0, block.col, score)
+    return score / total[block.col]
+
+
+def arrays_of_training(settings: dict[str, Any]) -> Iterator[np.ndarray]:
+    """A short run: its metrics, its weights and what its sampler has learnt."""
+    from bliss.train import Trainer, resolve
+
+    budgets = {"vrgcn": (2, 2), "saint-rw": (), "labor-1": (3, 3)}
+    config = resolve(
+        hidden=8, heads=2, layers=2, steps=9, batch_size=24, evaluate_every=3, dropout=0.3,
+        budgets=budgets.get(settings["sampler"], (40, 20)), **settings,
+    )  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = Trainer(config, make_dataset(), Path(folder) / "run", lambda text: None)
+        trainer.run()
+        lines = (Path(folder) / "run" / "metrics.jsonl").read_text().splitlines()
+    for line in map(json.loads, lines):
+        yield np.array([line[key] for key in ("step", "loss", "train_f1", "val_f1")])
+    yield from (weight.numpy() for weight in trainer.model.state_dict().values())
+    state = trainer.sampler.state_dict()
+    yield from (state[name].numpy() for name in sorted(state))
+
+
+def summary(arrays: Iterator[np.ndarray]) -> dict[str, Any]:
+    digest, count, total = hashlib.blake2b(digest_size=12), 0, 0.0
+    for array in arrays:
+        if array.dtype.kind in "iu":  # how a number is stored is no part of it
+            array = array.astype(np.int64)
+        digest.update(str((array.dtype, array.shape)).encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+        count += array.size
+        total += float(np.abs(array.astype(np.float64)).sum())
+    return {"digest": digest.hexdigest(), "count": count, "sum": total}
+
+
+def machine() -> str:
+    """What decides how sums are rounded: processor, its vector instructions, torch, NumPy."""
+    info = Path("/proc/cpuinfo")
+    text = info.read_text().split("\n\n")[0] if info.exists() else ""
+    facts = dict(re.split(r"\s*: ?", line, maxsplit=1) for line in text.splitlines())
+    wide = [flag for flag in ("avx2", "avx512f") if flag in facts.get("flags", "").split()]
+    kind = [facts.get(name, "") for name in ("model name", "cpu family", "model")]
+    return " ".join([*kind, *wide, f"torch {torch.__version__}", f"NumPy {np.__version__}"])
+
+
+def cases() -> list[str]:
+    draws = [f"{c} {g} {a}" for c in CASES for g in ("weights", "mean") for a in ("norms", "both")]
+    more = [f"{case} gcn both" for case in ("pladies/static", "bliss/node", "asgcn", "labor-1")]
+    return [*draws, *more, *(f"training {name}" for name in CURVES)]
+
+
+def measured(case: str) -> dict[str, Any]:
+    torch.set_num_threads(1)
+    if case.startswith("training "):
+        return summary(arrays_of_training(CURVES[case.removeprefix("training ")]))
+    name, graph, shown = case.split(" ")
+    kind = "ladies" if name == "ladies-without" else name.split("/")[0]
+    sampler = make_sampler(kind, graphs()[graph], seed=11, **CASES[name])
+    return summary(arrays_of_draws(sampler, shown == "both"))
+
+
+@cache
+def recorded() -> dict[str, Any]:
+    return json.loads(FILE.read_text())
+
+
+@pytest.mark.parametrize("case", cases())
+def test_numbers_are_as_they_were(case):
+    found, before = measured(case), recorded()["cases"][case]
+    if recorded()["machine"] == machine():
+        assert found["digest"] == before["digest"]
+    assert found["count"] == before["count"]
+    assert found["sum"] == pytest.approx(before["sum"], rel=1e-3)
+
+
+if __name__ == "__main__":
+    content = {"machine": machine(), "cases": {case: measured(case) for case in cases()}}
+    FILE.write_text(json.dumps(content, indent=1) + "\n")
