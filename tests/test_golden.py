@@ -25,8 +25,8 @@ import torch
 
 from bliss import Graph
 from bliss.samplers import Sampler
+from tests.build import make_sampler
 from tests.conftest import heavy_tailed_pairs
-from tests.making import make_sampler
 from tests.statistics import heavy_tailed_graph
 from tests.train.conftest import make_dataset
 

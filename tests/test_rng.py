@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from bliss.rng import derive_key, halves, hashes, short_bits, short_uniforms, uniforms
+from bliss.kernels.coins import halves, short_bits
+from bliss.rng import derive_key, hashes, short_uniforms, uniforms
 
 PINNED_KEY = 2976281136248123983
 PINNED_SHORT = [316108865, 135257138, 29891699]

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from bliss.data import Dataset, load_dataset
-from bliss.studies.cells import machine, mean_and_deviation
+from bliss.studies.runs import machine, mean_and_deviation
 from bliss.train import Trainer, resolve
 
 HERE = Path(__file__).parent

@@ -24,7 +24,7 @@ from bliss.data import data_root, load_dataset
 from bliss.nn.aggregate import aggregate
 from bliss.samplers import SAMPLERS, ClusterGCN, Full, SaintWalk, Sampler
 from bliss.samplers.partition import edge_cut
-from bliss.studies.cells import machine, mean_and_deviation
+from bliss.studies.runs import machine, mean_and_deviation
 from bliss.train import Trainer, resolve
 
 HERE = Path(__file__).parent

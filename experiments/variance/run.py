@@ -17,7 +17,7 @@ import torch
 
 from bliss.data import load_dataset
 from bliss.studies import VarianceStudy
-from bliss.studies.cells import machine
+from bliss.studies.runs import machine
 from bliss.train import resolve
 
 HERE = Path(__file__).parent

@@ -14,9 +14,9 @@ from torch_geometric import EdgeIndex
 from torch_geometric.data import Data
 
 from bliss import checks
+from bliss.arrays import NOTHING, FloatArray, IntArray
 from bliss.errors import InputError
-from bliss.kernels import fast
-from bliss.types import NOTHING, FloatArray, IntArray
+from bliss.kernels import frontier
 
 Norm = Literal["mean", "gcn", "weights"]
 SelfLoops = Literal["add", "keep", "remove"]
@@ -212,7 +212,7 @@ class Graph:
             if norm == "weights":
                 value = np.concatenate([value, np.ones(num_nodes, np.float32)])
 
-        indptr, order = fast.group_by_target(source, target, num_nodes)
+        indptr, order = frontier.group_by_target(source, target, num_nodes)
         indices = source[order]
         value = value[order] if value.size else value
         if duplicates == "coalesce":

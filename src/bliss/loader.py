@@ -19,11 +19,9 @@ from torch_geometric.loader import NodeLoader
 
 from bliss import checks
 from bliss.errors import InputError
-from bliss.rng import derive_key, hashes
+from bliss.rng import Stream, derive_key, hashes
 from bliss.samplers import Sampler
 from bliss.types import Block
-
-_ORDER = -1  # the counter that sets the stream of shuffles apart from those of steps
 
 
 class EpochOrder(torch_data.Sampler[int]):
@@ -36,7 +34,7 @@ class EpochOrder(torch_data.Sampler[int]):
         return self.size
 
     def __iter__(self) -> Iterator[int]:
-        key = derive_key(self.seed, _ORDER, self.epoch)
+        key = derive_key(self.seed, Stream.ORDER, self.epoch)
         yield from np.argsort(hashes(key, np.arange(self.size)), kind="stable").tolist()
 
 

@@ -5,93 +5,99 @@ The coin of node j in layer l of step t is
     u_j = unit(mix(key + (j + 1) * GOLDEN)),    key = chain(seed, t, l)
 
 with `mix` the 64-bit finaliser of SplitMix64 and `unit` the top 53 bits as a number in [0, 1).
-Where a coin is flipped for every edge, short coins of 32 bits take a quarter of the time:
+Kernels that flip a coin per edge use short coins of 32 bits, which take a quarter of the time:
 
     v_j = mix32(mix32(j + low) + high) / 2^32,    key = high 2^32 + low
 
-(nodes whose ids differ by a multiple of 2^32 have one in common).
+(nodes whose ids differ by a multiple of 2^32 share a short coin).
 
 No generator is stored anywhere: threads, ranks and resumption cannot change a coin, and nothing
-needs to be saved to repeat one.
+needs to be saved to repeat one. `bliss.kernels.coins` has the compiled versions.
 """
 
 from __future__ import annotations
 
+from enum import IntEnum
+
 import numpy as np
 import numpy.typing as npt
 
-from bliss.kernels.compile import compiled
+from bliss.arrays import IntArray
+from bliss.kernels.coins import (
+    COINS,
+    GOLDEN,
+    MULTIPLY_1,
+    MULTIPLY_2,
+    ONE,
+    S11,
+    S27,
+    S30,
+    S31,
+    SHORT_1,
+    SHORT_2,
+    SHORT_15,
+    SHORT_16,
+    SHORT_COINS,
+)
 
-GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_MULTIPLY_1 = np.uint64(0xBF58476D1CE4E5B9)
-_MULTIPLY_2 = np.uint64(0x94D049BB133111EB)
-_S30, _S27, _S31, _S11 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(11)
-_ONE = np.uint64(1)
-COINS = 2.0**53
-"""How many values a coin can take."""
-SHORT_COINS = 2.0**32
-"""How many values a short coin can take."""
-_SHORT_1, _SHORT_2 = np.uint32(0x7FEB352D), np.uint32(0x846CA68B)
-_SHORT_15, _SHORT_16, _S32 = np.uint32(15), np.uint32(16), np.uint64(32)
 _MASK = (1 << 64) - 1
 
 
-@compiled
-def random_bits(key: np.uint64, counter: np.uint64) -> np.uint64:
-    """64 random bits: compiled, called inside kernels."""
-    bits = key + (counter + _ONE) * GOLDEN
-    bits = (bits ^ (bits >> _S30)) * _MULTIPLY_1
-    bits = (bits ^ (bits >> _S27)) * _MULTIPLY_2
-    return bits ^ (bits >> _S31)
+class Stream(IntEnum):
+    """Every stream of coins beside those of training steps, which are numbered from 0.
+
+    A stream is the first counter after the seed in `derive_key`; a step takes its place in draws.
+    """
+
+    ORDER = -1
+    """Order of seeds, or of clusters, in an epoch."""
+    DROPOUT = -2
+    """Seed of torch's generator in a training step."""
+    WEIGHTS = -3
+    """Seed of torch's generator for the initial weights."""
+    PARTITION = -4
+    """Cluster-GCN's partition."""
+    WALK_COUNTS = -5
+    """Random walks that GraphSAINT counts before the first batch."""
+    SPLITS = 0x53504C4954
+    """Nodes of a random split."""
+    FRONTIERS = -6
+    """Batches whose sampling variance is measured."""
+    EVALUATION = 1 << 40
+    """First step of sampled evaluations; training never gets there."""
+    MEASUREMENT = 1 << 41
+    """First step of draws whose sampling variance is measured."""
 
 
-@compiled
-def coin(key: np.uint64, counter: np.uint64) -> float:
-    """One coin as a whole number in [0, 2^53): compiled, called inside kernels."""
-    return np.float64(np.int64(random_bits(key, counter) >> _S11))
+class Substream(IntEnum):
+    """Streams derived from the key of a layer's coins."""
+
+    SECOND = 1
+    """What is drawn once more: the offset of a systematic draw, the hops of random walks."""
 
 
-@compiled
-def short_bits(low: np.uint32, high: np.uint32, counter: np.uint32) -> np.uint32:
-    """32 random bits: compiled, called inside kernels. A loop of it is vectorised."""
-    return _mix_short(np.uint32(_mix_short(np.uint32(counter + low)) + high))
-
-
-@compiled
-def _mix_short(bits: np.uint32) -> np.uint32:
-    bits = np.uint32((bits ^ (bits >> _SHORT_16)) * _SHORT_1)  # types would widen by themselves
-    bits = np.uint32((bits ^ (bits >> _SHORT_15)) * _SHORT_2)
-    return np.uint32(bits ^ (bits >> _SHORT_16))
-
-
-@compiled
-def halves(key: np.uint64) -> tuple[np.uint32, np.uint32]:
-    """The low and high 32 bits of a key, as `short_bits` takes them."""
-    return np.uint32(key), np.uint32(key >> _S32)
-
-
-def hashes(key: np.uint64, counter: npt.NDArray[np.integer]) -> npt.NDArray[np.uint64]:
+def hashes(key: np.uint64, counter: IntArray) -> npt.NDArray[np.uint64]:
     """The 64 random bits behind each coin. counter [N] -> uint64[N]."""
-    bits = key + (counter.astype(np.uint64) + _ONE) * GOLDEN
-    bits = (bits ^ (bits >> _S30)) * _MULTIPLY_1
-    bits = (bits ^ (bits >> _S27)) * _MULTIPLY_2
-    bits ^= bits >> _S31
+    bits = key + (counter.astype(np.uint64) + ONE) * GOLDEN
+    bits = (bits ^ (bits >> S30)) * MULTIPLY_1
+    bits = (bits ^ (bits >> S27)) * MULTIPLY_2
+    bits ^= bits >> S31
     return bits
 
 
-def uniforms(key: np.uint64, counter: npt.NDArray[np.integer]) -> npt.NDArray[np.float64]:
+def uniforms(key: np.uint64, counter: IntArray) -> npt.NDArray[np.float64]:
     """The coins of many counters at once, equal to `coin` / 2^53 one by one. [N] -> [N]."""
-    return (hashes(key, counter) >> _S11).astype(np.float64) / COINS
+    return (hashes(key, counter) >> S11).astype(np.float64) / COINS
 
 
-def short_uniforms(key: np.uint64, counter: npt.NDArray[np.integer]) -> npt.NDArray[np.float64]:
+def short_uniforms(key: np.uint64, counter: IntArray) -> npt.NDArray[np.float64]:
     """The short coins of many counters at once. [N] -> [N]."""
     bits = counter.astype(np.uint32)
     for half in (np.uint32(int(key) & 0xFFFFFFFF), np.uint32(int(key) >> 32)):
         bits = bits + half
-        bits = (bits ^ (bits >> _SHORT_16)) * _SHORT_1
-        bits = (bits ^ (bits >> _SHORT_15)) * _SHORT_2
-        bits ^= bits >> _SHORT_16
+        bits = (bits ^ (bits >> SHORT_16)) * SHORT_1
+        bits = (bits ^ (bits >> SHORT_15)) * SHORT_2
+        bits ^= bits >> SHORT_16
     return bits.astype(np.float64) / SHORT_COINS
 
 
@@ -116,6 +122,6 @@ def derive_key(seed: int, *counters: int) -> np.uint64:
 def _mix(value: int) -> int:
     """Mix as in `coin`, in Python's integers."""
     value &= _MASK
-    value = ((value ^ (value >> 30)) * int(_MULTIPLY_1)) & _MASK
-    value = ((value ^ (value >> 27)) * int(_MULTIPLY_2)) & _MASK
+    value = ((value ^ (value >> 30)) * int(MULTIPLY_1)) & _MASK
+    value = ((value ^ (value >> 27)) * int(MULTIPLY_2)) & _MASK
     return value ^ (value >> 31)

@@ -13,13 +13,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from bliss.arrays import FloatArray, IntArray
 from bliss.errors import InputError
 
 # torch says once per process that CSR is in beta; `Block.matrix` uses only what is settled.
 warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
 
-IntArray = npt.NDArray[np.integer[Any]]
-FloatArray = npt.NDArray[np.floating[Any]]
 
 NOTHING: FloatArray = np.empty(0, np.float64)
 """An absent array, for kernels that take an optional one."""

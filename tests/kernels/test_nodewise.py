@@ -8,9 +8,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from bliss.kernels import labor, nodewise, reference
-from bliss.kernels import reference_nodewise as twins
+from bliss.kernels import labor, nodewise
 from bliss.rng import derive_key
+from tests.twins import layerwise as reference
+from tests.twins import nodewise as twins
 
 KERNELS = (nodewise, labor)
 

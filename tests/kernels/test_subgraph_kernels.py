@@ -7,8 +7,10 @@ import inspect
 import numpy as np
 import pytest
 
-from bliss.kernels import reference, reference_subgraphs, subgraphs
+from bliss.kernels import subgraphs
 from bliss.rng import derive_key
+from tests.twins import layerwise as reference
+from tests.twins import subgraphs as reference_subgraphs
 
 
 class Case:

@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bliss.kernels import bandits, fast, nodes, reference
-from bliss.rng import coin, derive_key, uniforms
+from bliss.kernels import edge_bandits, frontier, node_bandit
+from bliss.kernels.coins import coin
+from bliss.rng import derive_key, uniforms
+from tests.twins import layerwise as reference
 
 
 class Case:
@@ -56,7 +58,7 @@ cases = pytest.mark.parametrize("case", [Case(seed) for seed in range(25)], ids=
 def test_every_kernel_has_a_twin():
     kernels = {
         name
-        for module in (fast, bandits, nodes)
+        for module in (frontier, edge_bandits, node_bandit)
         for name, member in inspect.getmembers(module)
         if hasattr(member, "py_func") and not name.startswith("_") and name != "coin"
     }
@@ -67,7 +69,7 @@ def test_every_kernel_has_a_twin():
 @pytest.mark.parametrize("seed", range(10))
 def test_grouping_sorts_by_target_then_source(seed, index_type):
     case = Case(seed, index_type)
-    indptr, order = fast.group_by_target(*case.pairs, case.nodes)
+    indptr, order = frontier.group_by_target(*case.pairs, case.nodes)
     np.testing.assert_array_equal(indptr, case.indptr)
     np.testing.assert_array_equal(order, reference.group_by_target(*case.pairs, case.nodes)[1])
 
@@ -77,7 +79,7 @@ def test_grouping_sorts_by_target_then_source(seed, index_type):
 def test_scan_agrees_bit_for_bit_and_clears_what_it_used(seed, index_type):
     case = Case(seed, index_type)
     rows = (case.indptr, case.indices, case.dst, case.offset, case.slope, case.value)
-    count, edges = fast.scan(*rows, case.seen, case.buffer)
+    count, edges = frontier.scan(*rows, case.seen, case.buffer)
     candidate, squares = reference.scan(*rows)
     np.testing.assert_array_equal(case.buffer[:count], candidate)
     np.testing.assert_array_equal(case.seen[candidate], squares)
@@ -89,7 +91,7 @@ def test_scan_agrees_bit_for_bit_and_clears_what_it_used(seed, index_type):
         for coded in ((code, table), (code[:0], table[:0])):
             case.seen[candidate] = squares
             mass = np.empty(count, np.float32)
-            fast.collect_mass(candidate, case.seen, *coded, power, mass)
+            frontier.collect_mass(candidate, case.seen, *coded, power, mass)
             expected = reference.collect_mass(candidate, squares, *coded, power)
             np.testing.assert_array_equal(mass, expected)
             assert not case.seen.any()
@@ -99,7 +101,7 @@ def test_scan_agrees_bit_for_bit_and_clears_what_it_used(seed, index_type):
 def test_scaling_by_node_agrees(case):
     candidate, mass = case.layer()[:2]
     factor, twin = case.random.random(case.nodes), mass.copy()
-    fast.scale_by_node(mass, candidate, factor)
+    frontier.scale_by_node(mass, candidate, factor)
     reference.scale_by_node(twin, candidate, factor)
     np.testing.assert_array_equal(mass, twin)
 
@@ -113,13 +115,13 @@ def test_both_ways_to_solve_the_budget_agree(masses, budget):
     mass = np.array(masses, np.float32)
     if mass.size <= budget:
         return
-    scale = fast.fit_scale(mass, float(budget))
+    scale = frontier.fit_scale(mass, float(budget))
     assert scale == pytest.approx(reference.fit_scale(mass, float(budget)), rel=1e-9)
     total = np.minimum(mass.astype(np.float64) * scale, 1).sum()
     assert total == pytest.approx(budget, rel=1e-6)
 
 
-@pytest.mark.parametrize("kernel", [fast.fit_scale, reference.fit_scale])
+@pytest.mark.parametrize("kernel", [frontier.fit_scale, reference.fit_scale])
 def test_too_few_positive_masses_are_all_kept(kernel):
     mass = np.array([1, 1, 0, 0, 0], np.float32)
     prob = np.minimum(mass.astype(np.float64) * kernel(mass, 3.0), 1)
@@ -130,7 +132,7 @@ def test_too_few_positive_masses_are_all_kept(kernel):
 def test_the_papers_thinning_agrees(case):
     mass = case.layer()[1]
     budget = max(1.0, mass.size // 3)
-    ours, twin = (module.fit_scale_paper(mass, budget) for module in (fast, reference))
+    ours, twin = (module.fit_scale_paper(mass, budget) for module in (frontier, reference))
     assert ours == pytest.approx(twin, rel=1e-9)
 
 
@@ -141,7 +143,7 @@ def test_kept_sources_and_edges_agree_draw_for_draw(case):
         key = derive_key(3, step)
         for scale in (0.1, 0.7, 3.0):
             kept = candidate, mass, scale, case.dst.size, key
-            source, prob = fast.poisson_keep(*kept)
+            source, prob = frontier.poisson_keep(*kept)
             twin_source, twin_prob = reference.poisson_keep(*kept)
             np.testing.assert_array_equal(source, twin_source)
             np.testing.assert_array_equal(prob, twin_prob)
@@ -150,7 +152,7 @@ def test_kept_sources_and_edges_agree_draw_for_draw(case):
     rows = case.indptr, case.indices, case.dst, source
     position = np.empty(case.nodes, np.int32)
     for ours, twin in zip(
-        fast.gather(*rows, bits, position, scratch), reference.gather(*rows), strict=True
+        frontier.gather(*rows, bits, position, scratch), reference.gather(*rows), strict=True
     ):
         np.testing.assert_array_equal(ours, twin)
     assert not bits.any()
@@ -165,12 +167,12 @@ def test_weights_agree(case, kind):
     source_scale = case.random.random(case.nodes) if kind == "gcn" else nothing
     weight = case.random.random(case.edges).astype(np.float32) if kind == "weights" else nothing
     given_ = (case.dst, source, prob, kept_indptr, row, edge, target_scale, source_scale, weight)
-    ours, twin = fast.horvitz_thompson(*given_), reference.horvitz_thompson(*given_)
+    ours, twin = frontier.horvitz_thompson(*given_), reference.horvitz_thompson(*given_)
     np.testing.assert_allclose(ours, twin, rtol=1e-6)
 
     total = case.random.random(case.dst.size)
     expected = reference.rescale_rows(twin, kept_indptr, total)
-    fast.rescale_rows(ours, kept_indptr, total)
+    frontier.rescale_rows(ours, kept_indptr, total)
     np.testing.assert_allclose(ours, expected, rtol=1e-6)
 
 
@@ -184,13 +186,13 @@ def test_exp3_agrees_over_many_updates(case, attention):
     for _ in range(50):
         strength = case.random.lognormal(0, 3, source.size) / prob
         feedback = (case.dst, case.indptr, kept_indptr, row, edge, target_scale, strength, alpha)
-        for module, (excess, scale) in zip((bandits, reference), states, strict=True):
+        for module, (excess, scale) in zip((edge_bandits, reference), states, strict=True):
             module.exp3_update(*feedback, attention, 0.3, 0.1, excess, scale)
     for ours, twin in zip(*states, strict=True):
         np.testing.assert_allclose(ours, twin, rtol=1e-9)
     rows = [
         module.exp3_rows(case.dst, case.indptr, states[0][1], 0.3)
-        for module in (bandits, reference)
+        for module in (edge_bandits, reference)
     ]
     np.testing.assert_allclose(*rows, rtol=1e-12)
 
@@ -202,7 +204,7 @@ def test_scale_free_updates_agree(case):
     states = [(np.ones(case.edges, np.float32), degree.copy()) for _ in range(2)]
     for _ in range(30):
         signal = case.random.normal(0, 5, edge.size)
-        for module, state in zip((bandits, reference), states, strict=True):
+        for module, state in zip((edge_bandits, reference), states, strict=True):
             module.scale_free_update(case.dst, kept_indptr, edge, signal, 0.3, *state)
     for ours, twin in zip(*states, strict=True):
         np.testing.assert_allclose(ours, twin, rtol=1e-5)
@@ -212,7 +214,7 @@ def test_scale_free_updates_agree(case):
 def test_relative_attention_agrees(case):
     _, _, _, prob, kept_indptr, row, _ = case.layer()
     given = kept_indptr, row, prob, case.random.random(row.size).astype(np.float32)
-    ours, twin = (module.relative_attention(*given) for module in (bandits, reference))
+    ours, twin = (module.relative_attention(*given) for module in (edge_bandits, reference))
     np.testing.assert_allclose(ours, twin, rtol=1e-6)
 
 
@@ -223,7 +225,7 @@ def test_node_kernels_agree(case):
     attention[::7] = 0
     score = case.random.normal(0, 2, source.size).astype(np.float32)
     given = kept_indptr, row, attention, score
-    ours, twin = (module.source_scores(*given) for module in (nodes, reference))
+    ours, twin = (module.source_scores(*given) for module in (node_bandit, reference))
     # NaN where NaN is; logarithms down to -21 are rounded to float32, that is by 1e-6
     np.testing.assert_allclose(ours, twin, rtol=1e-6, atol=2e-6)
     states = [
@@ -232,20 +234,20 @@ def test_node_kernels_agree(case):
     ]
     for _ in range(30):
         signal = case.random.normal(0, 5, source.size).astype(np.float32)
-        for module, (arm, code) in zip((nodes, reference), states, strict=True):
+        for module, (arm, code) in zip((node_bandit, reference), states, strict=True):
             told = module.follow(source, signal, 0.3, 0.1, 2.0, arm)
             module.encode(source, told[0], code)
     np.testing.assert_array_equal(states[0][0], states[1][0])
     np.testing.assert_array_equal(states[0][1], states[1][1])
     told = [
         module.follow(source, signal, 0.1, 0.2, 0.7, arm)
-        for module, (arm, _) in zip((nodes, reference), states, strict=True)
+        for module, (arm, _) in zip((node_bandit, reference), states, strict=True)
     ]
     for one, other in zip(*told, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12)
     table = case.random.random(256).astype(np.float32)
     given = case.dst, case.indptr, case.indices, states[0][1], table
-    ours, twin = (module.coded_sums(*given) for module in (nodes, reference))
+    ours, twin = (module.coded_sums(*given) for module in (node_bandit, reference))
     np.testing.assert_allclose(ours, twin, rtol=1e-9)
 
 
@@ -262,7 +264,7 @@ def test_rewards_and_growth_of_bandits_agree(case, flag):
         ("distance_rewards", (kept_indptr, row, message, chance, x)),
         ("neighbour_growth", (case.dst, case.indptr, kept_indptr, message, chance, 0.1, flag)),
     ):
-        ours, twin = getattr(bandits, name)(*given_), getattr(reference, name)(*given_)
+        ours, twin = getattr(edge_bandits, name)(*given_), getattr(reference, name)(*given_)
         np.testing.assert_allclose(ours, twin, rtol=1e-6, atol=1e-12)
         if name == "distance_rewards":
             assert ((ours >= 0) & (ours <= 1)).all()
@@ -277,7 +279,7 @@ def test_growth_agrees_over_many_updates_and_repeated_edges(case):
     states = [(np.zeros(case.edges), np.tile([1.0, 0.0], (case.nodes, 1))) for _ in range(2)]
     for _ in range(400):  # long enough for rows to be scaled down
         growth = case.random.random(edge.size)
-        for module, state in zip((bandits, reference), states, strict=True):
+        for module, state in zip((edge_bandits, reference), states, strict=True):
             module.grow(case.dst, case.indptr, kept_indptr, edge, growth, *state)
     for ours, twin in zip(*states, strict=True):
         np.testing.assert_allclose(ours, twin, rtol=1e-7)
@@ -289,7 +291,7 @@ def test_linear_sizes_agree(case):
     weight = case.random.normal(size=7).astype(np.float32)
     given_ = x, case.dst, weight, 0.3, 0.1
     np.testing.assert_allclose(
-        bandits.linear_sizes(*given_), reference.linear_sizes(*given_), rtol=1e-4, atol=1e-6
+        edge_bandits.linear_sizes(*given_), reference.linear_sizes(*given_), rtol=1e-4, atol=1e-6
     )
 
 
@@ -302,4 +304,4 @@ def test_coins_are_the_same_one_by_one_and_at_once():
 
 @pytest.mark.parametrize("x", [0.0, 1e-300, 1e-12, 1e-6, 1e-3, 0.1, 0.5, 0.9, 1.0])
 def test_the_series_for_small_exponentials_is_exact_to_twelve_digits(x):
-    assert bandits._expm1(x) == pytest.approx(np.expm1(x), rel=1e-12, abs=0)
+    assert edge_bandits._expm1(x) == pytest.approx(np.expm1(x), rel=1e-12, abs=0)

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bliss import Bliss, Feedback, Graph
+from bliss.arrays import NOTHING
 from bliss.policies import Exp3Config
-from bliss.types import NOTHING
 from tests.conftest import heavy_tailed_pairs
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from bliss import PLADIES, Bliss, Block, Graph
-from bliss.kernels import nodes
+from bliss.kernels import node_bandit
 from bliss.samplers import LayerSampler
 from bliss.studies.variance import error, least_error
 from tests.conftest import heavy_tailed_pairs
@@ -170,7 +170,7 @@ def test_steps_without_attention_keep_the_scores(graph):
 
 def test_a_target_with_a_single_kept_edge_tells_nothing():
     # 0 <- 1, 0 <- 2, 3 <- 4: target 3 keeps one edge only, a softmax over itself
-    news = nodes.source_scores(
+    news = node_bandit.source_scores(
         np.array([0, 2, 3]),
         np.array([0, 1, 2]),
         np.array([0.8, 0.2, 1.0], np.float32),

@@ -11,8 +11,8 @@ import torch
 from bliss import Graph, InputError
 from bliss.samplers import SAMPLERS, Sampler, sampler_class
 from bliss.types import Block
+from tests.build import make_sampler
 from tests.conftest import heavy_tailed_pairs
-from tests.making import make_sampler
 from tests.statistics import heavy_tailed_graph
 
 every_sampler = pytest.mark.parametrize("name", SAMPLERS)

@@ -223,7 +223,7 @@ def test_an_interrupt_between_kernels_leaves_no_trace(toy_graph, monkeypatch):
     interrupted = pytest.raises(KeyboardInterrupt)
     with monkeypatch.context() as patch, interrupted:
         patch.setattr(
-            "bliss.kernels.fast.collect_mass",
+            "bliss.kernels.frontier.collect_mass",
             lambda *_: (_ for _ in ()).throw(KeyboardInterrupt),
         )
         sampler.sample(np.arange(5), 1)

@@ -15,16 +15,14 @@ from bliss.data.arrays import read_npy, read_npz
 from bliss.data.dataset import SPLITS, Ids
 from bliss.data.tables import TEXT, read_csv, read_parquet
 from bliss.errors import InputError
-from bliss.rng import derive_key, uniforms
+from bliss.rng import Stream, derive_key, uniforms
 
 SplitSource = Mapping[str, Any] | Sequence[float] | str | PathLike[str]
-
-_SHUFFLE = 0x53504C4954  # "SPLIT": a stream of coins of its own
 
 
 def shuffled(ids: Ids, seed: int) -> Ids:
     """`ids` in an order that depends on the seed and on nothing else. int64[N]."""
-    coins = uniforms(derive_key(seed, _SHUFFLE), ids)
+    coins = uniforms(derive_key(seed, Stream.SPLITS), ids)
     order: Ids = ids[np.argsort(coins, kind="stable")]
     return order
 

@@ -1,5 +1,5 @@
-"""Arithmetic over arrays: compiled, and spelled out in plain NumPy in `reference`.
+"""Arithmetic over arrays, compiled with numba.
 
-A kernel knows nothing of graphs, policies or torch. Each has a twin of the same name in
-`reference` or `reference_nodewise`, and the tests compare the two draw for draw.
+A kernel knows nothing of graphs, policies or torch. Each has a plain NumPy twin of the same name in
+`tests/twins`, and tests compare the two draw for draw.
 """

@@ -6,13 +6,10 @@ import math
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from bliss.arrays import FloatArray, IntArray
+from bliss.kernels.coins import SHORT_COINS, halves, short_bits
 from bliss.kernels.compile import compiled, compiled_reductions
-from bliss.rng import SHORT_COINS, halves, short_bits
-
-IntArray = npt.NDArray[np.integer[Any]]
-FloatArray = npt.NDArray[np.floating[Any]]
 
 _U0, _U1 = np.uint64(0), np.uint64(1)
 _LINE = np.uint64(16)  # indices in a cache line, at least

@@ -11,13 +11,10 @@ import math
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from bliss.arrays import FloatArray, IntArray
+from bliss.kernels.coins import random_bits
 from bliss.kernels.compile import compiled, compiled_reductions
-from bliss.rng import random_bits
-
-IntArray = npt.NDArray[np.integer[Any]]
-FloatArray = npt.NDArray[np.floating[Any]]
 
 _LANE = np.uint64(0xFFFF)
 

@@ -14,14 +14,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from bliss.arrays import FloatArray, IntArray
+from bliss.kernels.coins import COINS, coin, random_bits
 from bliss.kernels.compile import compiled
-from bliss.kernels.fast import fit_scale
-from bliss.rng import COINS, coin, random_bits
-
-IntArray = npt.NDArray[np.integer[Any]]
-FloatArray = npt.NDArray[np.floating[Any]]
+from bliss.kernels.frontier import fit_scale
 
 _U0, _U1, _U5, _U31 = np.uint64(0), np.uint64(1), np.uint64(5), np.uint64(31)
 _BIT = np.uint32(1)

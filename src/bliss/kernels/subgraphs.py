@@ -8,13 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from bliss.arrays import FloatArray, IntArray
+from bliss.kernels.coins import COINS, coin
 from bliss.kernels.compile import compiled
-from bliss.rng import COINS, coin
-
-IntArray = npt.NDArray[np.integer[Any]]
-FloatArray = npt.NDArray[np.floating[Any]]
 
 
 @compiled

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from bliss.kernels import fast
+from bliss.kernels import frontier
 from bliss.types import Block
 
 
@@ -58,7 +58,7 @@ class _Sum(torch.autograd.Function):
 
 def by_source(block: Block) -> tuple[Tensor, Tensor]:
     """A block's edges grouped by source: pointers int64[S + 1] and the order int64[E']."""
-    indptr, order = fast.group_by_target(
+    indptr, order = frontier.group_by_target(
         block.col.cpu().numpy(), block.row.cpu().numpy(), block.num_src
     )
     device = block.row.device

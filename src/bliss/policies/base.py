@@ -9,9 +9,10 @@ from typing import ClassVar
 import numpy as np
 
 from bliss import checks
+from bliss.arrays import NOTHING, FloatArray, IntArray
 from bliss.errors import InputError
 from bliss.graph import Graph
-from bliss.types import NO_CODES, NOTHING, EdgeMass, Feedback, FloatArray, IntArray, NodeCodes
+from bliss.types import NO_CODES, EdgeMass, Feedback, NodeCodes
 
 State = dict[str, "np.ndarray[tuple[int, ...], np.dtype[np.generic]]"]
 

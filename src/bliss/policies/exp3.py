@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from bliss import checks
+from bliss.arrays import NOTHING, IntArray
 from bliss.graph import Graph
-from bliss.kernels import bandits
+from bliss.kernels import edge_bandits
 from bliss.policies.base import Policy, State
-from bliss.types import NOTHING, EdgeMass, Feedback, IntArray
+from bliss.types import EdgeMass, Feedback
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +78,7 @@ class Exp3(Policy):
 
     def edge_mass(self, layer: int, dst: IntArray) -> EdgeMass:
         """q_ij, normalised here and now."""
-        offset, slope = bandits.exp3_rows(
+        offset, slope = edge_bandits.exp3_rows(
             dst, self.graph.indptr, self._scale[layer], self.config.eta
         )
         return EdgeMass(offset, slope, self._excess[layer])
@@ -99,7 +100,7 @@ class Exp3(Policy):
             alpha = graph.weight[feedback.edge]
         elif graph.norm == "gcn":
             strength *= graph.source_scale[feedback.src] ** 2
-        bandits.exp3_update(
+        edge_bandits.exp3_update(
             feedback.dst,
             graph.indptr,
             feedback.indptr,

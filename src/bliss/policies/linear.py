@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from bliss import checks
+from bliss.arrays import NOTHING, FloatArray, IntArray
 from bliss.errors import InputError
 from bliss.graph import Graph
-from bliss.kernels import bandits
+from bliss.kernels import edge_bandits
 from bliss.policies.base import Policy, State
-from bliss.types import NOTHING, EdgeMass, Feedback, FloatArray, IntArray
+from bliss.types import EdgeMass, Feedback
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -94,7 +95,7 @@ class Linear(Policy):
     def sizes(self, layer: int, node: IntArray) -> FloatArray:
         """g(x_j) of some nodes. [C] -> float32[C]."""
         weight = self._weight[layer]
-        found: FloatArray = bandits.linear_sizes(
+        found: FloatArray = edge_bandits.linear_sizes(
             self.x, node, weight[:-1].astype(np.float32), float(weight[-1]), self.config.eta
         )
         return found

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from bliss import checks
+from bliss.arrays import NOTHING, FloatArray, IntArray
 from bliss.graph import Graph
-from bliss.kernels import nodes as kernels
+from bliss.kernels import node_bandit as kernels
 from bliss.policies.base import CoefficientPolicy, State
-from bliss.policies.beliefs import Beliefs
+from bliss.policies.estimates import Beliefs
 from bliss.policies.signals import log_size
-from bliss.types import NOTHING, EdgeMass, Feedback, FloatArray, IntArray, NodeCodes
+from bliss.types import EdgeMass, Feedback, NodeCodes
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from bliss import checks
+from bliss.arrays import FloatArray, IntArray
 from bliss.graph import Graph
-from bliss.kernels import bandits
+from bliss.kernels import edge_bandits
 from bliss.policies.base import Policy, State
 from bliss.policies.signals import log_size
-from bliss.types import EdgeMass, Feedback, FloatArray, IntArray
+from bliss.types import EdgeMass, Feedback
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +83,7 @@ class ScaleFreeExp3(Policy):
         rate = max(1 / (int(self._steps[layer]) + 1), MEMORY)
         self._level[layer] += rate * (float(signal.mean()) - self._level[layer])
         self._steps[layer] += 1
-        bandits.scale_free_update(
+        edge_bandits.scale_free_update(
             feedback.dst,
             feedback.indptr,
             feedback.edge,
@@ -96,7 +97,7 @@ class ScaleFreeExp3(Policy):
         """alpha_ij |N_i| of the kept edges. [E']."""
         graph, row = self.graph, feedback.row
         if feedback.attention.size:
-            relative: FloatArray = bandits.relative_attention(
+            relative: FloatArray = edge_bandits.relative_attention(
                 feedback.indptr, row, feedback.prob, feedback.attention
             )
             return relative

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bliss.types import FloatArray
+from bliss.arrays import FloatArray
 
 SMALLEST_SIZE = 0.03
 """Lengths below this share of the layer's mean count as that: one that dropout has emptied, or a

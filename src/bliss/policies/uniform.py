@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from bliss.arrays import NOTHING, IntArray
 from bliss.policies.base import Policy
-from bliss.types import NOTHING, EdgeMass, IntArray
+from bliss.types import EdgeMass
 
 
 class Uniform(Policy):

@@ -11,12 +11,12 @@ from typing import cast
 from bliss import checks
 from bliss.policies import POLICIES
 from bliss.samplers.asgcn import ASGCN
-from bliss.samplers.bandit import GATBS, GCNBS
 from bliss.samplers.base import Sampler
 from bliss.samplers.bliss import Bliss
 from bliss.samplers.cluster import ClusterGCN
 from bliss.samplers.fastgcn import FastGCN
 from bliss.samplers.full import Full
+from bliss.samplers.gcnbs import GATBS, GCNBS
 from bliss.samplers.labor import CONVERGED, LABOR
 from bliss.samplers.ladies import LADIES
 from bliss.samplers.layerwise import Inclusion, LayerSampler

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, cast
 
+from bliss.arrays import FloatArray, IntArray
 from bliss.errors import InputError
 from bliss.policies.linear import Linear, LinearConfig
 from bliss.samplers.draws import Poisson, Thinning
 from bliss.samplers.layerwise import LayerSampler
 from bliss.samplers.workspace import Workspace
-from bliss.types import FloatArray, IntArray
 
 
 class ASGCN(LayerSampler):

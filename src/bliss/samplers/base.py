@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from bliss import checks
+from bliss.arrays import IntArray
 from bliss.errors import InputError
 from bliss.graph import Graph
 from bliss.policies import POLICIES, Policy, PolicyConfig, State, make_policy
@@ -20,7 +21,7 @@ from bliss.policies.base import load_arrays
 from bliss.rng import derive_key
 from bliss.samplers.estimators import ESTIMATORS
 from bliss.samplers.workspace import Workspace
-from bliss.types import Block, Feedback, IntArray
+from bliss.types import Block, Feedback
 
 Unit = Literal["sources", "neighbours", "none"]
 

@@ -7,15 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from bliss.kernels import fast
-from bliss.rng import derive_key, hashes
+from bliss.arrays import IntArray
+from bliss.kernels import frontier
+from bliss.rng import Stream, derive_key, hashes
 from bliss.samplers.partition import check_parts, choose_partitioner, partition
 from bliss.samplers.subgraph import Subgraph, SubgraphSampler, Weights
-from bliss.types import IntArray
 
 NODES_PER_PART = 150  # about what the paper has on its largest graphs
 LEAST_PARTS = 10
-_ORDER, _PARTITION = -1, -4  # counters that set these streams apart from those of steps
 
 
 class ClusterGCN(SubgraphSampler):
@@ -66,7 +65,7 @@ class ClusterGCN(SubgraphSampler):
     @cached_property
     def part(self) -> IntArray:
         """The cluster of each node. int64[V]."""
-        seed = int(derive_key(self.seed, _PARTITION))
+        seed = int(derive_key(self.seed, Stream.PARTITION))
         return partition(self.graph, self.parts, self.partitioner, seed)
 
     def batches(self, epoch: int) -> list[IntArray]:
@@ -74,7 +73,7 @@ class ClusterGCN(SubgraphSampler):
         self._check_prepared()
         part = self.part[self._wanted]
         cluster = np.unique(part)
-        shuffled = cluster[np.argsort(hashes(derive_key(self.seed, _ORDER, epoch), cluster))]
+        shuffled = cluster[np.argsort(hashes(derive_key(self.seed, Stream.ORDER, epoch), cluster))]
         number = max(round(self._wanted.size / self._batch_size), 1)
         groups = np.array_split(shuffled, min(number, cluster.size))
         batch = np.empty(self.parts, np.int64)  # of each cluster
@@ -99,7 +98,7 @@ class ClusterGCN(SubgraphSampler):
 
     def _weigh(self, subgraph: Subgraph) -> Weights:
         weight = subgraph.alpha.copy()
-        fast.rescale_rows(weight, subgraph.indptr, self.graph.coefficient_sum[subgraph.node])
+        frontier.rescale_rows(weight, subgraph.indptr, self.graph.coefficient_sum[subgraph.node])
         return Weights(weight, None, np.ones(subgraph.node.size, np.float32), None)
 
     def _settings(self) -> dict[str, Any]:

@@ -9,11 +9,12 @@ import numpy as np
 import torch
 
 from bliss import checks
+from bliss.arrays import FloatArray, IntArray
 from bliss.errors import InputError
 from bliss.kernels import subgraphs
 from bliss.policies import State
 from bliss.samplers.base import Sampler
-from bliss.types import Block, Feedback, FloatArray, IntArray
+from bliss.types import Block, Feedback
 
 _NAME = "history."
 

@@ -12,9 +12,9 @@ from typing import Literal, NamedTuple, Protocol, get_args
 import numpy as np
 
 from bliss import checks
-from bliss.kernels import fast
-from bliss.rng import derive_key, hashes, uniforms
-from bliss.types import FloatArray, IntArray
+from bliss.arrays import FloatArray, IntArray
+from bliss.kernels import frontier
+from bliss.rng import Substream, derive_key, hashes, uniforms
 
 Thinning = Literal["exact", "paper"]
 THINNINGS = get_args(Thinning)
@@ -57,7 +57,7 @@ class Poisson:
         """C, the factor from masses to probabilities; infinite where everything is kept."""
         if mass.size <= budget:
             return np.inf
-        fit = fast.fit_scale if self.thinning == "exact" else fast.fit_scale_paper
+        fit = frontier.fit_scale if self.thinning == "exact" else frontier.fit_scale_paper
         return fit(mass, float(budget))
 
     def probability(self, mass: FloatArray, num_dst: int, budget: int) -> FloatArray:
@@ -78,7 +78,7 @@ class Poisson:
         scale = self.scale(mass, budget)
         if scale == np.inf:
             return Drawn(candidate.astype(np.int64), np.ones(mass.size, np.float32))
-        return Drawn(*fast.poisson_keep(candidate, mass, scale, num_dst, key))
+        return Drawn(*frontier.poisson_keep(candidate, mass, scale, num_dst, key))
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class WithoutReplacement:
             order = open_[np.argsort(hashes(key, candidate[open_]))]
             ladder = np.cumsum(drawn[order])
             ladder *= number / ladder[-1]  # ends on a whole number, exactly
-            offset = uniforms(derive_key(int(key), 1), np.zeros(1, np.int64))[0]
+            offset = uniforms(derive_key(int(key), Substream.SECOND), np.zeros(1, np.int64))[0]
             rungs = np.floor(np.concatenate([[0.0], ladder]) + offset)
             kept[order[np.diff(rungs) >= 1]] = True
         kept[:num_dst] = True

@@ -16,9 +16,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from bliss.arrays import NOTHING, FloatArray, IntArray
 from bliss.graph import Graph
-from bliss.kernels import fast
-from bliss.types import NOTHING, EdgeMass, FloatArray, IntArray
+from bliss.kernels import frontier
+from bliss.types import EdgeMass
 
 # dst [D], kept_indptr [D + 1], Horvitz-Thompson weights float32[E'] changed in place
 Correction = Callable[[Graph, IntArray, IntArray, FloatArray], None]
@@ -29,7 +30,7 @@ def _ht(graph: Graph, dst: IntArray, kept_indptr: IntArray, weight: FloatArray) 
 
 
 def _hajek(graph: Graph, dst: IntArray, kept_indptr: IntArray, weight: FloatArray) -> None:
-    fast.rescale_rows(weight, kept_indptr, graph.coefficient_sum[dst])
+    frontier.rescale_rows(weight, kept_indptr, graph.coefficient_sum[dst])
 
 
 def _sketch(graph: Graph, dst: IntArray, kept_indptr: IntArray, weight: FloatArray) -> None:
@@ -57,7 +58,7 @@ def edge_weights(
 
     Where edges have chances of their own, these are `edge_prob` [E'] and `prob` is 1.
     """
-    weight: FloatArray = fast.horvitz_thompson(
+    weight: FloatArray = frontier.horvitz_thompson(
         dst,
         source,
         prob,
@@ -84,5 +85,5 @@ def released_weights(
     if value.size:
         share += np.repeat(slope, kept_degree) * value[edge]
     weight = (share / prob[row]).astype(np.float32)
-    fast.rescale_rows(weight, kept_indptr, np.ones(kept_degree.size))
+    frontier.rescale_rows(weight, kept_indptr, np.ones(kept_degree.size))
     return weight

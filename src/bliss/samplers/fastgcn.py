@@ -9,13 +9,14 @@ import numpy as np
 import torch
 
 from bliss import checks
+from bliss.arrays import FloatArray, IntArray
 from bliss.graph import Graph
-from bliss.kernels import fast
+from bliss.kernels import frontier
 from bliss.rng import uniforms
 from bliss.samplers.base import Sampler
 from bliss.samplers.estimators import edge_weights
 from bliss.samplers.layerwise import Inclusion
-from bliss.types import Block, FloatArray, IntArray
+from bliss.types import Block
 
 
 class FastGCN(Sampler):
@@ -99,7 +100,7 @@ class FastGCN(Sampler):
             drawn = np.unique(drawn.clip(max=graph.num_nodes - 1))
         source = np.concatenate([dst, drawn[~np.isin(drawn, dst)]])
         workspace.reserve_edges(int(graph.degree[dst].sum()))
-        kept_indptr, row, edge = fast.gather(
+        kept_indptr, row, edge = frontier.gather(
             graph.indptr,
             graph.indices,
             dst,

@@ -10,10 +10,11 @@ import numpy as np
 import torch
 
 from bliss import checks
+from bliss.arrays import IntArray
 from bliss.kernels import nodewise
 from bliss.samplers.base import Sampler, Unit
 from bliss.samplers.estimators import edge_weights
-from bliss.types import Block, IntArray
+from bliss.types import Block
 
 
 class Full(Sampler):

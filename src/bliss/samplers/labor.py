@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bliss import checks
+from bliss.arrays import NOTHING, FloatArray, IntArray
 from bliss.errors import InputError
 from bliss.kernels import labor, nodewise
 from bliss.policies.static import Static
 from bliss.rng import derive_key
 from bliss.samplers.nodewise import EdgeSampler, masses
-from bliss.types import NOTHING, FloatArray, IntArray
 
 CONVERGED = "converged"
 _TOLERANCE = 1e-4  # of the expected number of sources: below this, iterations have converged

@@ -10,13 +10,14 @@ import numpy as np
 import torch
 
 from bliss import checks
-from bliss.kernels import fast
+from bliss.arrays import FloatArray, IntArray
+from bliss.kernels import frontier
 from bliss.policies import Policy, PolicyConfig
 from bliss.samplers.base import PolicySampler
 from bliss.samplers.draws import Draw
 from bliss.samplers.estimators import edge_weights, released_weights
 from bliss.samplers.workspace import Workspace
-from bliss.types import Block, FloatArray, IntArray
+from bliss.types import Block
 
 
 class Inclusion(NamedTuple):
@@ -72,7 +73,7 @@ class LayerSampler(PolicySampler):
         graph, workspace = self.graph, self._workspace()
         candidate, mass = self._masses(workspace, dst, layer)
         source, prob = self.draw.keep(candidate, mass, dst.size, self.budgets[layer], key)
-        kept_indptr, row, edge = fast.gather(
+        kept_indptr, row, edge = frontier.gather(
             graph.indptr,
             graph.indices,
             dst,
@@ -95,7 +96,7 @@ class LayerSampler(PolicySampler):
         """Candidates int[C] and masses float32[C], both borrowed from the workspace."""
         graph, policy = self.graph, self.policy
         try:
-            count, edges = fast.scan(
+            count, edges = frontier.scan(
                 graph.indptr,
                 graph.indices,
                 dst,
@@ -106,12 +107,12 @@ class LayerSampler(PolicySampler):
             candidate = workspace.candidate[:count]
             coded = policy.node_codes(layer)
             mass = workspace.mass[:count]
-            fast.collect_mass(candidate, workspace.seen, *coded, policy.power, mass)
+            frontier.collect_mass(candidate, workspace.seen, *coded, policy.power, mass)
         except BaseException:
             self._scratch = threading.local()  # `seen` may hold half a layer
             raise
         workspace.reserve_edges(edges)
         factor = policy.source_factor(layer)
         if factor.size:
-            fast.scale_by_node(mass, candidate, factor)
+            frontier.scale_by_node(mass, candidate, factor)
         return candidate, mass

@@ -10,12 +10,13 @@ import numpy as np
 import torch
 
 from bliss import checks
+from bliss.arrays import FloatArray, IntArray
 from bliss.kernels import nodewise
 from bliss.policies import Policy, PolicyConfig
 from bliss.samplers.base import PolicySampler, Sampler, Unit
 from bliss.samplers.estimators import edge_weights
 from bliss.samplers.workspace import Workspace
-from bliss.types import Block, FloatArray, IntArray
+from bliss.types import Block
 
 
 class EdgeInclusion(NamedTuple):

@@ -9,11 +9,11 @@ import numpy as np
 import scipy.sparse
 
 from bliss import checks
+from bliss.arrays import IntArray
 from bliss.errors import InputError, ResourceError
 from bliss.graph import Graph
 from bliss.kernels import subgraphs
 from bliss.rng import derive_key, hashes
-from bliss.types import IntArray
 
 PARTITIONERS = ("metis", "propagation")
 SLACK = 1.1

@@ -12,13 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from bliss import checks
+from bliss.arrays import NOTHING, FloatArray, IntArray
 from bliss.graph import Graph
 from bliss.kernels import subgraphs
-from bliss.rng import derive_key, uniforms
+from bliss.rng import Stream, Substream, derive_key, uniforms
 from bliss.samplers.subgraph import Subgraph, SubgraphSampler, Weights
-from bliss.types import NOTHING, FloatArray, IntArray
 
-_HOPS, _COUNT = 1, -5  # counters that set these streams apart
 _CHUNK = 1 << 16  # walks counted at a time
 _ROUNDING = 1e-12
 
@@ -159,7 +158,7 @@ class SaintEdge(Saint):
 
     def _visited(self, key: np.uint64) -> IntArray:
         root = _choose(self.graph.num_nodes, self._batch_size, key)
-        hops = derive_key(int(key), _HOPS)
+        hops = derive_key(int(key), Substream.SECOND)
         graph = self.graph
         return np.asarray(subgraphs.random_walks(graph.indptr, graph.indices, root, 1, hops))
 
@@ -214,7 +213,7 @@ class SaintWalk(Saint):
     def _walks(self, number: int, key: np.uint64) -> IntArray:
         graph = self.graph
         root = self._wanted[_choose(self._wanted.size, number, key)]
-        hops = derive_key(int(key), _HOPS)
+        hops = derive_key(int(key), Substream.SECOND)
         walk = subgraphs.random_walks(graph.indptr, graph.indices, root, self.length, hops)
         return np.asarray(walk)
 
@@ -226,7 +225,7 @@ class SaintWalk(Saint):
         def count(indptr: IntArray, indices: IntArray) -> IntArray:
             edge_count = np.zeros(graph.num_edges, np.int64)
             for chunk, start in enumerate(range(0, number, _CHUNK)):
-                key = derive_key(self.seed, _COUNT, chunk)
+                key = derive_key(self.seed, Stream.WALK_COUNTS, chunk)
                 walk = self._walks(min(_CHUNK, number - start), key)
                 subgraphs.count_visits(indptr, indices, walk, node_count, edge_count)
             return edge_count

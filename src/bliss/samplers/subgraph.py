@@ -10,10 +10,11 @@ import numpy as np
 import torch
 
 from bliss import checks
+from bliss.arrays import FloatArray, IntArray
 from bliss.errors import InputError
-from bliss.kernels import fast
+from bliss.kernels import frontier
 from bliss.samplers.base import Sampler, Unit
-from bliss.types import Block, FloatArray, IntArray
+from bliss.types import Block
 
 
 class Subgraph(NamedTuple):
@@ -118,7 +119,7 @@ class SubgraphSampler(Sampler):
     def _induce(self, node: IntArray, num_dst: int) -> Subgraph:
         graph, workspace = self.graph, self._workspace()
         workspace.reserve_edges(int(graph.degree[node].sum()))
-        kept = fast.gather(
+        kept = frontier.gather(
             graph.indptr,
             graph.indices,
             node,
@@ -129,7 +130,7 @@ class SubgraphSampler(Sampler):
         )
         certain = np.ones(node.size, np.float32)
         scales = graph.target_scale, graph.source_scale, graph.weight
-        alpha = fast.horvitz_thompson(node, node, certain, *kept, *scales)
+        alpha = frontier.horvitz_thompson(node, node, certain, *kept, *scales)
         return Subgraph(node, num_dst, *kept, alpha)
 
     def _blocks(self, subgraph: Subgraph, weights: Weights) -> list[Block]:

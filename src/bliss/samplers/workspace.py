@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from bliss.arrays import FloatArray, IntArray
 from bliss.graph import Graph
-from bliss.types import FloatArray, IntArray
 
 
 class Workspace:

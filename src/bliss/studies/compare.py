@@ -15,7 +15,7 @@ from bliss import checks
 from bliss.errors import InputError
 from bliss.nn import MODELS
 from bliss.samplers import SAMPLERS, sampler_class
-from bliss.studies.cells import (
+from bliss.studies.runs import (
     Cell,
     Outcome,
     Standing,

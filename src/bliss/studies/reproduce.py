@@ -16,7 +16,8 @@ from typing import Any
 
 from bliss import checks
 from bliss.data import missing_files
-from bliss.studies.cells import (
+from bliss.studies.complexity import measure_complexity
+from bliss.studies.runs import (
     Cell,
     Outcome,
     Standing,
@@ -25,7 +26,6 @@ from bliss.studies.cells import (
     mean_and_deviation,
     run_cells,
 )
-from bliss.studies.complexity import measure_complexity
 from bliss.train import RunFolder, TrainConfig, resolve
 
 TABLES = ("f1", "time", "variance")

@@ -18,19 +18,19 @@ import torch
 from torch import Tensor
 
 from bliss import checks
+from bliss.arrays import FloatArray, IntArray
 from bliss.data import Dataset
 from bliss.graph import Graph
-from bliss.kernels import fast
+from bliss.kernels import frontier
 from bliss.nn import GNN, full_sampler, infer_layer
 from bliss.policies import POLICIES
-from bliss.rng import derive_key
+from bliss.rng import Stream, derive_key
 from bliss.samplers import PLADIES, Bliss, LayerSampler
 from bliss.train import TrainConfig, Trainer
-from bliss.types import Block, FloatArray, IntArray
+from bliss.types import Block
 
 FRONTIERS = 4
 """Batches whose variance is summed at a checkpoint."""
-_UNSEEN = 1 << 40  # steps from here on draw frontiers: their coins were never used in training
 
 
 class Stake(NamedTuple):
@@ -85,7 +85,7 @@ def least_error(prob: FloatArray, num_dst: int, stake: FloatArray) -> float:
     mass, number = np.sqrt(stake[num_dst:]), float(prob[num_dst:].sum())
     if (mass > 0).sum() <= number:
         return 0.0
-    best = np.minimum(mass * fast.fit_scale(mass, number), 1.0)
+    best = np.minimum(mass * frontier.fit_scale(mass, number), 1.0)
     return error(best, stake[num_dst:])
 
 
@@ -159,7 +159,7 @@ class VarianceStudy:
             return
         blocks = student.sample(seeds, step)
         model = self.trainer.model.train()
-        torch.manual_seed(int(derive_key(self.config.seed, step)) >> 1)  # dropout
+        torch.manual_seed(int(derive_key(self.config.seed, Stream.DROPOUT, step)) >> 1)  # dropout
         with torch.no_grad():
             model(self.trainer.x.index_select(0, blocks[0].src), blocks)
         student.update(blocks)
@@ -168,7 +168,9 @@ class VarianceStudy:
         trainer, layers = self.trainer, self.config.layers
         was_training = trainer.model.training
         trainer.model.eval()
-        batches = [self.fixed.sample(seeds, _UNSEEN + step) for seeds in self._seeds(step)]
+        batches = [
+            self.fixed.sample(seeds, Stream.MEASUREMENT + step) for seeds in self._seeds(step)
+        ]
         targets = [[blocks[layer].dst.numpy() for blocks in batches] for layer in range(layers)]
         with torch.no_grad():
             frontiers = exact_frontiers(trainer.model, trainer.graph, trainer.x, targets)

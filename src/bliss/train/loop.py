@@ -22,7 +22,7 @@ from bliss.errors import DamagedError, InputError, ResourceError
 from bliss.graph import Graph
 from bliss.loader import BlockLoader
 from bliss.nn import GNN, infer
-from bliss.rng import derive_key
+from bliss.rng import Stream, derive_key
 from bliss.samplers import SAMPLERS, sampler_class
 from bliss.train.config import TrainConfig
 from bliss.train.folder import Checkpoint, RunFolder
@@ -30,8 +30,6 @@ from bliss.train.memory import forget_peak, peak_mb
 from bliss.train.metrics import criterion, micro_f1
 
 PARTS = ("sample", "gather", "forward", "backward", "update", "total")
-_DROPOUT, _WEIGHTS = -2, -3  # counters that set these streams apart from those of draws
-_EVALUATION = 1 << 40  # steps from here on draw sampled evaluations: training never gets there
 
 
 class Progress(NamedTuple):
@@ -67,7 +65,7 @@ class Trainer:
         self.device = torch.device(config.device)
         self.graph = _with_norm(dataset.graph, config)
         self.x = _row_normalised(dataset.x) if config.features == "row" else dataset.x
-        torch.manual_seed(_torch_seed(config.seed, _WEIGHTS))
+        torch.manual_seed(_torch_seed(config.seed, Stream.WEIGHTS))
         self.model = GNN(dataset.num_features, dataset.num_classes, config.model_config)
         self.model.to(self.device)
         features = {"x": self.x} if sampler_class(config.sampler).needs_features else {}
@@ -148,7 +146,7 @@ class Trainer:
     def learn(self, batch: Data) -> float:
         """One step on a batch: forward, backward, optimiser, policy. Returns the loss."""
         config, started = self.config, perf_counter()
-        torch.manual_seed(_torch_seed(config.seed, _DROPOUT, self.loader.step))
+        torch.manual_seed(_torch_seed(config.seed, Stream.DROPOUT, self.loader.step))
         self.model.train()
         self._set_rate()
         batch = batch.to(self.device)
@@ -234,7 +232,7 @@ class Trainer:
         for name in splits:
             nodes, logits = self.dataset.splits[name], []
             for number, seeds in enumerate(torch.split(nodes, self.config.batch_size)):
-                blocks = self.sampler.sample(seeds, _EVALUATION + number)
+                blocks = self.sampler.sample(seeds, Stream.EVALUATION + number)
                 x = self.x.index_select(0, blocks[0].src).to(self.device)
                 moved = [block.to(self.device) for block in blocks]
                 logits.append(self.model(x, moved).float().cpu())

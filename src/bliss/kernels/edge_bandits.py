@@ -6,13 +6,10 @@ import math
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from bliss.arrays import FloatArray, IntArray
 from bliss.kernels.compile import compiled, compiled_reductions
-from bliss.kernels.nodes import LARGEST_NEWS
-
-IntArray = npt.NDArray[np.integer[Any]]
-FloatArray = npt.NDArray[np.floating[Any]]
+from bliss.kernels.node_bandit import LARGEST_NEWS
 
 TILE = 512
 """Kept edges that an update takes at once: their cache lines fit in the second-level cache."""

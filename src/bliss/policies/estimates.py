@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from bliss.kernels import nodes as kernels
+from bliss.arrays import FloatArray, IntArray
+from bliss.kernels import node_bandit as kernels
 from bliss.policies.base import State
-from bliss.types import FloatArray, IntArray
 
 FIRST_PRIOR = 0.5
 """s until a node was seen a second time, and so nothing is known of how looks scatter."""

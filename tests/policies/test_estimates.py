@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bliss.policies.beliefs import Beliefs
+from bliss.policies.estimates import Beliefs
 
 NODES, STEPS = 2000, 60
 

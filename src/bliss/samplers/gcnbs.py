@@ -9,16 +9,17 @@ import numpy as np
 import torch
 
 from bliss import checks
-from bliss.policies.neighbour import NeighbourConfig, Reward
+from bliss.arrays import IntArray
+from bliss.policies.target_bandit import Reward, TargetBanditConfig
 from bliss.samplers.nodewise import NodeSampler
-from bliss.types import Block, IntArray
+from bliss.types import Block
 
 
 class GCNBS(NodeSampler):
     """Bandit samplers for graph convolutions (Liu et al., 2020).
 
     Each target has a distribution q_ij over its in-edges, and learns it from the messages it
-    receives; `bliss.policies.neighbour` has the rules.
+    receives; `bliss.policies.target_bandit` has the rules.
 
     * ``policy="exp3m"`` (default): EXP3.M, k = `budgets[layer]` arms at once, without replacement
       by DepRound: p_ij = k q_ij, and where that exceeds 1, p_ij = min(1, c_i q_ij).
@@ -72,7 +73,7 @@ class GCNBS(NodeSampler):
         **options: Any,
     ) -> None:
         is_single_play = checks.choice("policy", policy, self.choices["policy"]) == "exp3"
-        config = NeighbourConfig(
+        config = TargetBanditConfig(
             eta=eta,
             delta=delta,
             reward=reward,

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
-from bliss.kernels.reference import frontier_edges
+from bliss.arrays import FloatArray, IntArray
 from bliss.rng import uniforms
-
-IntArray = npt.NDArray[np.integer[Any]]
-FloatArray = npt.NDArray[np.floating[Any]]
+from tests.twins.layerwise import frontier_edges
 
 
 def random_walks(

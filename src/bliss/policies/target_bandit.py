@@ -8,19 +8,20 @@ from typing import Literal
 import numpy as np
 
 from bliss import checks
+from bliss.arrays import FloatArray
 from bliss.errors import InputError
 from bliss.graph import Graph
-from bliss.kernels import bandits, fast
+from bliss.kernels import edge_bandits, frontier
 from bliss.policies.base import State
 from bliss.policies.exp3 import Exp3, Exp3Config
-from bliss.types import Feedback, FloatArray
+from bliss.types import Feedback
 
 Reward = Literal["published", "thanos"]
 REWARDS = ("published", "thanos")
 
 
 @dataclass(frozen=True, kw_only=True)
-class NeighbourConfig(Exp3Config):
+class TargetBanditConfig(Exp3Config):
     """How boldly the bandit explores, how fast it learns, and from what."""
 
     delta: float | None = 0.01
@@ -39,12 +40,12 @@ class NeighbourConfig(Exp3Config):
         checks.choice("reward", self.reward, REWARDS)
         checks.whole("restart", self.restart)
 
-    def build(self, graph: Graph, layers: int) -> NeighbourBandit:
+    def build(self, graph: Graph, layers: int) -> TargetBandit:
         """Make the policy for a graph."""
-        return NeighbourBandit(graph, layers, self)
+        return TargetBandit(graph, layers, self)
 
 
-class NeighbourBandit(Exp3):
+class TargetBandit(Exp3):
     """q_ij over N_i, learnt by EXP3 from the edges that target i itself has drawn.
 
         q_ij = (1 - eta) w_ij / sum over N_i of w + eta / |N_i|
@@ -72,9 +73,9 @@ class NeighbourBandit(Exp3):
     """
 
     name = "neighbour"
-    config: NeighbourConfig
+    config: TargetBanditConfig
 
-    def __init__(self, graph: Graph, layers: int, config: NeighbourConfig) -> None:
+    def __init__(self, graph: Graph, layers: int, config: TargetBanditConfig) -> None:
         super().__init__(graph, layers, config)
         self._steps = np.zeros(layers, np.int64)
 
@@ -86,7 +87,7 @@ class NeighbourBandit(Exp3):
                 "these blocks do not say with which chance each edge was drawn, so another kind of "
                 "sampler drew them: update a sampler with the blocks it drew."
             )
-        growth = bandits.neighbour_growth(
+        growth = edge_bandits.neighbour_growth(
             feedback.dst,
             graph.indptr,
             feedback.indptr,
@@ -95,7 +96,7 @@ class NeighbourBandit(Exp3):
             config.step,
             config.is_single_play,
         )
-        bandits.grow(
+        edge_bandits.grow(
             feedback.dst,
             graph.indptr,
             feedback.indptr,
@@ -116,21 +117,21 @@ class NeighbourBandit(Exp3):
         drawn, chance = feedback.indptr, feedback.edge_chance
         if self.config.reward == "published":
             message = alpha * feedback.norm[feedback.row]
-            return np.asarray(bandits.variance_rewards(drawn, message, chance, is_listening))
+            return np.asarray(edge_bandits.variance_rewards(drawn, message, chance, is_listening))
         if feedback.input.ndim != 2 or len(feedback.input) != feedback.src.size:
             raise InputError(
                 'reward="thanos" compares messages, but these blocks did not keep the input of '
                 "each source: update a sampler with the blocks it drew."
             )
         return np.asarray(
-            bandits.distance_rewards(drawn, feedback.row, alpha, chance, feedback.input)
+            edge_bandits.distance_rewards(drawn, feedback.row, alpha, chance, feedback.input)
         )
 
     def _coefficients(self, feedback: Feedback) -> FloatArray:
         """alpha_ij of the kept edges, the graph's. float32[E']."""
         graph = self.graph
         certain = np.ones(feedback.src.size, np.float32)
-        alpha: FloatArray = fast.horvitz_thompson(
+        alpha: FloatArray = frontier.horvitz_thompson(
             feedback.dst,
             feedback.src,
             certain,

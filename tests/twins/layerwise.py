@@ -9,15 +9,12 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from bliss.kernels.bandits import INVISIBLE, LARGEST_WEIGHT, SMALLEST_WEIGHT
-from bliss.kernels.fast import TINY
-from bliss.kernels.nodes import CODE_OF_ONE, CODES_PER_UNIT, LARGEST_NEWS, SMALLEST_ATTENTION
+from bliss.arrays import FloatArray, IntArray
+from bliss.kernels.edge_bandits import INVISIBLE, LARGEST_WEIGHT, SMALLEST_WEIGHT
+from bliss.kernels.frontier import TINY
+from bliss.kernels.node_bandit import CODE_OF_ONE, CODES_PER_UNIT, LARGEST_NEWS, SMALLEST_ATTENTION
 from bliss.rng import uniforms
-
-IntArray = npt.NDArray[np.integer[Any]]
-FloatArray = npt.NDArray[np.floating[Any]]
 
 
 def frontier_edges(indptr: IntArray, dst: IntArray) -> tuple[IntArray, IntArray]:

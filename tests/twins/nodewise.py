@@ -7,16 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from bliss.kernels.reference import fit_scale, frontier_edges
+from bliss.arrays import FloatArray, IntArray
 from bliss.rng import hashes, short_uniforms, uniforms
-
-IntArray = npt.NDArray[np.integer[Any]]
-FloatArray = npt.NDArray[np.floating[Any]]
+from tests.twins.layerwise import fit_scale, frontier_edges
 
 
 def all_edges(indptr: IntArray, dst: IntArray) -> tuple[IntArray, IntArray]:

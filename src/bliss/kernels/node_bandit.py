@@ -6,12 +6,9 @@ import math
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from bliss.arrays import FloatArray, IntArray
 from bliss.kernels.compile import compiled
-
-IntArray = npt.NDArray[np.integer[Any]]
-FloatArray = npt.NDArray[np.floating[Any]]
 
 CODES_PER_UNIT = 16
 """Steps of a node's code per unit of its log factor: at most 3% off, far below other errors."""

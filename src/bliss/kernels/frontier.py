@@ -18,13 +18,10 @@ import math
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from bliss.arrays import FloatArray, IntArray
+from bliss.kernels.coins import COINS, coin
 from bliss.kernels.compile import compiled, compiled_reductions
-from bliss.rng import COINS, coin
-
-IntArray = npt.NDArray[np.integer[Any]]
-FloatArray = npt.NDArray[np.floating[Any]]
 
 TINY = np.float32(1e-36)
 """What a seen node's word holds at least: 0 is kept for "not seen". A normal number, so that it

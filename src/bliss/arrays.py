@@ -1,0 +1,16 @@
+"""Array types, defined once."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Array: TypeAlias = npt.NDArray[Any]
+BoolArray: TypeAlias = npt.NDArray[np.bool_]
+IntArray: TypeAlias = npt.NDArray[np.integer[Any]]
+FloatArray: TypeAlias = npt.NDArray[np.floating[Any]]
+
+NOTHING: FloatArray = np.empty(0, np.float64)
+"""An absent array, for kernels that take an optional one."""
