@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bliss import Graph
-from bliss.samplers import SAMPLERS, Sampler, sampler_class
+from bliss.samplers import Sampler, sampler_config
 
 
 def small_features(graph: Graph) -> np.ndarray:
@@ -15,15 +15,20 @@ def small_features(graph: Graph) -> np.ndarray:
     return np.random.default_rng(2).normal(size=(graph.num_nodes, 5)).astype(np.float32)
 
 
-def make_sampler(name: str, graph: Graph, layers: int = 2, **options: Any) -> Sampler:
+def make_sampler(
+    name: str, graph: Graph, layers: int = 2, seed: int = 0, budgets: Any = None, **options: Any
+) -> Sampler:
     """About 20 sources in the output layer, 4 neighbours per target, or a batch of 20."""
-    kind = sampler_class(name)
+    config = sampler_config(name, **options)
     counts = {"sources": [20 * (layers - layer) for layer in range(layers)]}
     counts["neighbours"] = [4] * layers
-    if kind.needs_features:
-        options = {"x": small_features(graph)} | options
-    budgets = options.pop("budgets", counts.get(kind.unit, ()))
-    sampler = SAMPLERS[name](graph, budgets, layers=layers, **options)
-    if kind.makes_batches:
+    sampler = config.build(
+        graph,
+        counts.get(config.unit, ()) if budgets is None else budgets,
+        layers=layers,
+        seed=seed,
+        x=small_features(graph) if config.needs_features else None,
+    )
+    if config.makes_batches:
         sampler.prepare(np.arange(graph.num_nodes), min(20, graph.num_nodes))
     return sampler

@@ -86,7 +86,7 @@ def arrays_of_draws(sampler: Sampler, with_attention: bool) -> Iterator[np.ndarr
             block.observe(x, attention)
         sampler.update(blocks)
     state = sampler.state_dict()
-    yield from (state[name].numpy() for name in sorted(state))
+    yield from (state[name].numpy() for name in sorted(state) if not name.startswith("pending"))
 
 
 def softmax(block: Any) -> torch.Tensor:
@@ -113,7 +113,7 @@ def arrays_of_training(settings: dict[str, Any]) -> Iterator[np.ndarray]:
         yield np.array([line[key] for key in ("step", "loss", "train_f1", "val_f1")])
     yield from (weight.numpy() for weight in trainer.model.state_dict().values())
     state = trainer.sampler.state_dict()
-    yield from (state[name].numpy() for name in sorted(state))
+    yield from (state[name].numpy() for name in sorted(state) if not name.startswith("pending"))
 
 
 def summary(arrays: Iterator[np.ndarray]) -> dict[str, Any]:

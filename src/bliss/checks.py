@@ -1,4 +1,4 @@
-"""Checks of what users hand over, made before any work starts."""
+"""Checks of user input, made before any work starts. Imports no torch."""
 
 from __future__ import annotations
 
@@ -8,20 +8,22 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from torch import Tensor
 
+from bliss.arrays import Array
 from bliss.errors import InputError
 
 
-def as_array(field: str, values: Any) -> npt.NDArray[Any]:
-    """Any array, tensor (wherever it is) or list as a NumPy array."""
-    if isinstance(values, Tensor):
-        return values.detach().as_subclass(Tensor).cpu().numpy()
+def as_array(field: str, values: Any) -> Array:
+    """Convert an array, a tensor on any device, or a list to a NumPy array."""
+    if hasattr(values, "detach"):  # a torch tensor, perhaps of a subclass such as PyG's EdgeIndex
+        from torch import Tensor
+
+        return np.asarray(values.detach().as_subclass(Tensor).cpu().numpy())
     try:
         return np.asarray(values)
     except ValueError as error:
         raise InputError(
-            f"{field} cannot be made an array ({error}): give it rows of one length."
+            f"{field} cannot be converted to an array ({error}): give it rows of one length."
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""`Graph`: who receives from whom, and with which coefficient. Compressed by target, immutable."""
+"""`Graph`: directed edges compressed by target, with aggregation coefficients. Immutable."""
 
 from __future__ import annotations
 
@@ -8,15 +8,12 @@ from os import PathLike
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse
-from torch_geometric import EdgeIndex
-from torch_geometric.data import Data
 
 from bliss import checks
-from bliss.arrays import NOTHING, FloatArray, IntArray
+from bliss.arrays import NOTHING, Array, FloatArray, IntArray
 from bliss.errors import InputError
-from bliss.kernels import frontier
+from bliss.kernels import bounds, frontier
 
 Norm = Literal["mean", "gcn", "weights"]
 SelfLoops = Literal["add", "keep", "remove"]
@@ -38,7 +35,7 @@ class Graph:
     * ``norm="weights"``: the given weight
 
     Build one with `Graph.of`, or with the constructor for your format: `from_data`,
-    `from_edge_index`, `from_scipy`, `from_csc`, `open`.
+    `from_edge_index`, `from_scipy`, `from_csc`. `bliss.data.open_graph` opens a saved one.
 
     Examples
     --------
@@ -57,8 +54,16 @@ class Graph:
     )  # float32[E] for norm="weights", otherwise empty
 
     def __post_init__(self) -> None:
-        for name in ("indptr", "indices", "weight"):
-            view = getattr(self, name).view()  # the caller's array stays as it is
+        checks.choice("norm", self.norm, NORMS)
+        indptr, indices = _check_arrays(self.indptr, self.indices)
+        is_empty = np.size(self.weight) == 0 and (indices.size > 0 or self.norm != "weights")
+        given = None if is_empty else self.weight
+        weight = _check_weight(self.norm, given, indices.size)
+        self._freeze(indptr=indptr, indices=indices, weight=weight)
+
+    def _freeze(self, **arrays: Array) -> None:
+        for name, array in arrays.items():
+            view = array.view()  # the caller's array stays writeable
             view.flags.writeable = False
             object.__setattr__(self, name, view)
 
@@ -82,14 +87,14 @@ class Graph:
 
     @cached_property
     def target_scale(self) -> FloatArray:
-        """What alpha_ij owes to the target i; empty with given weights. float64[V]."""
+        """Target factor of alpha_ij; empty with given weights. float64[V]."""
         if self.norm == "weights":
             return NOTHING
         return _inverse_power(self.degree, 1.0 if self.norm == "mean" else 0.5)
 
     @cached_property
     def source_scale(self) -> FloatArray:
-        """What alpha_ij owes to the source j; empty where that is 1. float64[V]."""
+        """Source factor of alpha_ij; empty where it is 1 everywhere. float64[V]."""
         return _inverse_power(self.degree, 0.5) if self.norm == "gcn" else NOTHING
 
     @cached_property
@@ -115,14 +120,18 @@ class Graph:
             raise InputError(
                 'norm="weights" needs weights, and this graph has none: build it with weight=....'
             )
-        weight = self.weight if norm == "weights" else NOTHING
-        return Graph(self.indptr, self.indices, norm, weight)
+        if norm == self.norm:
+            return self
+        graph = object.__new__(Graph)  # the arrays were checked already
+        object.__setattr__(graph, "norm", norm)
+        graph._freeze(indptr=self.indptr, indices=self.indices, weight=NOTHING)
+        return graph
 
     @classmethod
     def of(cls, source: Any, norm: Norm | None = None) -> Graph:
-        """Make a graph of whatever describes one: `Graph`, PyG, SciPy, or a folder's path.
+        """Convert a `Graph`, a PyG `Data` or `EdgeIndex`, or a SciPy sparse matrix.
 
-        `norm` defaults to "mean", or to what a graph or folder already says.
+        `norm` defaults to that of a graph, otherwise to "mean".
         """
         if isinstance(source, Graph):
             if norm is not None and norm != source.norm:
@@ -132,20 +141,29 @@ class Graph:
                 )
             return source
         if isinstance(source, (str, PathLike)):
-            return cls.open(source, norm=norm)
-        if isinstance(source, Data):
+            raise InputError(
+                f"a graph cannot be made of the path {str(source)!r}: open a saved graph with "
+                "bliss.data.open_graph."
+            )
+        kind = _pyg_kind(source)
+        if kind == "Data":
             return cls.from_data(source, norm=norm or "mean")
-        if isinstance(source, EdgeIndex):
+        if kind == "EdgeIndex":
             return cls.from_edge_index(source, norm=norm or "mean")
+        if kind == "HeteroData":
+            raise InputError(
+                "a graph cannot be made of HeteroData, which has several types of nodes or edges: "
+                "pass data.to_homogeneous()."
+            )
         if scipy.sparse.issparse(source):
             return cls.from_scipy(source, norm=norm or "mean")
         raise InputError(
             f"a graph cannot be made of {type(source).__name__}: pass a Graph, a PyG Data or "
-            "EdgeIndex, a SciPy sparse matrix, or the path of a saved graph."
+            "EdgeIndex, or a SciPy sparse matrix."
         )
 
     @classmethod
-    def from_data(cls, data: Data, norm: Norm = "mean", **options: Any) -> Graph:
+    def from_data(cls, data: Any, norm: Norm = "mean", **options: Any) -> Graph:
         """From a PyG `Data`: its edge_index, and edge_weight with norm="weights"."""
         if data.edge_index is None:
             raise InputError("data.edge_index is None, but it must hold the edges: set it first.")
@@ -186,7 +204,7 @@ class Graph:
         checks.choice("norm", norm, NORMS)
         checks.choice("self_loops", self_loops, ("add", "keep", "remove"))
         checks.choice("duplicates", duplicates, ("keep", "coalesce"))
-        if num_nodes is None and isinstance(edge_index, EdgeIndex):
+        if num_nodes is None and _pyg_kind(edge_index) == "EdgeIndex":
             num_nodes = max((size or 0 for size in edge_index.sparse_size()), default=0) or None
         pairs = checks.as_array("edge_index", edge_index)
         if pairs.ndim != 2 or pairs.shape[0] != 2:
@@ -253,14 +271,10 @@ class Graph:
         without a copy, so they may be memory-mapped.
         """
         checks.choice("norm", norm, NORMS)
-        indices = checks.as_array("indices", indices)
-        pointers = _check_pointers(indptr, indices.size)
-        num_nodes = pointers.size - 1
-        sources = checks.node_ids("indices", indices, num_nodes)
         if self_loops == "keep" and duplicates == "keep":
-            if sources.dtype not in (np.int32, np.int64):
-                sources = sources.astype(_index_type(num_nodes))
-            return cls(pointers, sources, norm, _check_weight(norm, weight, sources.size))
+            return cls(indptr, indices, norm, NOTHING if weight is None else weight)
+        pointers, sources = _check_arrays(indptr, indices)
+        num_nodes = pointers.size - 1
         targets = np.repeat(np.arange(num_nodes), np.diff(pointers))
         return cls.from_edge_index(
             np.stack([sources.astype(np.int64), targets]),
@@ -270,22 +284,6 @@ class Graph:
             self_loops=self_loops,
             duplicates=duplicates,
         )
-
-    @classmethod
-    def open(cls, folder: str | PathLike[str], norm: Norm | None = None) -> Graph:
-        """Open a folder of memory-mapped .npy files, as `save` writes it; see `bliss.data.store`.
-
-        Edges are used as they stand there: self-loops are neither added nor removed.
-        """
-        from bliss.data.store import open_graph  # the reader of disks stands above the contracts
-
-        return open_graph(folder, norm=norm)
-
-    def save(self, folder: str | PathLike[str]) -> None:
-        """Write to a new folder that `open` reads; whole or not at all."""
-        from bliss.data.store import save_graph
-
-        save_graph(self, folder)
 
 
 def _index_type(num_nodes: int) -> type[np.int32] | type[np.int64]:
@@ -315,21 +313,33 @@ def _check_weight(norm: Norm, weight: Any, num_edges: int) -> FloatArray:
     return checks.weights("weight", weight, num_edges)
 
 
-def _check_pointers(indptr: Any, num_edges: int) -> npt.NDArray[np.int64]:
-    pointers = checks.as_array("indptr", indptr)
+def _check_arrays(indptr: Any, indices: Any) -> tuple[IntArray, IntArray]:
+    """Pointers int64[V + 1] and sources int32[E] or int64[E], checked: kernels trust them."""
+    pointers, sources = checks.as_array("indptr", indptr), checks.as_array("indices", indices)
     if pointers.dtype.kind not in "iu" or pointers.ndim != 1 or pointers.size == 0:
         raise InputError(
             f"indptr has type {pointers.dtype} and shape {pointers.shape}, but must be whole "
             "numbers [V + 1]: pass the pointer array of a CSC matrix."
         )
     pointers = pointers.astype(np.int64, copy=False)  # differences of unsigned numbers wrap
-    if pointers[0] != 0 or pointers[-1] != num_edges or (np.diff(pointers) < 0).any():
+    if pointers[0] != 0 or pointers[-1] != sources.size or bounds.first_fall(pointers) >= 0:
         raise InputError(
             f"indptr runs from {pointers[0]} to {pointers[-1]}, but must rise from 0 to the "
-            f"number of edges, {num_edges}, without falling: check that indptr and indices "
+            f"number of edges, {sources.size}, without falling: check that indptr and indices "
             "belong together."
         )
-    return pointers
+    num_nodes = pointers.size - 1
+    sources = checks.node_ids("indices", sources, num_nodes)
+    if sources.dtype not in (np.int32, np.int64):
+        sources = sources.astype(_index_type(num_nodes))
+    return pointers, sources
+
+
+def _pyg_kind(source: Any) -> str:
+    """The name of a PyG type that describes a graph, or nothing; PyG itself is not imported."""
+    kinds = [kind for kind in type(source).__mro__ if kind.__module__.startswith("torch_geometric")]
+    names = [kind.__name__ for kind in kinds]
+    return next((name for name in ("HeteroData", "Data", "EdgeIndex") if name in names), "")
 
 
 def _coalesce(

@@ -166,8 +166,9 @@ def test_weights_agree(case, kind):
     target_scale = case.random.random(case.nodes) if kind != "weights" else nothing
     source_scale = case.random.random(case.nodes) if kind == "gcn" else nothing
     weight = case.random.random(case.edges).astype(np.float32) if kind == "weights" else nothing
-    given_ = (case.dst, source, prob, kept_indptr, row, edge, target_scale, source_scale, weight)
-    ours, twin = frontier.horvitz_thompson(*given_), reference.horvitz_thompson(*given_)
+    scales = target_scale, source_scale, weight
+    given_ = (case.dst, source, 1 / prob.astype(np.float64), kept_indptr, row, edge, *scales)
+    ours, twin = frontier.edge_weights(*given_), reference.edge_weights(*given_)
     np.testing.assert_allclose(ours, twin, rtol=1e-6)
 
     total = case.random.random(case.dst.size)
@@ -187,7 +188,8 @@ def test_exp3_agrees_over_many_updates(case, attention):
         strength = case.random.lognormal(0, 3, source.size) / prob
         feedback = (case.dst, case.indptr, kept_indptr, row, edge, target_scale, strength, alpha)
         for module, (excess, scale) in zip((edge_bandits, reference), states, strict=True):
-            module.exp3_update(*feedback, attention, 0.3, 0.1, excess, scale)
+            growth = module.exp3_growth(*feedback, attention, 0.3, 0.1, excess, scale)
+            module.grow(case.dst, case.indptr, kept_indptr, edge, growth, excess, scale)
     for ours, twin in zip(*states, strict=True):
         np.testing.assert_allclose(ours, twin, rtol=1e-9)
     rows = [
@@ -213,7 +215,7 @@ def test_scale_free_updates_agree(case):
 @cases
 def test_relative_attention_agrees(case):
     _, _, _, prob, kept_indptr, row, _ = case.layer()
-    given = kept_indptr, row, prob, case.random.random(row.size).astype(np.float32)
+    given = kept_indptr, prob[row], case.random.random(row.size).astype(np.float32)
     ours, twin = (module.relative_attention(*given) for module in (edge_bandits, reference))
     np.testing.assert_allclose(ours, twin, rtol=1e-6)
 

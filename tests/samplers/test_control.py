@@ -10,11 +10,11 @@ import torch
 from torch.nn import functional
 
 from bliss import InputError
+from bliss.block import Block
 from bliss.nn import GNN, ModelConfig
 from bliss.nn.aggregate import aggregate
 from bliss.samplers import PLADIES, VRGCN, Bliss, Full, Neighbor
 from bliss.samplers.control import ControlVariate
-from bliss.types import Block
 from tests.statistics import ROUNDING, features, full_aggregate, heavy_tailed_graph, normal_limit
 
 FALSE_ALARM = 1e-6  # chance that a correct sampler fails, in each case

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from bliss import Graph, InputError
-from bliss.samplers import SAMPLERS, Sampler, sampler_class
-from bliss.types import Block
+from bliss.block import Block
+from bliss.samplers import SAMPLERS, Sampler
 from tests.build import make_sampler
 from tests.conftest import heavy_tailed_pairs
 from tests.statistics import heavy_tailed_graph
@@ -154,7 +154,7 @@ def test_bad_budgets_and_seeds_are_refused(name, toy_graph):
     sampler = make_sampler(name, toy_graph)
     with pytest.raises(InputError, match="seeds holds 60"):
         sampler.sample([60], 0)
-    wrong = [5, 5, 5] if sampler_class(name).unit == "none" else [5, 0]
+    wrong = [5, 5, 5] if SAMPLERS[name].unit == "none" else [5, 0]
     with pytest.raises(InputError, match="budgets"):
         make_sampler(name, toy_graph, budgets=wrong)
     with pytest.raises(InputError, match="blocks were given for 2 layers"):

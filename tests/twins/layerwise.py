@@ -119,10 +119,10 @@ def gather(
     return kept_indptr, row[kept], edge[kept]
 
 
-def horvitz_thompson(
+def edge_weights(
     dst: IntArray,
     source: IntArray,
-    prob: FloatArray,
+    correction: FloatArray,
     kept_indptr: IntArray,
     row: IntArray,
     edge: IntArray,
@@ -130,12 +130,12 @@ def horvitz_thompson(
     source_scale: FloatArray,
     weight: FloatArray,
 ) -> FloatArray:
-    """alpha_ij / p_j of the kept edges. float32[E']."""
+    """alpha_ij c_j of the kept edges. float32[E']."""
     owner = np.repeat(dst, np.diff(kept_indptr))
     alpha: FloatArray = target_scale[owner] if target_scale.size else weight[edge]
     if source_scale.size:
         alpha = alpha * source_scale[source[row]]
-    return (alpha / prob[row].astype(np.float64)).astype(np.float32)
+    return (alpha * correction[row]).astype(np.float32)
 
 
 def rescale_rows(weight: FloatArray, kept_indptr: IntArray, total: FloatArray) -> FloatArray:
@@ -160,7 +160,7 @@ def exp3_rows(
     return np.where(degree > 0, offset, 0), slope
 
 
-def exp3_update(
+def exp3_growth(
     dst: IntArray,
     indptr: IntArray,
     kept_indptr: IntArray,
@@ -174,8 +174,8 @@ def exp3_update(
     rate: float,
     excess: FloatArray,
     scale: FloatArray,
-) -> None:
-    """EXP3 on the kept edges, in place, all targets at once."""
+) -> FloatArray:
+    """Growth of the kept edges' log weights by EXP3, all targets at once. float64[E']."""
     kept_degree = np.diff(kept_indptr)
     owner = np.repeat(np.arange(dst.size), kept_degree)
     degree = (indptr[dst + 1] - indptr[dst]).astype(np.float64)[owner]
@@ -188,10 +188,7 @@ def exp3_update(
     if is_attention:
         coefficient = coefficient * np.bincount(owner, weights=q, minlength=dst.size)[owner]
     reward = coefficient**2 * strength[row] / (kept_degree[owner] * q**2)  # r_ij / p_j
-    news = weight * np.expm1(np.minimum(1.0, rate * reward / degree))
-    excess[edge] += news
-    scale[dst, 1] += np.bincount(owner, weights=news, minlength=dst.size)
-    _scale_down(dst, indptr, excess, scale)
+    return np.minimum(1.0, rate * reward / degree)
 
 
 def variance_rewards(
@@ -287,12 +284,12 @@ def scale_free_update(
 
 
 def relative_attention(
-    kept_indptr: IntArray, row: IntArray, prob: FloatArray, attention: FloatArray
+    kept_indptr: IntArray, chance: FloatArray, attention: FloatArray
 ) -> FloatArray:
     """alpha_ij |N_i| estimated from the kept softmax. float64[E']."""
     rows = kept_indptr.size - 1
     owner = np.repeat(np.arange(rows), np.diff(kept_indptr))
-    share = 1 / prob[row].astype(np.float64)
+    share = 1 / chance.astype(np.float64)
     mass = np.bincount(owner, weights=attention * share, minlength=rows)[owner]
     number = np.bincount(owner, weights=share, minlength=rows)[owner]
     around = mass - attention * (share - 1)

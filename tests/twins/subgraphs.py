@@ -43,33 +43,6 @@ def pair_values(indptr: IntArray, indices: IntArray, value: FloatArray) -> Float
     return np.stack([matrix[target, indices], matrix[indices, target]])
 
 
-def join_neighbours(
-    indptr: IntArray,
-    indices: IntArray,
-    link: FloatArray,
-    weight: IntArray,
-    order: IntArray,
-    part: IntArray,
-    size: IntArray,
-    capacity: int,
-) -> int:
-    """Let each node move to the part it is linked to most, if there is room; changes part, size."""
-    moved = 0
-    for v in order:
-        here = slice(indptr[v], indptr[v + 1])
-        near = part[indices[here]]
-        pull = np.bincount(near, link[here], minlength=size.size)
-        pull[(size + weight[v] > capacity) & (np.arange(size.size) != part[v])] = -1.0
-        largest = pull.max()
-        if largest > pull[part[v]]:
-            best = near[pull[near] == largest][0]  # of equals, the first neighbour's
-            size[part[v]] -= weight[v]
-            size[best] += weight[v]
-            part[v] = best
-            moved += 1
-    return moved
-
-
 def full_sums(
     indptr: IntArray,
     indices: IntArray,

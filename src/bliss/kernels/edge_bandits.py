@@ -11,9 +11,6 @@ from bliss.arrays import FloatArray, IntArray
 from bliss.kernels.compile import compiled, compiled_reductions
 from bliss.kernels.node_bandit import LARGEST_NEWS
 
-TILE = 512
-"""Kept edges that an update takes at once: their cache lines fit in the second-level cache."""
-
 _U1 = np.uint64(1)
 
 INVISIBLE = 2.0**-25
@@ -55,7 +52,7 @@ def exp3_rows(
 
 
 @compiled
-def exp3_update(
+def exp3_growth(
     dst: IntArray,
     indptr: IntArray,
     kept_indptr: IntArray,
@@ -69,74 +66,47 @@ def exp3_update(
     rate: float,
     excess: FloatArray,
     scale: FloatArray,
-) -> None:
-    """EXP3 as published, on the kept edges of a layer only.
+) -> Any:
+    """Growth of log w_ij by EXP3 as published, for the kept edges of a layer.
 
         r_ij      = alpha_ij^2 |h_j|^2 / (k_i q_ij^2)
-        log w_ij += min(1, delta r_ij / (p_j |N_i|))
+        growth_ij = min(1, delta r_ij / (p_j |N_i|))
 
-    With attention, alpha_ij is (sum over kept of q_ik) times the kept softmax. In the form
-    w = base + excess the step is excess <- excess + w (e^x - 1), which keeps changes of any
-    smallness. A row whose weights pass LARGEST_WEIGHT is scaled down as a whole.
+    With attention, alpha_ij is (sum over kept of q_ik) times the kept softmax.
 
-    target_scale  float64[V]     what alpha_ij owes to the target; empty where that is 1
-    strength      float64[S]     |h_j|^2 / p_j, times the square of what alpha owes to j
-    alpha         float[E']      what alpha_ij owes to the edge; empty where that is 1
-    excess        float64[E]     changed in place
-    scale         float64[V, 2]  base_i and the sum of excess_ij, changed in place
+    target_scale  float64[V]     target factor of alpha_ij; empty where it is 1
+    strength      float64[S]     |h_j|^2 / p_j, times the squared source factor of alpha_ij
+    alpha         float[E']      edge factor of alpha_ij; empty where it is 1
+    excess        float64[E]     w_ij - base_i
+    scale         float64[V, 2]  base_i and the sum of excess_ij
+    returns       float64[E']
     """
-    # Rows are taken a tile at a time, in three loops each: the middle one, all arithmetic, is
-    # vectorised, and what the first one brings into the cache is still there for the third.
-    room = TILE
+    growth = np.empty(row.size, np.float64)
+    square = np.empty(row.size, np.float64)  # q_ij^2
     for t in range(dst.size):
-        room = max(room, kept_indptr[t + 1] - kept_indptr[t])
-    weight = np.empty(room, np.float64)
-    share = np.empty(room, np.float64)
-    gain = np.empty(room, np.float64)
-    start = 0
-    while start < dst.size:
-        stop = start + 1
-        while stop < dst.size and kept_indptr[stop + 1] - kept_indptr[start] <= TILE:
-            stop += 1
-        shift = np.uint64(kept_indptr[start])
-        for t in range(start, stop):
-            first, last = np.uint64(kept_indptr[t]), np.uint64(kept_indptr[t + 1])
-            i = np.uint64(dst[t])
-            degree = np.float64(indptr[i + _U1] - indptr[i])
-            base = scale[i, 0]
-            slope = (1.0 - exploration) / (degree * base + scale[i, 1])
-            uniform = exploration / degree
-            total = 0.0
-            for kept in range(first, last):
-                weight[kept - shift] = base + excess[np.uint64(edge[kept])]
-                share[kept - shift] = uniform + slope * weight[kept - shift]
-                gain[kept - shift] = strength[np.uint64(row[kept])]
-            if is_attention:
-                for kept in range(first, last):
-                    total += share[kept - shift]
-            step = total if is_attention else 1.0
-            if target_scale.size:
-                step *= target_scale[i]
-            step = rate * step * step / (degree * np.float64(last - first))
-            for kept in range(first, last):
-                gain[kept - shift] *= step
-        count = np.uint64(kept_indptr[stop]) - shift
-        if alpha.size:
-            for kept in range(count):
-                gain[kept] *= np.float64(alpha[kept + shift]) * np.float64(alpha[kept + shift])
-        for kept in range(count):
-            gain[kept] = weight[kept] * _expm1(min(1.0, gain[kept] / (share[kept] * share[kept])))
-        for t in range(start, stop):
-            i = np.uint64(dst[t])
-            base = scale[i, 0]
-            change = 0.0
-            for kept in range(np.uint64(kept_indptr[t]), np.uint64(kept_indptr[t + 1])):
-                excess[np.uint64(edge[kept])] += gain[kept - shift]
-                change += gain[kept - shift]
-            scale[i, 1] += change
-            if scale[i, 1] > LARGEST_WEIGHT:
-                _scale_down(excess[indptr[i] : indptr[i + _U1]], scale[i])
-        start = stop
+        first, last = np.uint64(kept_indptr[t]), np.uint64(kept_indptr[t + 1])
+        i = np.uint64(dst[t])
+        degree = np.float64(indptr[i + _U1] - indptr[i])
+        base = scale[i, 0]
+        slope = (1.0 - exploration) / (degree * base + scale[i, 1])
+        uniform = exploration / degree
+        total = 0.0
+        for kept in range(first, last):
+            share = uniform + slope * (base + excess[np.uint64(edge[kept])])
+            square[kept] = share * share
+            total += share
+        step = total if is_attention else 1.0
+        if target_scale.size:
+            step *= target_scale[i]
+        step = rate * step * step / (degree * np.float64(last - first))
+        for kept in range(first, last):
+            growth[kept] = strength[np.uint64(row[kept])] * step
+    if alpha.size:
+        for kept in range(row.size):
+            growth[kept] *= np.float64(alpha[kept]) * np.float64(alpha[kept])
+    for kept in range(row.size):
+        growth[kept] = min(1.0, growth[kept] / square[kept])
+    return growth
 
 
 @compiled
@@ -248,20 +218,24 @@ def grow(
     excess: FloatArray,
     scale: FloatArray,
 ) -> None:
-    """log w_ij += growth_ij for the kept edges, one after the other, in the form of `exp3_update`.
+    """log w_ij += growth_ij for the kept edges, in order; a repeated edge grows repeatedly.
 
-    An edge that is there several times grows several times.
+    In the form w = base + excess the step is excess <- excess + w (e^growth - 1), which keeps
+    changes of any smallness. A row whose weights pass LARGEST_WEIGHT is scaled down as a whole.
 
     growth  float64[E']    in [0, 1]
     excess  float64[E]     changed in place
     scale   float64[V, 2]  base_i and the sum of excess_ij, changed in place
     """
+    factor = np.empty(growth.size, np.float64)
+    for kept in range(growth.size):  # a loop of arithmetic alone is vectorised
+        factor[kept] = _expm1(growth[kept])
     for t in range(dst.size):
         i = np.uint64(dst[t])
         base = scale[i, 0]
-        for kept in range(kept_indptr[t], kept_indptr[t + 1]):
+        for kept in range(np.uint64(kept_indptr[t]), np.uint64(kept_indptr[t + 1])):
             e = np.uint64(edge[kept])
-            gain = (base + excess[e]) * _expm1(growth[kept])
+            gain = (base + excess[e]) * factor[kept]
             excess[e] += gain
             scale[i, 1] += gain
         if scale[i, 1] > LARGEST_WEIGHT:
@@ -327,9 +301,7 @@ def scale_free_update(
 
 
 @compiled
-def relative_attention(
-    kept_indptr: IntArray, row: IntArray, prob: FloatArray, attention: FloatArray
-) -> Any:
+def relative_attention(kept_indptr: IntArray, chance: FloatArray, attention: FloatArray) -> Any:
     """Estimate alpha_ij |N_i|, a target's attention relative to its mean, from the kept softmax.
 
     With a_ij the kept softmax, the sums over N_i of exp(e_ik) and of 1 are estimated from the kept
@@ -338,20 +310,21 @@ def relative_attention(
 
         relative_ij = a_ij (1 + sum_{k != j} 1 / p_k) / (a_ij + sum_{k != j} a_ik / p_k)
 
+    chance     float32[E']  p_ij
     attention  float[E']
     returns    float64[E'], 0 where a row has no attention at all
     """
-    relative = np.zeros(row.size, np.float64)
+    relative = np.zeros(attention.size, np.float64)
     for t in range(kept_indptr.size - 1):
         first, last = kept_indptr[t], kept_indptr[t + 1]
         mass = 0.0
         number = 0.0
         for kept in range(first, last):
-            share = 1.0 / np.float64(prob[row[kept]])
+            share = 1.0 / np.float64(chance[kept])
             mass += attention[kept] * share
             number += share
         for kept in range(first, last):
-            surplus = 1.0 / np.float64(prob[row[kept]]) - 1.0
+            surplus = 1.0 / np.float64(chance[kept]) - 1.0
             around = mass - attention[kept] * surplus
             if around > 0.0:
                 relative[kept] = attention[kept] * (number - surplus) / around

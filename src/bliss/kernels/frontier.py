@@ -298,10 +298,10 @@ def gather(
 
 
 @compiled
-def horvitz_thompson(
+def edge_weights(
     dst: IntArray,
     source: IntArray,
-    prob: FloatArray,
+    correction: FloatArray,
     kept_indptr: IntArray,
     row: IntArray,
     edge: IntArray,
@@ -309,20 +309,20 @@ def horvitz_thompson(
     source_scale: FloatArray,
     weight: FloatArray,
 ) -> Any:
-    """alpha_ij / p_j, with alpha_ij = target_scale_i source_scale_j, or the given weight_ij.
+    """alpha_ij c_j, with alpha_ij = target_scale_i source_scale_j, or the given weight_ij.
 
-    prob          float32[S]
+    correction    float64[S]   c_j, 1 / p_j for Horvitz-Thompson; empty if it is 1 everywhere
     target_scale  float64[V]   empty if weights are given
     source_scale  float64[V]   empty if it is 1 everywhere
     weight        float[E]     empty unless weights are given
     returns       float32[E']
     """
     result = np.empty(row.size, np.float32)
-    factor = np.empty(prob.size, np.float64)
-    for s in range(prob.size):
-        factor[s] = 1.0 / np.float64(prob[s])
+    factor = np.ones(source.size, np.float64)
+    if correction.size:
+        factor[:] = correction
     if source_scale.size:
-        for s in range(prob.size):
+        for s in range(source.size):
             factor[s] *= source_scale[np.uint64(source[s])]
     if target_scale.size == 0:
         for kept in range(row.size):

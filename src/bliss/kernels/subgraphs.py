@@ -113,50 +113,6 @@ def pair_values(indptr: IntArray, indices: IntArray, value: FloatArray) -> Any:
 
 
 @compiled
-def join_neighbours(
-    indptr: IntArray,
-    indices: IntArray,
-    link: FloatArray,
-    weight: IntArray,
-    order: IntArray,
-    part: IntArray,
-    size: IntArray,
-    capacity: int,
-) -> int:
-    """Let each node move to the part it is linked to most, if there is room. O(V + E).
-
-    indptr    int[V + 1]     an undirected graph
-    indices   int[E]
-    link      float64[E]     how strong each edge is
-    weight    int64[V]       how much room each node takes
-    order     int64[V]       who moves first
-    part      int64[V]       changed
-    size      int64[P]       changed: the weight in each part
-    returns   the number of nodes that moved
-    """
-    pull = np.zeros(size.size, np.float64)
-    moved = 0
-    for v in order:
-        own = part[v]
-        first, last = indptr[v], indptr[v + 1]
-        for e in range(first, last):
-            pull[part[indices[e]]] += link[e]
-        best, most = own, pull[own]
-        for e in range(first, last):
-            other = part[indices[e]]
-            if pull[other] > most and size[other] + weight[v] <= capacity:
-                best, most = other, pull[other]
-        for e in range(first, last):
-            pull[part[indices[e]]] = 0.0
-        if best != own:
-            part[v] = best
-            size[own] -= weight[v]
-            size[best] += weight[v]
-            moved += 1
-    return moved
-
-
-@compiled
 def full_sums(
     indptr: IntArray,
     indices: IntArray,

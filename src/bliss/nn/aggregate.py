@@ -8,30 +8,31 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from bliss.kernels import frontier
-from bliss.types import Block
+from bliss.block import Block
 
 
-def aggregate(block: Block, x: Tensor) -> Tensor:
+def aggregate(block: Block, x: Tensor, mean: Tensor | None = None) -> Tensor:
     """sum over kept edges of weight_ij x_j. x [S, F] -> [D, F].
 
-    If the block has a control variate, the history h of its sources, it is
+    With a control variate, the history h of the block's sources, it is
 
         baseline_i + sum_j weight_ij (m_j - h_j) + sum_j weight_ij sqrt(p_ij) (x_j - m_j)
         baseline_i = sum over all in-edges of alpha_ij h_j
 
-    with m_j the remembered input, of which x_j is what dropout left, or x_j itself. The mean over
-    draws and dropout is the same as without; the variance is that of the change since h was noted,
-    and, by the square root, of the dropout of a full sum.
+    with m_j the layer's input before dropout, `mean`, and x_j the input after dropout. The
+    expectation over draws and dropout is the same as without; the variance is that of the change
+    since h was recorded plus, by the square root, that of dropout in a full sum.
 
     Edges are grouped by target, so this is a bag of embeddings, which torch sums without writing a
-    message; the way back sums the same edges grouped by source. Sums are always in float32.
+    message; the backward pass sums the same edges grouped by source. Sums are in float32.
     """
+    block.check_device("x", x)
     x = x.float()
-    if block.history is None or block.baseline is None:
+    control = block.control
+    if control is None:
         return _sum(block, x, block.edge_weight)
-    mean = x if block.input is None or not block.is_remembered else block.input
-    out = block.baseline + _sum(block, mean - block.history, block.edge_weight)
+    mean = x if mean is None else mean.float()
+    out = control.baseline + _sum(block, mean - control.history, block.edge_weight)
     if mean is x:
         return out
     return out + _sum(block, x - mean, block.edge_weight * block.edge_prob.sqrt())
@@ -51,18 +52,9 @@ class _Sum(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
         block: Block = ctx.block
-        indptr, order = by_source(block)
+        indptr, order = block.by_source
         grad = grads[0].contiguous()
         return _bag(block.col[order], grad, indptr, ctx.weight[order]), None, None
-
-
-def by_source(block: Block) -> tuple[Tensor, Tensor]:
-    """A block's edges grouped by source: pointers int64[S + 1] and the order int64[E']."""
-    indptr, order = frontier.group_by_target(
-        block.col.cpu().numpy(), block.row.cpu().numpy(), block.num_src
-    )
-    device = block.row.device
-    return torch.from_numpy(indptr).to(device), torch.from_numpy(order).to(device)
 
 
 def _bag(index: Tensor, x: Tensor, indptr: Tensor, weight: Tensor) -> Tensor:

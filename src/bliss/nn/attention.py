@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from bliss.block import Block
 from bliss.kernels import messages
-from bliss.types import Block
 
 
 def gatv2_scores(

@@ -10,12 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from bliss.block import Block
 from bliss.nn.aggregate import aggregate
 from bliss.nn.attention import attend, gatv2_scores
-from bliss.types import Block
-
-FEEDBACK = ("softmax", "scores")
-"""What attention layers tell the policy."""
 
 
 class SAGEConv(nn.Module):
@@ -193,6 +190,8 @@ def _project_and_aggregate(
     inputs, outputs = linear.in_features, linear.out_features
     before = block.num_src * inputs * outputs + block.num_edges * outputs
     after = block.num_edges * inputs + block.num_dst * inputs * outputs
-    is_before = before < after and block.history is None
-    out: Tensor = aggregate(block, linear(x)) if is_before else linear(aggregate(block, x))
+    is_before = before < after and block.control is None
+    out: Tensor = (
+        aggregate(block, linear(x)) if is_before else linear(aggregate(block, x, observed))
+    )
     return out

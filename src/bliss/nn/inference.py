@@ -10,10 +10,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from bliss.block import Block
 from bliss.graph import Graph
 from bliss.nn.model import GNN
 from bliss.samplers import Full
-from bliss.types import Block
 
 
 def full_sampler(graph: Graph, layers: int) -> Full:

@@ -3,78 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from bliss import checks
-from bliss.errors import InputError
-from bliss.graph import Norm
-from bliss.nn.convs import FEEDBACK, GATConv, GATv2Conv, GCNConv, SAGEConv
+from bliss.block import Block
+from bliss.nn.config import ModelConfig
+from bliss.nn.convs import GATConv, GATv2Conv, GCNConv, SAGEConv
 from bliss.nn.dropout import dropout
-from bliss.types import Block
-
-MODELS = ("sage", "gcn", "gat", "gatv2")
-NORMALISATIONS = ("none", "layer", "batch")
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelConfig:
-    """What a network looks like."""
-
-    model: str = "sage"
-    """Kind of layer: sage, gcn, gat or gatv2."""
-    layers: int = 3
-    """Number of layers; budgets need one entry each."""
-    hidden: int = 256
-    """Width of hidden layers, all heads together."""
-    heads: int = 4
-    """Attention heads of hidden layers; the last layer has one."""
-    dropout: float = 0.1
-    """Share of a layer's inputs that training sets to 0."""
-    attention_dropout: float = 0.1
-    """Share of attention weights that training sets to 0."""
-    residual: bool = False
-    """Whether layers from the second on add their input, projected where widths differ."""
-    bias: bool = True
-    """Whether convolutions add a learnt constant."""
-    normalisation: str = "none"
-    """After each hidden layer: none, layer or batch."""
-    attention: str = "hajek"
-    """Softmax over kept edges: hajek (corrected by -log p) or plain."""
-    initialisation: str = "default"
-    """Weights at the start: default, or relu (Xavier times sqrt 2, no bias), as in DGL's layers."""
-    feedback: str = "softmax"
-    """What attention tells the policy: softmax, or scores as the released code has it."""
-
-    def __post_init__(self) -> None:
-        checks.choice("model", self.model, MODELS)
-        checks.choice("normalisation", self.normalisation, NORMALISATIONS)
-        checks.choice("attention", self.attention, ("hajek", "plain"))
-        checks.choice("feedback", self.feedback, FEEDBACK)
-        checks.choice("initialisation", self.initialisation, ("default", "relu"))
-        for name in ("layers", "hidden", "heads"):
-            checks.whole(name, getattr(self, name), least=1)
-        for name in ("dropout", "attention_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise InputError(f"{name}={getattr(self, name)} must be in [0, 1): start with 0.1.")
-        if self.is_attention and self.hidden % self.heads:
-            raise InputError(
-                f"hidden={self.hidden} is not a multiple of heads={self.heads}: each head has an "
-                "equal share of the width."
-            )
-
-    @property
-    def is_attention(self) -> bool:
-        """Whether aggregation weights are learnt."""
-        return self.model in ("gat", "gatv2")
-
-    @property
-    def norm(self) -> Norm:
-        """The graph's coefficients that this network aggregates with."""
-        return "gcn" if self.model == "gcn" else "mean"
 
 
 class GNN(nn.Module):
@@ -140,7 +77,6 @@ class GNN(nn.Module):
 
     def layer(self, number: int, x: Tensor, block: Block) -> Tensor:
         """One layer with all that belongs to it. x [S, in] -> [D, out]."""
-        block.remember(x)
         dropped = dropout(x, self.config.dropout, self.training)
         out: Tensor = self.convs[number](dropped, block, observed=x)
         if self.config.residual and number > 0:

@@ -1,35 +1,42 @@
-"""What a policy is: it gives masses and takes feedback. It knows no model and no torch."""
+"""The interface of a policy: it gives masses and learns from news."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 
 from bliss import checks
-from bliss.arrays import NOTHING, FloatArray, IntArray
+from bliss.arrays import NOTHING, Array, FloatArray, IntArray
 from bliss.errors import InputError
+from bliss.feedback import NO_CODES, EdgeMass, Feedback, News, NodeCodes
 from bliss.graph import Graph
-from bliss.types import NO_CODES, EdgeMass, Feedback, NodeCodes
+from bliss.policies.configs import PolicyConfig
 
-State = dict[str, "np.ndarray[tuple[int, ...], np.dtype[np.generic]]"]
+State: TypeAlias = dict[str, Array]
 
 
 class Policy(ABC):
-    """Says how much each source of a layer matters: s_j = b_j (g_j sum_i c_ij^2)^power.
+    """Mass of each source of a layer: s_j = b_j (g_j sum_i c_ij^2)^power.
 
-    c_ij comes from `edge_mass`, g_j (what was learnt of a node) from `node_codes`, b_j (what the
-    graph's coefficients owe to the source) is `source_factor`. Masses are needed up to a common
-    factor only; the budget sets the scale.
+    `edge_mass` gives c_ij, `node_codes` gives the learnt factor g_j, and `source_factor` gives the
+    source factor b_j of the graph's coefficients. Masses matter up to a common factor only; the
+    budget sets the scale.
+
+    Learning has two halves. `digest` turns the feedback of one layer into news; it reads the state
+    and runs where the blocks are. `apply` takes the news of all shards of a step and changes the
+    state; processes that apply the same news in the same order stay equal bit for bit.
     """
 
     name: ClassVar[str]
     learns: ClassVar[bool] = False
     power: ClassVar[float] = 0.5
+    pairs_with: ClassVar[Sequence[str]] = ("sources", "neighbours")
+    """Units of the samplers that the policy can serve; see `SamplerConfig.unit`."""
 
-    def __init__(self, graph: Graph, layers: int) -> None:
+    def __init__(self, graph: Graph, layers: int, config: PolicyConfig | None = None) -> None:
         self.graph = graph
         self.layers = layers
 
@@ -38,28 +45,36 @@ class Policy(ABC):
         """c_ij for the in-edges of the targets dst [D]."""
 
     def node_codes(self, layer: int) -> NodeCodes:
-        """g_j, as a byte per node; by default 1 everywhere."""
+        """g_j as a byte per node; by default 1 everywhere."""
         return NO_CODES
 
     def source_factor(self, layer: int) -> FloatArray:
-        """b_j [V]; by default empty, where it is 1 for all."""
+        """b_j [V]; empty, the default, means 1 everywhere."""
         return NOTHING
 
-    def update(self, layer: int, feedback: Feedback) -> None:
-        """Learn from one layer of one step; by default, nothing. O(len(feedback))."""
+    def digest(self, layer: int, feedback: Feedback) -> News:
+        """Extract the news of one layer; the state does not change. O(len(feedback))."""
+        return {}
+
+    def apply(self, layer: int, news: Sequence[News]) -> None:
+        """Learn from one step's news of a layer, one entry per shard: one step of time."""
         return None
 
+    def update(self, layer: int, feedback: Feedback) -> None:
+        """Digest and apply the feedback of a single shard."""
+        self.apply(layer, [self.digest(layer, feedback)])
+
     def state_dict(self) -> State:
-        """What was learnt, by name; the arrays themselves, not copies."""
+        """The learnt arrays by name; not copies."""
         return {}
 
     def load_state_dict(self, state: Mapping[str, object]) -> None:
-        """Take over a saved state; refuses one of other names, shapes or types."""
+        """Load a saved state; refuses other names, shapes or types."""
         load_arrays(self.state_dict(), state, f"policy {self.name!r} with {self.layers} layers")
 
 
 def load_arrays(own: State, state: Mapping[str, object], owner: str) -> None:
-    """Fill the arrays `own` from a saved state; refuses one of other names, shapes or types."""
+    """Fill the arrays `own` from a saved state; refuses other names, shapes or types."""
     if set(own) != set(state):
         raise InputError(
             f"the saved state has {sorted(state) or 'nothing'}, but {owner} keeps "
@@ -80,9 +95,9 @@ def load_arrays(own: State, state: Mapping[str, object], owner: str) -> None:
 class CoefficientPolicy(Policy):
     """A policy whose c_ij are the graph's aggregation coefficients alpha_ij."""
 
-    def __init__(self, graph: Graph, layers: int) -> None:
+    def __init__(self, graph: Graph, layers: int, config: PolicyConfig | None = None) -> None:
         super().__init__(graph, layers)
-        # alpha_ij = a_i b_j: the square of b_j leaves the sum and meets its power
+        # alpha_ij = a_i b_j: b_j^2 leaves the sum and is raised to the policy's power
         self._source_factor = (graph.source_scale ** (2 * self.power)).astype(np.float32)
         largest = float(graph.weight.max(initial=0.0))
         self._weight_scale = 1 / largest if largest > 0 else 1.0
@@ -95,5 +110,5 @@ class CoefficientPolicy(Policy):
         return EdgeMass(zeros, np.full(dst.size, self._weight_scale), self.graph.weight)
 
     def source_factor(self, layer: int) -> FloatArray:
-        """b_j, to the power that it meets."""
+        """b_j, raised to twice the policy's power."""
         return self._source_factor

@@ -1,6 +1,8 @@
-"""What is seen of a node, over and over and never quite the same, and how much to believe."""
+"""Running estimates of a noisy per-node signal, with shrinkage."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -9,32 +11,32 @@ from bliss.kernels import node_bandit as kernels
 from bliss.policies.base import State
 
 FIRST_PRIOR = 0.5
-"""s until a node was seen a second time, and so nothing is known of how looks scatter."""
+"""s until a node is seen a second time: W and B are unknown before."""
 LEAST_SPREAD = 0.02
-"""Nodes are taken to differ by at least this share of W: looks that scatter hide what differs."""
+"""Lower bound of B as a share of W: noise can hide how nodes differ."""
 MEMORY = 0.05
-"""Least weight of the newest step in what is measured of the looks."""
+"""Smallest weight of the newest step in the running W and W + B."""
 
 
-class Beliefs:
-    """A running mean for each node and layer, shrunk as far as its looks disagree.
+class RunningEstimates:
+    """A running mean per node and layer, shrunk towards the layer's level.
 
         x_j  = signal_j - level,    level <- running mean of the signal over the layer's sources
         m_j <- m_j + max(1 / (n_j + 1), beta) (x_j - m_j),    n_j <- n_j + 1
-        believed_j = m_j n / (n + s),    n = min(n_j, 2 / beta - 1),    s = W / B
+        estimate_j = m_j n / (n + s),    n = min(n_j, 2 / beta - 1),    s = W / B
 
-    This is the best guess, in squares, if nodes scatter around the level with variance B and looks
-    at a node around its own value with variance W; n is the number of looks that the running mean
-    is worth. Both are measured at nodes seen again: in squares, on average, they miss their mean by
-    W (1 + 1 / n) and the level by W + B. So what repeats itself is believed at once, what does not
-    is believed slowly, and there is no constant to choose for a data set.
+    This is the best linear estimate if nodes vary around the level with variance B and observations
+    of a node vary around its own value with variance W; n is the effective number of observations
+    of the running mean. W and B are measured at nodes seen before, whose squared deviation is on
+    average W (1 + 1 / n) from their mean and W + B from the level. So a repeatable signal is
+    trusted at once, a noisy one slowly, and no constant depends on the data set.
 
     Parameters
     ----------
     nodes, layers
-        How many there are.
+        Numbers of nodes and layers.
     memory
-        Least weight of the newest look (beta): embeddings move, so old news fades.
+        Smallest weight of the newest observation (beta): embeddings move, so old ones fade.
     """
 
     def __init__(self, nodes: int, layers: int, memory: float) -> None:
@@ -43,38 +45,46 @@ class Beliefs:
         self.arm = [np.zeros((nodes, 2), np.float32) for _ in range(layers)]  # m_j, n_j
         self.level = np.zeros(layers)
         self.scatter = np.zeros((layers, 2))  # W, W + B
-        self.measured = np.zeros(layers, np.int64)  # steps that had a node seen before
+        self.measured = np.zeros(layers, np.int64)  # steps with a node seen before
 
     def prior(self, layer: int) -> float:
-        """s = W / B: the looks it takes to believe half of what was seen."""
+        """s = W / B: the number of observations at which the estimate is half of the mean."""
         within, total = self.scatter[layer]
         if self.measured[layer] == 0:
             return FIRST_PRIOR
         between = max(total - within, LEAST_SPREAD * within)
         return float(within / between) if between > 0 else 0.0
 
-    def follow(self, layer: int, source: IntArray, signal: FloatArray) -> FloatArray:
-        """Take in what was seen of some nodes, [S] each, and return what to believe. float64[S]."""
+    def follow(
+        self, layer: int, source: Sequence[IntArray], signal: Sequence[FloatArray]
+    ) -> list[FloatArray]:
+        """Take in one step's observations of some nodes, by shard; returns their new estimates.
+
+        A node seen by two shards is updated by both, in order.
+
+        source  shards of int64[S], signal  shards of float[S] -> shards of float64[S]
+        """
+        level = np.concatenate(signal).mean() if len(signal) > 1 else signal[0].mean()
         rate = max(1 / (int(self.steps[layer]) + 1), self.memory)
-        self.level[layer] += rate * (float(signal.mean()) - self.level[layer])
+        self.level[layer] += rate * (float(level) - self.level[layer])
         self.steps[layer] += 1
-        believed, misses, squares, repeats = kernels.follow(
-            source,
-            signal,
-            float(self.level[layer]),
-            self.memory,
-            self.prior(layer),
-            self.arm[layer],
-        )
+        estimates, sums, repeats = [], np.zeros(2), 0.0
+        prior = self.prior(layer)
+        for nodes, values in zip(source, signal, strict=True):
+            estimate, misses, squares, seen_before = kernels.follow(
+                nodes, values, float(self.level[layer]), self.memory, prior, self.arm[layer]
+            )
+            estimates.append(np.asarray(estimate))
+            sums += [misses, squares]
+            repeats += seen_before
         if repeats > 0:
             rate = max(1 / (int(self.measured[layer]) + 1), MEMORY)
-            seen = np.array([misses, squares]) / repeats
-            self.scatter[layer] += rate * (seen - self.scatter[layer])
+            self.scatter[layer] += rate * (sums / repeats - self.scatter[layer])
             self.measured[layer] += 1
-        return np.asarray(believed)
+        return estimates
 
     def state_dict(self, name: str) -> State:
-        """Everything, under names that start with `name`."""
+        """All arrays, under names that start with `name`."""
         state: State = {
             f"{name}.steps": self.steps,
             f"{name}.level": self.level,

@@ -1,4 +1,4 @@
-"""`ladies`: squared coefficients, as LADIES has them."""
+"""`ladies`: sums of squared coefficients, as in LADIES."""
 
 from __future__ import annotations
 

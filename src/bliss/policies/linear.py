@@ -1,8 +1,8 @@
-"""`linear`: AS-GCN's sampler, a linear function of a node's features that learns its size."""
+"""`linear`: AS-GCN's policy, a learnt linear function of a node's features."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,34 +10,11 @@ import numpy as np
 from bliss import checks
 from bliss.arrays import NOTHING, FloatArray, IntArray
 from bliss.errors import InputError
+from bliss.feedback import EdgeMass, Feedback, News
 from bliss.graph import Graph
 from bliss.kernels import edge_bandits
 from bliss.policies.base import Policy, State
-from bliss.types import EdgeMass, Feedback
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class LinearConfig:
-    """The features to learn from, and how fast."""
-
-    x: Any = field(repr=False)
-    """Features [V, F]."""
-    eta: float = 0.1
-    """Share of g that ignores the features: keeps every source reachable."""
-    rate: float = 0.01
-    """Adam's step size."""
-
-    def __post_init__(self) -> None:
-        checks.share(
-            "eta",
-            self.eta,
-            "at 0 a source can become unreachable and its 1/p undefined, start with 0.1.",
-        )
-        checks.positive("rate", self.rate, "at 0 nothing is learnt, start with 0.01.")
-
-    def build(self, graph: Graph, layers: int) -> Linear:
-        """Make the policy for a graph."""
-        return Linear(graph, layers, self)
+from bliss.policies.configs import LinearConfig
 
 
 class Linear(Policy):
@@ -45,8 +22,8 @@ class Linear(Policy):
 
     `edge_mass` gives the sum, `sizes` gives g. One w and b per layer, from w = 0, b = 1.
 
-    What is minimised is the variance V = sum_j c_j / p_j, c_j = |h_j|^2 sum_i alpha_ij^2, over the
-    sources whose coin decides (p_j < 1), at a fixed expected number of them. There p_j is
+    It minimises the variance V = sum_j c_j / p_j, c_j = |h_j|^2 sum_i alpha_ij^2, over the
+    sources with p_j < 1, at a fixed expected number of them. There p_j is
     proportional to s_j, so
 
         d log p_j = d log s_j - (mean of d log s over the sources, weighted by p)
@@ -56,10 +33,10 @@ class Linear(Policy):
         d log V = - sum over kept (u_j / sum u - 1 / n) d log s_j,    u_j = c_j / p_j^2
         d log s_j = (1 - eta) sign(w . x_j + b) (x_j, 1) / g(x_j)
 
-    for the n kept sources with p_j < 1. It vanishes where all u_j are alike, which is where p_j is
-    proportional to sqrt(c_j): the best there is. The logarithm makes the step free of the
-    embeddings' scale. A step is one of Adam (0.9, 0.999). With attention, alpha_ij in c_j is the
-    estimate of the full attention from the sample, a_ij / sum_k (a_ik / p_k).
+    for the n kept sources with p_j < 1. The gradient vanishes where all u_j are equal, that is
+    where p_j is proportional to sqrt(c_j), the optimum. The logarithm makes the step independent
+    of the embeddings' scale. A step is one of Adam (0.9, 0.999). With attention, alpha_ij in c_j
+    is the estimate of the full attention from the sample, a_ij / sum_k (a_ik / p_k).
 
     State: 3 (F + 1) numbers per layer. Cost: O(candidates F) a draw, O(sources F + edges) an
     update.
@@ -68,6 +45,7 @@ class Linear(Policy):
     name = "linear"
     learns = True
     power = 1.0
+    pairs_with = ("sources",)  # the gradient is divided by p_j
 
     def __init__(self, graph: Graph, layers: int, config: LinearConfig) -> None:
         super().__init__(graph, layers)
@@ -82,7 +60,7 @@ class Linear(Policy):
         self._steps = np.zeros(layers, np.int64)
 
     def edge_mass(self, layer: int, dst: IntArray) -> EdgeMass:
-        """sqrt(alpha_ij), up to b_j: squared and summed it is sum_i alpha_ij."""
+        """sqrt(alpha_ij), up to b_j; its square sums to sum_i alpha_ij."""
         zeros = np.zeros(dst.size)
         if self.graph.norm != "weights":
             return EdgeMass(np.sqrt(self.graph.target_scale[dst]), zeros, NOTHING)
@@ -100,13 +78,22 @@ class Linear(Policy):
         )
         return found
 
-    def update(self, layer: int, feedback: Feedback) -> None:
-        """One step down the estimated gradient of log V."""
+    def digest(self, layer: int, feedback: Feedback) -> News:
+        """The estimated gradient of log V; empty where fewer than two coins decided."""
+        if feedback.prob is None:
+            raise InputError("policy 'linear' needs inclusion probabilities of sources.")
         kept = np.flatnonzero(feedback.prob < 1)
         cost = self._costs(feedback)[kept]
         if kept.size < 2 or not cost.any():
+            return {}
+        return {"gradient": self.gradient(layer, feedback.src[kept], cost, feedback.prob[kept])}
+
+    def apply(self, layer: int, news: Sequence[News]) -> None:
+        """One step of Adam down the mean gradient of the shards."""
+        told = [one["gradient"] for one in news if one]
+        if not told:
             return
-        gradient = self.gradient(layer, feedback.src[kept], cost, feedback.prob[kept])
+        gradient = told[0] if len(told) == 1 else np.mean(told, axis=0)
         self._steps[layer] += 1
         steps = int(self._steps[layer])
         mean, square = self._moments[layer]
@@ -133,10 +120,10 @@ class Linear(Policy):
         kept_degree = np.diff(feedback.indptr)
         strength = np.square(feedback.norm, dtype=np.float64)
         alpha: FloatArray
-        if feedback.attention.size:
+        if feedback.attention is not None:
             alpha = feedback.attention.astype(np.float64)
             owner = np.repeat(np.arange(feedback.dst.size), kept_degree)
-            full = np.bincount(owner, alpha / feedback.prob[row], minlength=feedback.dst.size)
+            full = np.bincount(owner, alpha / feedback.edge_prob, minlength=feedback.dst.size)
             alpha = alpha / np.maximum(full, 1e-30)[owner]
         elif graph.norm == "weights":
             alpha = graph.weight[feedback.edge].astype(np.float64)

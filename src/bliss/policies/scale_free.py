@@ -1,44 +1,22 @@
-"""`exp3-scale-free`: the paper's bandit with rewards and a step that need no tuning."""
+"""`exp3-scale-free`: EXP3 with scale-free rewards and a step that needs no tuning."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 
-from bliss import checks
 from bliss.arrays import FloatArray, IntArray
+from bliss.feedback import EdgeMass, Feedback, News, joined, log_size
 from bliss.graph import Graph
 from bliss.kernels import edge_bandits
 from bliss.policies.base import Policy, State
-from bliss.policies.signals import log_size
-from bliss.types import EdgeMass, Feedback
-
-
-@dataclass(frozen=True, kw_only=True)
-class ScaleFreeConfig:
-    """How boldly it explores and how fast it learns; the defaults serve every data set."""
-
-    eta: float = 0.1
-    """Share of q_ij that is uniform over the neighbours, whatever was learnt."""
-    step: float = 0.3
-    """Share of the way to what was seen that a weight moves, in logarithms."""
-
-    def __post_init__(self) -> None:
-        checks.share("eta", self.eta, "at 0 an edge can become unreachable, start with 0.1.")
-        checks.share("step", self.step, "it is a share of the way, start with 0.3.")
-
-    def build(self, graph: Graph, layers: int) -> ScaleFreeExp3:
-        """Make the policy for a graph."""
-        return ScaleFreeExp3(graph, layers, self)
-
-
-DEFAULT = ScaleFreeConfig()
+from bliss.policies.configs import ScaleFreeConfig
 
 MEMORY = 0.1
-"""Least weight of the newest step in the running level."""
+"""Smallest weight of the newest step in the running level."""
 SMALLEST_COEFFICIENT = 1e-6
-"""alpha_ij |N_i| below this counts as this: a logarithm needs a floor."""
+"""Floor of alpha_ij |N_i|, whose logarithm is taken."""
 
 
 class ScaleFreeExp3(Policy):
@@ -48,9 +26,9 @@ class ScaleFreeExp3(Policy):
         log w_ij += step (log sqrt(r_ij) - level),    r_ij = (alpha_ij |N_i| |h_j| / w_ij)^2
 
     for kept edges. The level is a running mean over the layer of log(alpha_ij |N_i| |h_j|), so a
-    common factor of all embeddings changes nothing. Where w_ij is proportional to alpha_ij |h_j|,
-    nothing moves any more: the optimum [eq:optsample]. With attention, alpha_ij |N_i| is estimated
-    from the kept softmax (`kernels.bandits.relative_attention`).
+    common factor of all embeddings cancels. The fixed point has w_ij proportional to
+    alpha_ij |h_j|, the optimum [eq:optsample]. With attention, alpha_ij |N_i| is estimated from
+    the kept softmax (`kernels.edge_bandits.relative_attention`).
 
     State: 4 bytes per edge and layer, 8 per node and layer.
     """
@@ -58,47 +36,61 @@ class ScaleFreeExp3(Policy):
     name = "exp3-scale-free"
     learns = True
     power = 0.5
+    pairs_with = ("sources",)  # attention is estimated with p_j
 
-    def __init__(self, graph: Graph, layers: int, config: ScaleFreeConfig = DEFAULT) -> None:
+    def __init__(self, graph: Graph, layers: int, config: ScaleFreeConfig | None = None) -> None:
         super().__init__(graph, layers)
-        self.config = config
+        self.config = config or ScaleFreeConfig()
         self._weight = [np.ones(graph.num_edges, np.float32) for _ in range(layers)]
         self._total = [graph.degree.astype(np.float64) for _ in range(layers)]
         self._level = np.zeros(layers)
         self._steps = np.zeros(layers, np.int64)
 
     def edge_mass(self, layer: int, dst: IntArray) -> EdgeMass:
-        """q_ij, normalised here and now."""
+        """q_ij, normalised on reading."""
         eta = self.config.eta
         degree = np.maximum(self.graph.degree[dst], 1)
         total = np.maximum(self._total[layer][dst], 1e-30)
         return EdgeMass(eta / degree, (1 - eta) / total, self._weight[layer])
 
-    def update(self, layer: int, feedback: Feedback) -> None:
-        """Move the weights of the kept edges."""
+    def digest(self, layer: int, feedback: Feedback) -> News:
+        """log(alpha_ij |N_i| |h_j|) of each kept edge; empty for an all-zero layer."""
         if not feedback.norm.any():
-            return  # a dead layer says nothing of its edges
+            return {}
         relative = np.maximum(self._relative_coefficient(feedback), SMALLEST_COEFFICIENT)
-        signal = np.log(relative) + log_size(feedback.norm)[feedback.row]
+        return {
+            "dst": feedback.dst,
+            "indptr": feedback.indptr,
+            "edge": feedback.edge,
+            "signal": np.log(relative) + log_size(feedback.norm)[feedback.row],
+        }
+
+    def apply(self, layer: int, news: Sequence[News]) -> None:
+        """Move the level, then the weights of the kept edges."""
+        told = [one for one in news if one]
+        if not told:
+            return
         rate = max(1 / (int(self._steps[layer]) + 1), MEMORY)
-        self._level[layer] += rate * (float(signal.mean()) - self._level[layer])
+        level = float(joined(told, "signal").mean())
+        self._level[layer] += rate * (level - self._level[layer])
         self._steps[layer] += 1
-        edge_bandits.scale_free_update(
-            feedback.dst,
-            feedback.indptr,
-            feedback.edge,
-            signal - self._level[layer],
-            self.config.step,
-            self._weight[layer],
-            self._total[layer],
-        )
+        for one in told:
+            edge_bandits.scale_free_update(
+                one["dst"],
+                one["indptr"],
+                one["edge"],
+                one["signal"] - self._level[layer],
+                self.config.step,
+                self._weight[layer],
+                self._total[layer],
+            )
 
     def _relative_coefficient(self, feedback: Feedback) -> FloatArray:
         """alpha_ij |N_i| of the kept edges. [E']."""
         graph, row = self.graph, feedback.row
-        if feedback.attention.size:
+        if feedback.attention is not None:
             relative: FloatArray = edge_bandits.relative_attention(
-                feedback.indptr, row, feedback.prob, feedback.attention
+                feedback.indptr, feedback.edge_prob, feedback.attention
             )
             return relative
         owner = np.repeat(feedback.dst, np.diff(feedback.indptr))

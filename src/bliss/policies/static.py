@@ -1,4 +1,4 @@
-"""`static`: the best masses that know the graph but not the embeddings."""
+"""`static`: the best masses that depend on the graph alone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from bliss.policies.base import CoefficientPolicy
 class Static(CoefficientPolicy):
     """s_j = sqrt(sum_i alpha_ij^2) [eq:prob-sketch], used by SKETCH and PLADIES.
 
-    It is the optimum of the variance if all embeddings have the same length.
+    These minimise the variance if all embeddings have the same norm.
     """
 
     name = "static"

@@ -1,14 +1,14 @@
-"""AS-GCN: a small model of the features learns where the large messages come from."""
+"""AS-GCN: masses from a learnt linear function of the features."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
 
 from bliss.arrays import FloatArray, IntArray
-from bliss.errors import InputError
-from bliss.policies.linear import Linear, LinearConfig
-from bliss.samplers.draws import Poisson, Thinning
+from bliss.policies.base import Policy
+from bliss.policies.configs import LinearConfig
+from bliss.policies.linear import Linear
+from bliss.samplers.configs import ASGCNConfig, SamplerConfig
 from bliss.samplers.layerwise import LayerSampler
 from bliss.samplers.workspace import Workspace
 
@@ -25,38 +25,15 @@ class ASGCN(LayerSampler):
     Cost: two passes over the frontier's edges, and a product with the features of every candidate,
     O(candidates F), which outweighs the rest where features are wide. State: O(F) per layer.
 
-    Parameters
-    ----------
-    x
-        Features [V, F]; by default those of `data`, if it is a PyG `Data`.
-    eta, rate
-        See `bliss.policies.linear.LinearConfig`.
-    options
-        Those of `LayerSampler`.
+    `ASGCNConfig` has the options: eta, rate, thinning, estimator. x are features [V, F].
     """
 
-    choices: ClassVar[Mapping[str, Sequence[str]]] = {"estimator": ("ht", "hajek", "sketch")}
-    needs_features: ClassVar[bool] = True
+    Config: ClassVar[type[SamplerConfig]] = ASGCNConfig
+    config: ASGCNConfig
 
-    def __init__(
-        self,
-        data: Any,
-        budgets: Sequence[int],
-        *,
-        x: Any = None,
-        eta: float = 0.1,
-        rate: float = 0.01,
-        thinning: Thinning = "exact",
-        estimator: str = "ht",
-        **options: Any,
-    ) -> None:
-        x = getattr(data, "x", None) if x is None else x
-        if x is None:
-            raise InputError("x is missing, but AS-GCN learns from features: pass x=..., [V, F].")
-        config = LinearConfig(x=x, eta=eta, rate=rate)
-        super().__init__(
-            data, budgets, policy=config, draw=Poisson(thinning), estimator=estimator, **options
-        )
+    def _make_policy(self) -> Policy:
+        own = LinearConfig(x=self.features, eta=self.config.eta, rate=self.config.rate)
+        return own.build(self.graph, self.layers)
 
     def _masses(
         self, workspace: Workspace, dst: IntArray, layer: int

@@ -1,4 +1,4 @@
-"""What every sampler is: seeds in, one block per layer out, feedback back in."""
+"""The interface of a sampler: seeds in, one block per layer out, feedback back in."""
 
 from __future__ import annotations
 
@@ -7,96 +7,98 @@ from abc import ABC
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 
 from bliss import checks
-from bliss.arrays import IntArray
+from bliss.arrays import Array, IntArray
+from bliss.block import Block
 from bliss.errors import InputError
+from bliss.feedback import Feedback, News, check_feedback, check_news
 from bliss.graph import Graph
-from bliss.policies import POLICIES, Policy, PolicyConfig, State, make_policy
-from bliss.policies.base import load_arrays
+from bliss.policies.base import Policy, State, load_arrays
 from bliss.rng import derive_key
-from bliss.samplers.estimators import ESTIMATORS
+from bliss.samplers.configs import PolicySamplerConfig, SamplerConfig
 from bliss.samplers.workspace import Workspace
-from bliss.types import Block, Feedback
 
-Unit = Literal["sources", "neighbours", "none"]
+StepNews = Sequence[News]
+"""News of one shard of a step, by layer, input layer first."""
 
 
-class Sampler(ABC):  # noqa: B024  # which method a family implements is its choice
+class Sampler(ABC):  # a family implements `_layer` or `sample`
     """Draws the blocks of a batch layer by layer, from the output down, and learns from feedback.
 
-    What is drawn is a pure function of seed, step, seeds and what was learnt. Threads may sample
-    at once, each with scratch memory of its own. A family implements `_layer`, or `sample` if it
-    draws all layers at once; one that learns also `learns`, `_learn` and `_learnt`.
+    A draw is a pure function of seed, step, seeds and what was learnt. Several threads may sample
+    at once, each with its own scratch memory. A family implements `_layer`, or `sample` if it draws
+    all layers at once; one that learns also implements `learns`, `_digest`, `_apply` and `_learnt`.
 
     Parameters
     ----------
     data
         A `Graph`, or anything `Graph.of` takes.
     budgets
-        One number per layer, input layer first; `unit` says what it counts.
+        One number per layer, input layer first; the config's `unit` says what it counts.
+    config
+        The settings; by default they are made of `options`.
     seed
-        Names the stream of coins.
+        Seed of all coins.
     norm
         Coefficients of the graph if it is built here: "mean" (default), "gcn" or "weights".
     layers
-        The number of layers: needed where `unit` is "none", otherwise checked against the budgets.
+        Number of layers: needed where there are no budgets, otherwise checked against them.
+    x
+        Features [V, F] for samplers that need them; by default those of a PyG `Data`.
+    options
+        Fields of the config, such as policy and estimator, and settings of the policy, such as eta.
     """
 
-    unit: ClassVar[Unit] = "sources"
-    """What a budget counts: sources kept per layer, neighbours kept per target, or nothing."""
-    choices: ClassVar[Mapping[str, Sequence[str]]] = {}
-    """The names that `policy` and `estimator` may have, for samplers that offer them."""
-    needs_features: ClassVar[bool] = False
-    """Whether the constructor wants the nodes' features as `x`."""
-    makes_batches: ClassVar[bool] = False
-    """Whether the sampler, by `batches`, decides which seeds make a batch, and not the loader."""
-    linear_only: ClassVar[bool] = False
-    """Whether it serves sums with fixed coefficients alone, and no attention."""
+    Config: ClassVar[type[SamplerConfig]]
 
     def __init__(
         self,
         data: Any,
         budgets: Sequence[int] = (),
         *,
+        config: SamplerConfig | None = None,
         seed: int = 0,
         norm: Any = None,
         layers: int | None = None,
+        x: Any = None,
+        **options: Any,
     ) -> None:
-        self.budgets = self.check_budgets(budgets, layers)
+        config = self._default_config() if config is None else config
+        if not isinstance(config, self.Config):
+            raise InputError(
+                f"config is a {type(config).__name__}, but {type(self).__name__} takes a "
+                f"{self.Config.__name__}: pass one, or its fields as options."
+            )
+        self.config = config.with_options(**options)
+        self.budgets = self.config.check_budgets(budgets, layers)
         self.layers = len(self.budgets) or checks.whole("layers", layers, least=1)
         self.seed = checks.whole("seed", seed)
         self.graph = Graph.of(data, norm)
+        if self.config.needs_features:
+            self.features = _features(getattr(data, "x", None) if x is None else x, self.graph)
         self._drawing_ahead = False
-        self._pending: list[tuple[int, Feedback]] = []  # by layer, oldest first
+        self._pending: list[list[StepNews]] = []  # steps of shards, oldest first
         self._scratch = threading.local()
 
+    @classmethod
+    def _default_config(cls) -> SamplerConfig:
+        return cls.Config()
+
     def __repr__(self) -> str:
-        settings = "".join(f", {name}={value!r}" for name, value in self._settings().items())
-        return f"{type(self).__name__}({self.graph!r}{settings})"
+        shown = {"budgets": list(self.budgets)} if self.budgets else {"layers": self.layers}
+        settings = {**shown, **self.config.to_dict()}
+        listed = "".join(f", {name}={value!r}" for name, value in settings.items())
+        return f"{type(self).__name__}({self.graph!r}{listed})"
 
-    @classmethod
-    def check_budgets(cls, budgets: Sequence[int], layers: int | None = None) -> tuple[int, ...]:
-        """The budgets, checked: one per layer, or none where nothing is counted."""
-        if cls.unit != "none":
-            return checks.budgets(budgets, layers)
-        if np.size(budgets):
-            raise InputError(
-                f"budgets={budgets!r} would have no effect: {cls.__name__} keeps what it keeps "
-                "whatever the budget, so leave them out."
-            )
-        return ()
-
-    @classmethod
-    def default_budgets(cls, layers: int) -> tuple[int, ...]:
-        """10 neighbours a layer; or 512 sources at the output, twice as many a layer below."""
-        if cls.unit == "neighbours":
-            return (10,) * layers
-        return tuple(512 << depth for depth in reversed(range(layers)) if cls.unit == "sources")
+    @property
+    def makes_batches(self) -> bool:
+        """Whether the sampler, not the loader, decides which seeds form a batch."""
+        return self.config.makes_batches
 
     @property
     def learns(self) -> bool:
@@ -104,15 +106,15 @@ class Sampler(ABC):  # noqa: B024  # which method a family implements is its cho
         return False
 
     def prepare(self, nodes: Any, batch_size: int) -> None:
-        """Be told, once, by the loader: whose outputs are wanted, and how many a batch has.
+        """Set the seed nodes and the batch size. The loader calls this once.
 
-        By default nothing is done about it. What is done is a pure function of the sampler's seed
-        and these two, so that it need not be saved.
+        By default this does nothing. Any effect is a pure function of the sampler's seed and these
+        arguments, so it need not be saved.
         """
         return None
 
     def batches(self, epoch: int) -> Sequence[IntArray]:
-        """The seeds of each batch of an epoch, if the sampler `makes_batches`. Arrays int64[B]."""
+        """Seeds of each batch of an epoch, if the sampler `makes_batches`. Arrays int64[B]."""
         raise NotImplementedError
 
     def sample(self, seeds: Any, step: int) -> list[Block]:
@@ -134,33 +136,51 @@ class Sampler(ABC):  # noqa: B024  # which method a family implements is its cho
         return blocks[::-1]
 
     def update(self, blocks: Sequence[Block]) -> None:
-        """Learn from observed blocks; nothing happens if the sampler does not learn.
+        """Learn from observed blocks; does nothing if the sampler does not learn.
 
         While a prefetching loader draws ahead, the news waits until that draw is done, so that
-        what is known behind every batch is exactly one step old.
+        the policy behind every batch is exactly one step old.
         """
         if self.learns:
-            self.learn([block.feedback() for block in blocks])
+            self.apply([self.digest(blocks)])
 
-    def learn(self, feedback: Sequence[Feedback]) -> None:
-        """Learn from one step's feedback, input layer first: of this process or of another."""
+    def digest(self, blocks: Sequence[Block]) -> list[News]:
+        """News of observed blocks, by layer, input layer first. The state does not change."""
+        feedback = [block.feedback() for block in blocks]
         self._check(feedback)
-        self._pending += enumerate(feedback)
+        return [self._digest(layer, one) for layer, one in enumerate(feedback)]
+
+    def apply(self, shards: Sequence[StepNews]) -> None:
+        """Learn from the news of one step, one entry per shard, in the order of shards.
+
+        Samplers that apply the same news in the same order have equal states.
+        """
+        for shard in shards:
+            if len(shard) != self.layers:
+                raise InputError(
+                    f"news of {len(shard)} layers were given for {self.layers} layers: pass all "
+                    "layers of a step, input layer first."
+                )
+            for news in shard:
+                check_news(news, self.graph)
+        self._pending.append(list(shards))
         if not self._drawing_ahead:
             self.settle()
 
     def settle(self) -> None:
-        """Apply the feedback that waits."""
+        """Apply the news that waits."""
         while self._pending:
-            self._learn(*self._pending.pop(0))
+            shards = self._pending.pop(0)
+            for layer in range(self.layers):
+                self._apply(layer, [shard[layer] for shard in shards])
 
     @contextmanager
     def drawing_ahead(self) -> Iterator[None]:
-        """While this lasts, feedback waits until `settle` is called."""
+        """Hold news back until `settle` is called, while this context lasts."""
         if self._drawing_ahead:
             raise InputError(
-                "two loaders with prefetch=1 draw from one sampler at the same time, so neither "
-                "knows how old its policy is: use prefetch=0 or a sampler of its own for one."
+                "two loaders with prefetch=1 draw from one sampler at the same time, so the age of "
+                "the policy is undefined: use prefetch=0 or a second sampler for one of them."
             )
         self._drawing_ahead = True
         try:
@@ -169,33 +189,37 @@ class Sampler(ABC):  # noqa: B024  # which method a family implements is its cho
             self._drawing_ahead = False
 
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """All that a resumed run needs: what was learnt, and the feedback that waits.
+        """All that a resumed run needs: what was learnt, and the news that waits.
 
-        Like torch's, the tensors share memory with the sampler: copy them to keep them.
+        Like torch's, the learnt tensors share memory with the sampler: copy them to keep them.
         """
         state = {name: torch.from_numpy(array) for name, array in self._learnt().items()}
-        for position, (layer, feedback) in enumerate(self._pending):
-            for name, array in feedback._asdict().items():
-                state[f"pending.{position}.{layer}.{name}"] = torch.from_numpy(array)
+        for step, shards in enumerate(self._pending):
+            for number, shard in enumerate(shards):
+                for layer, news in enumerate(shard):
+                    for name, array in news.items():
+                        key = f"pending.{step}.{number}.{layer}.{name}"
+                        state[key] = torch.from_numpy(array.copy())  # arrays may share memory
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over what `state_dict` gave, for the same graph, settings and number of layers."""
-        waiting: dict[tuple[int, int], dict[str, Any]] = {}
-        learnt = {}
-        for name, value in state.items():
-            if name.startswith("pending."):
-                _, position, layer, field = name.split(".")
-                waiting.setdefault((int(position), int(layer)), {})[field] = checks.as_array(
-                    name, value
-                ).copy()
-            else:
-                learnt[name] = value
-        pending = [(layer, Feedback(**waiting[at])) for at in sorted(waiting) for layer in at[1:]]
-        for _, feedback in pending:
-            self._check_ids(feedback)
-        self._load(learnt)
+        """Load what `state_dict` gave, for the same graph, settings and number of layers."""
+        waiting = {k: v for k, v in state.items() if k.startswith("pending.")}
+        pending = self._load_pending(waiting)
+        self._load({k: v for k, v in state.items() if k not in waiting})
         self._pending = pending
+
+    def _load_pending(self, state: Mapping[str, Any]) -> list[list[StepNews]]:
+        found: dict[int, dict[int, list[dict[str, Array]]]] = {}
+        for name, value in state.items():
+            _, step, shard, layer, field = name.split(".", 4)
+            shards = found.setdefault(int(step), {})
+            layers = shards.setdefault(int(shard), [{} for _ in range(self.layers)])
+            layers[int(layer)][field] = checks.as_array(name, value).copy()
+        steps = [[found[step][n] for n in sorted(found[step])] for step in sorted(found)]
+        for news in (news for shards in steps for shard in shards for news in shard):
+            check_news(news, self.graph)
+        return [list(shards) for shards in steps]
 
     def _layer(self, dst: IntArray, layer: int, key: np.uint64) -> Block:
         """Draw one layer for the targets dst [D]; their coins come from key."""
@@ -205,20 +229,20 @@ class Sampler(ABC):  # noqa: B024  # which method a family implements is its cho
         """The key of a layer's coins."""
         return derive_key(self.seed, step, layer)
 
-    def _settings(self) -> dict[str, Any]:
-        """What `repr` shows besides the graph."""
-        return {"budgets": list(self.budgets)} if self.budgets else {"layers": self.layers}
+    def _digest(self, layer: int, feedback: Feedback) -> News:
+        """News of one layer; by default none."""
+        return {}
 
-    def _learn(self, layer: int, feedback: Feedback) -> None:
-        """Learn from one layer of one step; by default, nothing."""
+    def _apply(self, layer: int, news: Sequence[News]) -> None:
+        """Learn from one layer's news of a step, by shard; by default nothing."""
         return None
 
     def _learnt(self) -> State:
-        """What was learnt, by name: the arrays themselves, not copies."""
+        """The learnt arrays by name; not copies."""
         return {}
 
     def _load(self, learnt: Mapping[str, Any]) -> None:
-        """Take over what `_learnt` gave."""
+        """Load what `_learnt` gave."""
         load_arrays(self._learnt(), learnt, type(self).__name__)
 
     def _check(self, feedback: Sequence[Feedback]) -> None:
@@ -235,17 +259,7 @@ class Sampler(ABC):  # noqa: B024  # which method a family implements is its cho
                     f"{above.src.size} sources. Pass the blocks of one step, input layer first."
                 )
         for one in feedback:
-            self._check_ids(one)
-
-    def _check_ids(self, feedback: Feedback) -> None:
-        graph = self.graph
-        for name, limit in (("src", graph.num_nodes), ("edge", graph.num_edges)):
-            largest = int(getattr(feedback, name).max(initial=0))
-            if largest >= limit:
-                raise InputError(
-                    f"a block's {name} holds {largest}, but this sampler's graph has {limit}: "
-                    "update a sampler with the blocks it drew."
-                )
+            check_feedback(one, self.graph)
 
     def _workspace(self) -> Workspace:
         if not hasattr(self._scratch, "workspace"):
@@ -255,53 +269,62 @@ class Sampler(ABC):  # noqa: B024  # which method a family implements is its cho
 
 
 class PolicySampler(Sampler):
-    """A sampler whose masses come from a policy, which does all the learning.
+    """A sampler whose masses come from a policy, which does all the learning."""
 
-    Parameters
-    ----------
-    policy
-        A name from `bliss.policies.POLICIES`, a config, or a policy built for this graph.
-    estimator
-        One of `choices`; see `bliss.samplers.estimators`.
-    options
-        Those of `Sampler` (seed, norm, layers); others go to the policy, such as eta.
-    """
+    policy: Policy
 
-    choices: ClassVar[Mapping[str, Sequence[str]]] = {
-        "policy": tuple(POLICIES),
-        "estimator": tuple(ESTIMATORS),
-    }
+    def __init__(self, data: Any, budgets: Sequence[int] = (), **options: Any) -> None:
+        super().__init__(data, budgets, **options)
+        self.policy = self._make_policy()
+        unit = self.config.unit
+        if unit not in self.policy.pairs_with:
+            raise InputError(
+                f"policy {self.policy.name!r} learns from draws of "
+                f"{' or '.join(self.policy.pairs_with)}, but {type(self).__name__} draws {unit}, "
+                "so what it learnt would be wrong: choose policy node or static, or another "
+                "sampler."
+            )
 
-    def __init__(
-        self,
-        data: Any,
-        budgets: Sequence[int],
-        *,
-        policy: str | PolicyConfig | Policy,
-        estimator: str = "ht",
-        seed: int = 0,
-        norm: Any = None,
-        layers: int | None = None,
-        **options: Any,
-    ) -> None:
-        super().__init__(data, budgets, seed=seed, norm=norm, layers=layers)
-        self.estimator = checks.choice("estimator", estimator, self.choices["estimator"])
-        self.policy = make_policy(policy, self.graph, self.layers, **options)
+    def _make_policy(self) -> Policy:
+        config = self.config
+        assert isinstance(config, PolicySamplerConfig)
+        if not config.is_built:
+            return config.policy_config.build(self.graph, self.layers)
+        policy: Policy = config.policy
+        if policy.graph is not self.graph or policy.layers != self.layers:
+            raise InputError(
+                f"policy {policy.name!r} was built for {policy.layers} layers of {policy.graph!r}, "
+                f"not for these {self.layers} layers of {self.graph!r}: pass its name or its "
+                "config instead."
+            )
+        return policy
 
     @property
     def learns(self) -> bool:
-        """Whether the policy does."""
+        """Whether the policy learns."""
         return self.policy.learns
 
-    def _settings(self) -> dict[str, Any]:
-        own = {"policy": self.policy.name, "estimator": self.estimator}
-        return super()._settings() | own
+    def _digest(self, layer: int, feedback: Feedback) -> News:
+        return self.policy.digest(layer, feedback)
 
-    def _learn(self, layer: int, feedback: Feedback) -> None:
-        self.policy.update(layer, feedback)
+    def _apply(self, layer: int, news: Sequence[News]) -> None:
+        self.policy.apply(layer, news)
 
     def _learnt(self) -> State:
         return self.policy.state_dict()
 
     def _load(self, learnt: Mapping[str, Any]) -> None:
         self.policy.load_state_dict(learnt)
+
+
+def _features(x: Any, graph: Graph) -> Array:
+    """One finite float32 row per node, not copied if it is that already. [V, F]."""
+    if x is None:
+        raise InputError("x is missing, but this sampler needs features: pass x=..., [V, F].")
+    given = checks.as_array("x", x)
+    if given.ndim != 2 or len(given) != graph.num_nodes or given.dtype.kind not in "fiu":
+        raise InputError(
+            f"x is {given.dtype} of shape {given.shape}, but the graph has {graph.num_nodes} "
+            "nodes: pass one row of features per node."
+        )
+    return given.astype(np.float32, copy=False)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from bliss.arrays import IntArray
 from bliss.kernels import frontier
 from bliss.rng import Stream, derive_key, hashes
-from bliss.samplers.partition import check_parts, choose_partitioner, partition
+from bliss.samplers.configs import ClusterGCNConfig, SamplerConfig
+from bliss.samplers.partition import check_metis, check_parts, partition
 from bliss.samplers.subgraph import Subgraph, SubgraphSampler, Weights
 
 NODES_PER_PART = 150  # about what the paper has on its largest graphs
@@ -35,30 +36,17 @@ class ClusterGCN(SubgraphSampler):
     Cost: one pass over the in-edges of the batch's clusters; before the first batch a partition,
     O(V + E) a level.
 
-    Parameters
-    ----------
-    parts
-        Number of clusters; by default one for 150 nodes, but at least 10.
-    partitioner
-        "metis" (needs pymetis) or "propagation" (ours); by default METIS where it is installed.
-        The attribute of this name says which it is.
-    options
-        Those of `SubgraphSampler`: layers, seed, norm.
+    Partitions come from METIS: install bliss-gnn[metis]. `ClusterGCNConfig` has the options: parts.
     """
 
-    def __init__(
-        self,
-        data: Any,
-        budgets: Any = (),
-        *,
-        parts: int | None = None,
-        partitioner: str | None = None,
-        **options: Any,
-    ) -> None:
+    Config: ClassVar[type[SamplerConfig]] = ClusterGCNConfig
+    config: ClusterGCNConfig
+
+    def __init__(self, data: Any, budgets: Any = (), **options: Any) -> None:
         super().__init__(data, budgets, **options)
-        self.partitioner = choose_partitioner(partitioner)
+        check_metis()
+        nodes, parts = self.graph.num_nodes, self.config.parts
         if parts is None:
-            nodes = self.graph.num_nodes
             parts = max(nodes // NODES_PER_PART, min(LEAST_PARTS, nodes))
         self.parts = check_parts(parts, self.graph)
 
@@ -66,7 +54,7 @@ class ClusterGCN(SubgraphSampler):
     def part(self) -> IntArray:
         """The cluster of each node. int64[V]."""
         seed = int(derive_key(self.seed, Stream.PARTITION))
-        return partition(self.graph, self.parts, self.partitioner, seed)
+        return partition(self.graph, self.parts, seed)
 
     def batches(self, epoch: int) -> list[IntArray]:
         """The wanted nodes of each group of clusters."""
@@ -99,7 +87,5 @@ class ClusterGCN(SubgraphSampler):
     def _weigh(self, subgraph: Subgraph) -> Weights:
         weight = subgraph.alpha.copy()
         frontier.rescale_rows(weight, subgraph.indptr, self.graph.coefficient_sum[subgraph.node])
-        return Weights(weight, None, np.ones(subgraph.node.size, np.float32), None)
-
-    def _settings(self) -> dict[str, Any]:
-        return super()._settings() | {"parts": self.parts, "partitioner": self.partitioner}
+        certain = np.ones(weight.size, np.float32)
+        return Weights(weight, certain, np.ones(subgraph.node.size, np.float32), None)

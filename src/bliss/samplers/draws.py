@@ -1,32 +1,30 @@
-"""Draws: masses become kept sources and their inclusion probabilities.
+"""Draws: masses become kept sources and the corrections of their weights.
 
-Every draw keeps the targets (p_j = 1): skip connections, so that each target has itself to look
-at. If there are no more candidates than the budget, all are kept.
+Every draw keeps the targets with p_j = 1, so that skip connections find each target among the
+sources. If there are no more candidates than the budget, all are kept.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol, get_args
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from bliss import checks
-from bliss.arrays import FloatArray, IntArray
+from bliss.arrays import BoolArray, FloatArray, IntArray
 from bliss.kernels import frontier
 from bliss.rng import Substream, derive_key, hashes, uniforms
+from bliss.samplers.configs import Thinning
 
-Thinning = Literal["exact", "paper"]
-THINNINGS = get_args(Thinning)
-
-_LEAST_TOTAL = 1e-300  # where all masses are 0, shares are 0, not undefined
+_LEAST_TOTAL = 1e-300  # shares are 0, not undefined, where all masses are 0
 
 
 class Drawn(NamedTuple):
     """The sources of a layer, targets first."""
 
     source: IntArray  # int64[S]
-    prob: FloatArray  # float32[S]
+    prob: FloatArray | None  # float32[S] inclusion probability p_j, where it has a closed form
+    correction: FloatArray  # float64[S] factor of the weights of j's edges, 1 / p_j
 
 
 class Draw(Protocol):
@@ -38,7 +36,7 @@ class Draw(Protocol):
     def keep(
         self, candidate: IntArray, mass: FloatArray, num_dst: int, budget: int, key: np.uint64
     ) -> Drawn:
-        """Choose. candidate [C], mass [C]."""
+        """Draw sources. candidate [C], mass [C]."""
 
 
 @dataclass(frozen=True)
@@ -50,11 +48,8 @@ class Poisson:
 
     thinning: Thinning = "exact"
 
-    def __post_init__(self) -> None:
-        checks.choice("thinning", self.thinning, THINNINGS)
-
     def scale(self, mass: FloatArray, budget: int) -> float:
-        """C, the factor from masses to probabilities; infinite where everything is kept."""
+        """Factor c from masses to probabilities; infinite where everything is kept."""
         if mass.size <= budget:
             return np.inf
         fit = frontier.fit_scale if self.thinning == "exact" else frontier.fit_scale_paper
@@ -77,8 +72,8 @@ class Poisson:
         """Flip the coins."""
         scale = self.scale(mass, budget)
         if scale == np.inf:
-            return Drawn(candidate.astype(np.int64), np.ones(mass.size, np.float32))
-        return Drawn(*frontier.poisson_keep(candidate, mass, scale, num_dst, key))
+            return drawn(candidate, np.ones(mass.size, np.float32))
+        return drawn(*frontier.poisson_keep(candidate, mass, scale, num_dst, key))
 
 
 @dataclass(frozen=True)
@@ -99,7 +94,7 @@ class WithReplacement:
     def keep(
         self, candidate: IntArray, mass: FloatArray, num_dst: int, budget: int, key: np.uint64
     ) -> Drawn:
-        """Draw k times by inversion; what is drawn twice is kept once."""
+        """Draw k times by inversion; a source drawn twice is kept once."""
         prob = self.probability(mass, num_dst, budget)
         kept = np.ones(mass.size, bool)
         if mass.size > budget:
@@ -112,11 +107,11 @@ class WithReplacement:
 
 @dataclass(frozen=True)
 class WithoutReplacement:
-    """Exactly k distinct sources with p_j = min(1, c s_j): systematic, in random order.
+    """Exactly k distinct sources with p_j = min(1, c s_j): systematic sampling in random order.
 
-    The probabilities of the certain ones aside, the others are laid end to end in an order shuffled
-    by their coins, and every whole number plus one random offset picks the one it falls on. So the
-    number is fixed and the inclusion probabilities are exact.
+    Sources with p_j = 1 are kept. The probabilities of the others are laid end to end in an order
+    shuffled by their coins, and each whole number plus one random offset picks the source it falls
+    on. So the number is fixed and the inclusion probabilities are exact.
     """
 
     def probability(self, mass: FloatArray, num_dst: int, budget: int) -> FloatArray:
@@ -126,24 +121,89 @@ class WithoutReplacement:
     def keep(
         self, candidate: IntArray, mass: FloatArray, num_dst: int, budget: int, key: np.uint64
     ) -> Drawn:
-        """Pick; the targets are added to the k that are drawn."""
-        drawn = Poisson().probability(mass, 0, budget)
-        kept = drawn >= 1.0
+        """Draw k sources; the targets are added to them."""
+        prob = Poisson().probability(mass, 0, budget)
+        kept = prob >= 1.0
         open_ = np.flatnonzero(~kept)
-        number = round(float(drawn[open_].sum()))  # how many of these to pick
+        number = round(float(prob[open_].sum()))  # how many of these to pick
         if number > 0:
             order = open_[np.argsort(hashes(key, candidate[open_]))]
-            ladder = np.cumsum(drawn[order])
+            ladder = np.cumsum(prob[order])
             ladder *= number / ladder[-1]  # ends on a whole number, exactly
             offset = uniforms(derive_key(int(key), Substream.SECOND), np.zeros(1, np.int64))[0]
             rungs = np.floor(np.concatenate([[0.0], ladder]) + offset)
             kept[order[np.diff(rungs) >= 1]] = True
         kept[:num_dst] = True
-        drawn[:num_dst] = 1.0
-        return _select(candidate, drawn, kept)
+        prob[:num_dst] = 1.0
+        return _select(candidate, prob, kept)
 
 
-def _select(
-    candidate: IntArray, prob: FloatArray, kept: np.ndarray[tuple[int], np.dtype[np.bool_]]
-) -> Drawn:
-    return Drawn(candidate[kept].astype(np.int64), prob[kept].astype(np.float32))
+@dataclass(frozen=True)
+class Successive:
+    """k draws from s_j / sum s without replacement, one after the other, as SKETCH draws.
+
+    With n candidates of positive mass, q_j = s_j / sum s, P_t the sum of q over the sources drawn
+    before draw t = 0, 1, ..., k - 1, and a_t = n / ((t + 1) (n - t)), the source of draw t gets the
+    correction a_t (1 - P_t) / q_j, and every source drawn before goes from w to (1 - a_t) w + a_t.
+    The corrections are exactly unbiased (E w_j = 1, with w_j = 0 for sources not drawn), because
+    each T_t = sum of x over those drawn before + (1 - P_t) / q_j x_j is. As 1 is a fixed point of
+    the step, the final correction is
+
+        w_j = 1 + (a_t (1 - P_t) / q_j - 1) prod_{u > t} (1 - a_u)
+
+    `debiased=False` gives 1 / (k q_j), SKETCH's plain normalisation, which is biased: it is right
+    for draws with replacement. Targets have correction 1 in both cases.
+
+    The k smallest of e_j / s_j, with e_j exponential coins, are such draws in their order.
+    Inclusion probabilities have no closed form.
+    """
+
+    debiased: bool = True
+
+    def probability(self, mass: FloatArray, num_dst: int, budget: int) -> FloatArray:
+        """Not available: successive draws have no closed form for it."""
+        raise NotImplementedError("inclusion probabilities of successive draws have no closed form")
+
+    def keep(
+        self, candidate: IntArray, mass: FloatArray, num_dst: int, budget: int, key: np.uint64
+    ) -> Drawn:
+        """Draw k sources; the targets are added to them."""
+        correction = np.ones(mass.size)
+        kept = np.ones(mass.size, bool)
+        positive = np.flatnonzero(mass > 0)
+        if mass.size > budget and positive.size:
+            kept[num_dst:] = False
+            share = mass[positive].astype(np.float64)
+            share /= share.sum()
+            arrival = -np.log1p(-uniforms(key, candidate[positive])) / share
+            number = min(budget, positive.size)
+            order = np.argpartition(arrival, number - 1)[:number]
+            order = order[np.argsort(arrival[order])]
+            picked = positive[order]
+            kept[picked] = True
+            correction[picked] = (
+                _debiased(share[order], positive.size)
+                if self.debiased
+                else 1 / (number * share[order])
+            )
+            correction[:num_dst] = 1.0
+        return Drawn(candidate[kept].astype(np.int64), None, correction[kept])
+
+
+def _debiased(share: FloatArray, candidates: int) -> FloatArray:
+    """Corrections w_j of sources in the order they were drawn. q_j [k] -> float64[k]."""
+    draw = np.arange(share.size)
+    step = candidates / ((draw + 1) * (candidates - draw))  # a_t
+    before = np.concatenate([[0.0], np.cumsum(share)[:-1]])  # P_t
+    later = np.cumprod((1 - step)[:0:-1])[::-1]  # prod over u > t, for all but the last draw
+    fade = np.append(later, 1.0)
+    return np.asarray(1 + (step * (1 - before) / share - 1) * fade)
+
+
+def drawn(candidate: IntArray, prob: FloatArray) -> Drawn:
+    """Kept sources with correction 1 / p_j."""
+    return Drawn(candidate.astype(np.int64, copy=False), prob, 1 / prob.astype(np.float64))
+
+
+def _select(candidate: IntArray, prob: FloatArray, kept: BoolArray) -> Drawn:
+    return drawn(candidate[kept], prob[kept].astype(np.float32))

@@ -1,22 +1,22 @@
-"""FastGCN: sources drawn from all nodes, whatever the targets."""
+"""FastGCN: sources drawn from all nodes, independently of the targets."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-import torch
 
 from bliss import checks
 from bliss.arrays import FloatArray, IntArray
+from bliss.block import Block
 from bliss.graph import Graph
 from bliss.kernels import frontier
 from bliss.rng import uniforms
 from bliss.samplers.base import Sampler
-from bliss.samplers.estimators import edge_weights
+from bliss.samplers.configs import FastGCNConfig, SamplerConfig
+from bliss.samplers.estimators import coefficients, rescale_hajek
 from bliss.samplers.layerwise import Inclusion
-from bliss.types import Block
 
 
 class FastGCN(Sampler):
@@ -39,21 +39,14 @@ class FastGCN(Sampler):
     Cost: k draws by bisection of a table made once, and one pass over the frontier's edges, each
     asked of a bitmap. Nothing grows with |V| after construction.
 
-    Parameters
-    ----------
-    estimator
-        "ht", "hajek" or "sketch"; see `bliss.samplers.estimators`.
-    options
-        Those of `Sampler`; budgets are the draws per layer.
+    `FastGCNConfig` has the options. Budgets are the draws per layer.
     """
 
-    choices: ClassVar[Mapping[str, Sequence[str]]] = {"estimator": ("ht", "hajek", "sketch")}
+    Config: ClassVar[type[SamplerConfig]] = FastGCNConfig
+    config: FastGCNConfig
 
-    def __init__(
-        self, data: Any, budgets: Sequence[int], *, estimator: str = "ht", **options: Any
-    ) -> None:
+    def __init__(self, data: Any, budgets: Sequence[int], **options: Any) -> None:
         super().__init__(data, budgets, **options)
-        self.estimator = checks.choice("estimator", estimator, self.choices["estimator"])
         self._share = column_shares(self.graph)
         self._ladder = np.cumsum(self._share)
         target = np.repeat(np.arange(self.graph.num_nodes), self.graph.degree)
@@ -61,9 +54,6 @@ class FastGCN(Sampler):
         self._loops = np.bincount(target[own], minlength=self.graph.num_nodes)
         self._targets = np.zeros(self.layers, np.int64)
         self._lonely = np.zeros(self.layers, np.int64)
-
-    def _settings(self) -> dict[str, Any]:
-        return super()._settings() | {"estimator": self.estimator}
 
     def stats(self) -> dict[str, list[float]]:
         """What was drawn since construction, by layer, input layer first.
@@ -112,13 +102,16 @@ class FastGCN(Sampler):
         source, row = _without_unused(source, row, dst.size)
         prob = self._probability(source, budget).astype(np.float32)
         prob[: dst.size] = 1.0
-        weight = edge_weights(self.estimator, graph, dst, source, prob, kept_indptr, row, edge)
+        correction = 1 / prob.astype(np.float64)
+        weight = coefficients(graph, dst, source, kept_indptr, row, edge, correction)
+        if self.config.estimator == "hajek":
+            rescale_hajek(graph, dst, kept_indptr, weight)
         loops, kept_degree = self._loops[dst], np.diff(kept_indptr)
         has_others = graph.degree[dst] > loops
         self._targets[layer] += int(has_others.sum())
         self._lonely[layer] += int((has_others & (kept_degree == loops)).sum())
-        arrays = (source[: dst.size], source, kept_indptr, row, edge, prob, weight)
-        return Block(*map(torch.from_numpy, arrays))
+        arrays = (source[: dst.size], source, kept_indptr, row, edge, prob[row], weight)
+        return Block.from_arrays(*arrays, prob=prob)
 
 
 def column_shares(graph: Graph) -> FloatArray:

@@ -1,18 +1,17 @@
-"""The bandit samplers: each target learns which of its neighbours to ask."""
+"""GCN-BS and GAT-BS: each target learns a distribution over its neighbours."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
-import torch
 
-from bliss import checks
 from bliss.arrays import IntArray
-from bliss.policies.target_bandit import Reward, TargetBanditConfig
+from bliss.block import Block
+from bliss.policies.base import Policy
+from bliss.samplers.configs import GATBSConfig, GCNBSConfig, SamplerConfig
 from bliss.samplers.nodewise import NodeSampler
-from bliss.types import Block
 
 
 class GCNBS(NodeSampler):
@@ -38,59 +37,23 @@ class GCNBS(NodeSampler):
 
     Cost: a few passes over the frontier's edges a draw; O(kept edges) an update; O(|E|) a restart.
 
-    Parameters
-    ----------
-    policy
-        "exp3m" or "exp3".
-    reward
-        "published" or "thanos".
-    restart
-        Steps between restarts (Delta_T), 0 for none; by default 100 with "thanos", and none with
-        "published".
-    eta, delta
-        Exploration and step size.
-    options
-        Those of `NodeSampler`; budgets are fanouts.
+    `GCNBSConfig` has the options: policy, reward, restart, eta, delta, estimator.
     """
 
-    choices: ClassVar[Mapping[str, Sequence[str]]] = {
-        "policy": ("exp3m", "exp3"),
-        "estimator": ("ht", "hajek", "plain"),
-    }
-    uses_attention: ClassVar[bool] = False
+    Config: ClassVar[type[SamplerConfig]] = GCNBSConfig
+    config: GCNBSConfig
 
-    def __init__(
-        self,
-        data: Any,
-        budgets: Sequence[int],
-        *,
-        policy: str = "exp3m",
-        reward: Reward = "published",
-        restart: int | None = None,
-        eta: float = 0.4,
-        delta: float = 0.01,
-        estimator: str = "ht",
-        **options: Any,
-    ) -> None:
-        is_single_play = checks.choice("policy", policy, self.choices["policy"]) == "exp3"
-        config = TargetBanditConfig(
-            eta=eta,
-            delta=delta,
-            reward=reward,
-            restart=(100 if reward == "thanos" else 0) if restart is None else restart,
-            attention=self.uses_attention,
-            is_single_play=is_single_play,
-        )
-        super().__init__(
-            data, budgets, policy=config, replace=is_single_play, estimator=estimator, **options
-        )
-        self._compares_messages = config.reward == "thanos"
+    @property
+    def replace(self) -> bool:
+        """Whether edges are drawn with replacement: k plays of one arm."""
+        return self.config.bandit.is_single_play
+
+    def _make_policy(self) -> Policy:
+        return self.config.bandit.build(self.graph, self.layers)
 
     def _layer(self, dst: IntArray, layer: int, key: np.uint64) -> Block:
         block = super()._layer(dst, layer, key)
-        if self._compares_messages:
-            block.input = torch.empty(0)  # to be remembered
-        return block
+        return replace(block, keeps_input=self.config.reward == "thanos")  # it compares messages
 
 
 class GATBS(GCNBS):
@@ -99,8 +62,8 @@ class GATBS(GCNBS):
     As `GCNBS`, with the feedback attention in the reward: alpha_ij is the softmax over the kept
     edges times the sum of their q_ij, which stands for the share of the full attention that the
     kept edges have. A network without attention gives none, and the graph's coefficients are used.
-    Attention weighs by its own softmax, whatever the estimator: to leave chances out of it is the
-    network's choice, ``attention="plain"``.
+    Attention weighs by its own softmax, whatever the estimator; the network's setting
+    ``attention="plain"`` leaves chances out of it.
     """
 
-    uses_attention: ClassVar[bool] = True
+    Config: ClassVar[type[SamplerConfig]] = GATBSConfig

@@ -1,21 +1,19 @@
-"""LABOR: neighbour sampling whose targets agree on which sources to keep."""
+"""LABOR: neighbour sampling with one coin per source, shared by all targets."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
-from bliss import checks
 from bliss.arrays import NOTHING, FloatArray, IntArray
-from bliss.errors import InputError
 from bliss.kernels import labor, nodewise
 from bliss.policies.static import Static
 from bliss.rng import derive_key
+from bliss.samplers.configs import LABORConfig, SamplerConfig
 from bliss.samplers.nodewise import EdgeSampler, masses
 
-CONVERGED = "converged"
 _TOLERANCE = 1e-4  # of the expected number of sources: below this, iterations have converged
 _MOST = 100
 
@@ -36,57 +34,34 @@ class LABOR(EdgeSampler):
     * ``iterations="converged"`` (LABOR-*): until a round lowers it by less than 0.01%.
 
     Weights alpha_ij / p_ij: unbiased. With "hajek", on a small graph of heavy-tailed degrees at
-    fanout 5, LABOR-1 is off by 0.009 of an aggregate's size, while its error falls from 0.34 to
-    0.20. The number of
-    kept edges of a target is random, k on average for LABOR-0; it may be 0. Not adaptive, no state.
+    fanout 5, the bias of LABOR-1 is 0.009 of an aggregate's size, while its error falls from 0.34
+    to 0.20. The number of kept edges of a target is random, k on average for LABOR-0; it may be 0.
+    Not adaptive, no state.
     The paper's condition is for the mean; with other coefficients it is the line above, which is
     the same where they are alike.
 
     Cost: LABOR-0 one pass over the frontier's edges, without a random read; each iteration two to
     four more passes, with one.
 
-    Parameters
-    ----------
-    iterations
-        0, a number of rounds, or "converged".
-    shared
-        Whether the coins r_j are the same in all layers: a source kept once is then more likely
-        kept again, for fewer nodes in all, while layers are no longer independent.
-    options
-        Those of `Sampler`; budgets are fanouts.
+    `LABORConfig` has the options: iterations, shared (coins), estimator.
     """
 
-    choices: ClassVar[Mapping[str, Sequence[str]]] = {"estimator": ("ht", "hajek")}
+    Config: ClassVar[type[SamplerConfig]] = LABORConfig
+    config: LABORConfig
 
-    def __init__(
-        self,
-        data: Any,
-        budgets: Sequence[int],
-        *,
-        iterations: int | str = 0,
-        shared: bool = False,
-        estimator: str = "ht",
-        **options: Any,
-    ) -> None:
+    def __init__(self, data: Any, budgets: Sequence[int], **options: Any) -> None:
         super().__init__(data, budgets, **options)
-        self.estimator = checks.choice("estimator", estimator, self.choices["estimator"])
-        self.shared = checks.flag("shared", shared)
-        self.iterations = _iterations(iterations)
         self._coefficients = Static(self.graph, self.layers)
 
-    def _settings(self) -> dict[str, Any]:
-        own = {"iterations": self.iterations, "shared": self.shared, "estimator": self.estimator}
-        return super()._settings() | own
-
     def _key(self, step: int, layer: int) -> np.uint64:
-        return derive_key(self.seed, step, 0 if self.shared else layer)
+        return derive_key(self.seed, step, 0 if self.config.shared else layer)
 
     def _chances(self, dst: IntArray, layer: int) -> FloatArray:
         graph, fanout = self.graph, self.budgets[layer]
         frontier_indptr, edge = nodewise.all_edges(graph.indptr, dst)
         source, row = nodewise.relabel(graph.indices, dst, edge, self._workspace().number)
-        rounds = _MOST if isinstance(self.iterations, str) else self.iterations
-        tolerance = _TOLERANCE if isinstance(self.iterations, str) else 0.0
+        rounds = _MOST if isinstance(self.config.iterations, str) else self.config.iterations
+        tolerance = _TOLERANCE if isinstance(self.config.iterations, str) else 0.0
         square = NOTHING
         if graph.norm != "mean":  # alpha_ij^2, up to a factor per row
             square = np.square(masses(self._coefficients, layer, dst, self._workspace()))
@@ -99,20 +74,8 @@ class LABOR(EdgeSampler):
         self, dst: IntArray, layer: int, key: np.uint64
     ) -> tuple[IntArray, IntArray, FloatArray]:
         graph, workspace, fanout = self.graph, self._workspace(), self.budgets[layer]
-        chance = NOTHING if self.iterations == 0 else self._chances(dst, layer)
+        chance = NOTHING if self.config.iterations == 0 else self._chances(dst, layer)
         workspace.reserve_edges(int(graph.degree[dst].sum()))
         return labor.pick_shared(
             graph.indptr, graph.indices, dst, chance, fanout, key, workspace.edge
         )
-
-
-def _iterations(value: Any) -> int | str:
-    if value == CONVERGED:
-        return CONVERGED
-    is_whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    if not (is_whole and 0 <= value < 2**31):
-        raise InputError(
-            f"iterations={value!r} must be 0 (LABOR-0), a number of rounds (LABOR-i) or "
-            f'"{CONVERGED}" (LABOR-*).'
-        )
-    return int(value)

@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from typing import ClassVar
 
-from bliss import checks
-from bliss.samplers.draws import WithoutReplacement, WithReplacement
+from bliss.samplers.configs import LADIESConfig, SamplerConfig
+from bliss.samplers.draws import Draw, WithoutReplacement, WithReplacement
 from bliss.samplers.layerwise import LayerSampler
 
 
 class LADIES(LayerSampler):
     """Layer-dependent importance sampling (Zou et al., 2019).
 
-    s_j = sum_i alpha_ij^2 [eq:prob-ladies]; `budgets` draws, with replacement as published, or
-    without; each row of weights normalised [eq:norm-prob-ladies], which is the Hajek estimator:
-    biased by O(1/k). Choose estimator="ht" for the unbiased one. The inclusion probabilities are
-    exact for both draws.
+    s_j = sum_i alpha_ij^2 [eq:prob-ladies]; `budgets` draws, with replacement or without; each row
+    of weights normalised [eq:norm-prob-ladies], which is the Hajek estimator, biased by O(1/k).
+    estimator="ht" is unbiased. The inclusion probabilities are exact for both draws.
 
     Cost: two passes over the frontier's edges; without replacement, a sort of its candidates.
+    `LADIESConfig` has the options.
     """
 
-    def __init__(
-        self,
-        data: Any,
-        budgets: Sequence[int],
-        *,
-        replace: bool = True,
-        policy: Any = "ladies",
-        estimator: str = "hajek",
-        **options: Any,
-    ) -> None:
-        draw = WithReplacement() if checks.flag("replace", replace) else WithoutReplacement()
-        super().__init__(data, budgets, policy=policy, draw=draw, estimator=estimator, **options)
+    Config: ClassVar[type[SamplerConfig]] = LADIESConfig
+    config: LADIESConfig
+
+    def _make_draw(self) -> Draw:
+        return WithReplacement() if self.config.replace else WithoutReplacement()

@@ -1,27 +1,26 @@
-"""The layer-wise sampler: a policy, a draw and an estimator, put together once for all."""
+"""The layer-wise sampler: a policy, a draw and an estimator."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-import torch
 
 from bliss import checks
 from bliss.arrays import FloatArray, IntArray
+from bliss.block import Block
 from bliss.kernels import frontier
-from bliss.policies import Policy, PolicyConfig
 from bliss.samplers.base import PolicySampler
-from bliss.samplers.draws import Draw
-from bliss.samplers.estimators import edge_weights, released_weights
+from bliss.samplers.configs import EstimatorConfig, LayerSamplerConfig, SamplerConfig
+from bliss.samplers.draws import Draw, Poisson
+from bliss.samplers.estimators import coefficients, released_weights, rescale_hajek
 from bliss.samplers.workspace import Workspace
-from bliss.types import Block
 
 
 class Inclusion(NamedTuple):
-    """The candidates of a layer and their chances, before any coin is flipped."""
+    """The candidates of a layer and their inclusion probabilities."""
 
     candidate: IntArray  # int64[C] graph ids, targets first
     prob: FloatArray  # float64[C] p_j
@@ -35,35 +34,24 @@ class LayerSampler(PolicySampler):
     and always the targets; the estimator weighs the kept edges. With Horvitz-Thompson weights
     alpha_ij / p_j, for fixed inputs, the expected aggregate is the full-neighbour one.
 
-    A step costs two passes over the frontier's edges.
-
-    Parameters
-    ----------
-    draw
-        How masses become sources, from `bliss.samplers.draws`.
-    options
-        Those of `PolicySampler`; budgets are the sources kept per layer on average, before the
-        targets are added.
+    A step costs two passes over the frontier's edges. Budgets are the sources kept per layer on
+    average, before the targets are added. `LayerSamplerConfig` has the options: policy, draw,
+    estimator.
     """
 
-    def __init__(
-        self,
-        data: Any,
-        budgets: Sequence[int],
-        *,
-        policy: str | PolicyConfig | Policy,
-        draw: Draw,
-        estimator: str = "ht",
-        **options: Any,
-    ) -> None:
-        super().__init__(data, budgets, policy=policy, estimator=estimator, **options)
-        self.draw = draw
+    Config: ClassVar[type[SamplerConfig]] = LayerSamplerConfig
+    config: EstimatorConfig
 
-    def _settings(self) -> dict[str, Any]:
-        return super()._settings() | {"draw": self.draw}
+    def __init__(self, data: Any, budgets: Sequence[int], **options: Any) -> None:
+        super().__init__(data, budgets, **options)
+        self.draw = self._make_draw()
+
+    def _make_draw(self) -> Draw:
+        given: Draw | None = getattr(self.config, "draw", None)
+        return given or Poisson(getattr(self.config, "thinning", "exact"))
 
     def inclusion(self, dst: Any, layer: int) -> Inclusion:
-        """The chances that `sample` would use for these targets: what theory speaks about."""
+        """The inclusion probabilities that `sample` would use for these targets."""
         targets: IntArray = checks.seeds(dst, self.graph.num_nodes)
         candidate, mass = self._masses(self._workspace(), targets, layer)
         prob = self.draw.probability(mass, targets.size, self.budgets[layer])
@@ -72,8 +60,10 @@ class LayerSampler(PolicySampler):
     def _layer(self, dst: IntArray, layer: int, key: np.uint64) -> Block:
         graph, workspace = self.graph, self._workspace()
         candidate, mass = self._masses(workspace, dst, layer)
-        source, prob = self.draw.keep(candidate, mass, dst.size, self.budgets[layer], key)
-        kept_indptr, row, edge = frontier.gather(
+        source, prob, correction = self.draw.keep(
+            candidate, mass, dst.size, self.budgets[layer], key
+        )
+        kept = frontier.gather(
             graph.indptr,
             graph.indices,
             dst,
@@ -82,13 +72,18 @@ class LayerSampler(PolicySampler):
             workspace.position,
             workspace.edge,
         )
-        if self.estimator == "released":
+        kept_indptr, row, edge = kept
+        if self.config.estimator == "released":
+            assert prob is not None
             mass_of_edges = self.policy.edge_mass(layer, dst)
             weight = released_weights(mass_of_edges, prob, kept_indptr, row, edge)
         else:
-            weight = edge_weights(self.estimator, graph, dst, source, prob, kept_indptr, row, edge)
-        arrays = (source[: dst.size], source, kept_indptr, row, edge, prob, weight)
-        return Block(*map(torch.from_numpy, arrays))
+            weight = coefficients(graph, dst, source, *kept, correction)
+            if self.config.estimator == "hajek":
+                rescale_hajek(graph, dst, kept_indptr, weight)
+        chance = (1 / correction).astype(np.float32) if prob is None else prob
+        arrays = (source[: dst.size], source, kept_indptr, row, edge, chance[row], weight)
+        return Block.from_arrays(*arrays, prob=prob)
 
     def _masses(
         self, workspace: Workspace, dst: IntArray, layer: int

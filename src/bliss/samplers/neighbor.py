@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from bliss import checks
+from bliss.samplers.configs import NeighborConfig, SamplerConfig
 from bliss.samplers.nodewise import NodeSampler
 
 
 class Neighbor(NodeSampler):
     """Node-wise sampling (Hamilton, Ying and Leskovec, 2017).
 
-    Each target keeps k = `budgets[layer]` of its in-edges, self-loop included among them:
+    Each target keeps k = `budgets[layer]` of its in-edges, its self-loop among them:
 
     * ``policy="uniform"`` (default): p_ij = k / |N_i|, every subset of k edges equally likely;
     * ``policy="static"``: p_ij = min(1, c_i alpha_ij) with sum k.
@@ -21,29 +20,12 @@ class Neighbor(NodeSampler):
     (uniform: alpha_ij |N_i| / k); with replacement, each draw weighs alpha_ij / (k q_ij), and
     weights are summed over draws. Unbiased. ``estimator="hajek"`` is the published mean over the
     kept neighbours: the same with norm="mean" and uniform draws; with given weights, on a small
-    graph of heavy-tailed degrees at fanout 5, it is off by 0.011 of an aggregate's size, while its
+    graph of heavy-tailed degrees at fanout 5, its bias is 0.011 of an aggregate's size, while its
     error falls from 0.28 to 0.20. Not adaptive, no state.
 
     Cost: O(k) per target for uniform draws, whatever the degree; one pass over the frontier's
     edges for others. The number of sources grows by a factor of up to k + 1 per layer.
+    `NeighborConfig` has the options.
     """
 
-    choices: ClassVar[Mapping[str, Sequence[str]]] = {
-        "policy": ("uniform", "static"),
-        "estimator": ("ht", "hajek"),
-    }
-
-    def __init__(
-        self,
-        data: Any,
-        budgets: Sequence[int],
-        *,
-        policy: str = "uniform",
-        replace: bool = False,
-        estimator: str = "ht",
-        **options: Any,
-    ) -> None:
-        checks.choice("policy", policy, self.choices["policy"])
-        super().__init__(
-            data, budgets, policy=policy, replace=replace, estimator=estimator, **options
-        )
+    Config: ClassVar[type[SamplerConfig]] = NeighborConfig

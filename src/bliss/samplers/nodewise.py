@@ -1,46 +1,44 @@
-"""The node-wise sampler: each target keeps some of its own in-edges."""
+"""The node-wise sampler: each target keeps some of its in-edges."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-import torch
 
 from bliss import checks
 from bliss.arrays import FloatArray, IntArray
+from bliss.block import Block
 from bliss.kernels import nodewise
-from bliss.policies import Policy, PolicyConfig
-from bliss.samplers.base import PolicySampler, Sampler, Unit
-from bliss.samplers.estimators import edge_weights
+from bliss.policies.base import Policy
+from bliss.samplers.base import PolicySampler, Sampler
+from bliss.samplers.configs import EstimatorConfig, NodeSamplerConfig, SamplerConfig
+from bliss.samplers.estimators import coefficients, rescale_hajek
 from bliss.samplers.workspace import Workspace
-from bliss.types import Block
 
 
 class EdgeInclusion(NamedTuple):
-    """The in-edges of some targets and their chances, before any coin is flipped."""
+    """The in-edges of some targets and their chances."""
 
     edge: IntArray  # int64[F] graph edge ids, target by target
     prob: FloatArray  # float64[F] chance, or with replacement expected number of times
 
 
 class EdgeSampler(Sampler):
-    """Keeps edges, not sources: what the node-wise families share.
+    """Keeps edges instead of sources: the base of the node-wise families.
 
-    A family says with which chance each in-edge is kept, and keeps them; a kept edge weighs
-    alpha_ij / p_ij, so that for fixed inputs the expected aggregate is the full-neighbour one.
-    Estimator "plain", where there is one, leaves chances out: alpha_ij |N_i| / (kept edges of i).
-    Targets are always sources, as src[:D]; their self-loops are edges like any other.
+    A family gives the chance of each in-edge, and keeps some; a kept edge weighs alpha_ij / p_ij,
+    so that for fixed inputs the expected aggregate is the full-neighbour one. Estimator "plain",
+    where offered, ignores the chances: alpha_ij |N_i| / (kept edges of i). Targets are always
+    sources, as src[:D]; their self-loops are edges like any other. Budgets are fanouts.
     """
 
-    unit: ClassVar[Unit] = "neighbours"
-    estimator: str
+    config: EstimatorConfig
 
     @abstractmethod
     def _chances(self, dst: IntArray, layer: int) -> FloatArray:
-        """p_ij of every in-edge of the targets, maybe borrowed from the workspace. float64[F]."""
+        """p_ij of every in-edge of the targets, perhaps borrowed from the workspace. float64[F]."""
 
     @abstractmethod
     def _keep(
@@ -49,7 +47,7 @@ class EdgeSampler(Sampler):
         """kept_indptr int64[D + 1], edge int64[E'], prob float32[E']."""
 
     def inclusion(self, dst: Any, layer: int) -> EdgeInclusion:
-        """The chances that `sample` would use for these targets: what theory speaks about."""
+        """The chances that `sample` would use for the in-edges of these targets."""
         targets: IntArray = checks.seeds(dst, self.graph.num_nodes)
         _, edge = nodewise.all_edges(self.graph.indptr, targets)
         return EdgeInclusion(edge, self._chances(targets, layer).copy())
@@ -58,61 +56,40 @@ class EdgeSampler(Sampler):
         graph = self.graph
         kept_indptr, edge, chance = self._keep(dst, layer, key)
         source, row = nodewise.relabel(graph.indices, dst, edge, self._workspace().number)
-        prob = np.ones(source.size, np.float32)
-        drawn = (kept_indptr, row, edge)
-        estimator, divisor = self.estimator, chance
-        if estimator == "plain":  # as if a target's kept edges had been drawn alike
+        weight = coefficients(graph, dst, source, kept_indptr, row, edge)
+        if self.config.estimator == "plain":  # as if a target's kept edges had equal chances
             kept = np.diff(kept_indptr)
-            share = np.repeat(kept / np.maximum(graph.degree[dst], 1), kept).astype(np.float32)
-            estimator, divisor = "ht", share
-        weight = edge_weights(estimator, graph, dst, source, prob, *drawn, divisor)
-        arrays = (source[: dst.size], source, *drawn, prob, weight)
-        block = Block(*map(torch.from_numpy, arrays))
-        block.edge_chance = torch.from_numpy(chance)
-        return block
+            share = kept / np.maximum(graph.degree[dst], 1)
+            weight /= np.repeat(share, kept).astype(np.float32)
+        else:
+            weight /= chance
+        if self.config.estimator == "hajek":
+            rescale_hajek(graph, dst, kept_indptr, weight)
+        arrays = (source[: dst.size], source, kept_indptr, row, edge, chance, weight)
+        return Block.from_arrays(*arrays)
 
 
 class NodeSampler(EdgeSampler, PolicySampler):
     """Each target keeps `budgets[layer]` in-edges, chosen by a policy's masses.
 
-    The policy is asked of each target alone: m_ij = b_j (g_j c_ij^2)^power, the mass s_j that
-    source j would have if i were the only target. With k the layer's fanout and |N_i| > k,
+    Edge masses are m_ij = b_j (g_j c_ij^2)^power, the mass s_j that source j would have if i were
+    the only target. With k the layer's fanout and |N_i| > k,
 
     * without replacement: p_ij = min(1, c_i m_ij) with sum k, and exactly k edges are kept;
-    * with replacement: k draws with q_ij = m_ij / sum m; an edge drawn twice is there twice, each
+    * with replacement: k draws with q_ij = m_ij / sum m; an edge drawn twice appears twice, each
       time with weight alpha_ij / (k q_ij).
 
-    A target with no more than k in-edges keeps them all. Where all masses of a row are the same,
-    k of them are drawn in O(k); otherwise the cost is a few passes over the frontier's edges.
-
-    Parameters
-    ----------
-    replace
-        Whether edges are drawn with replacement.
-    options
-        Those of `PolicySampler`; budgets are fanouts.
+    A target with no more than k in-edges keeps them all. Where all masses of a row are equal, k of
+    them are drawn in O(k); otherwise the cost is a few passes over the frontier's edges.
+    `NodeSamplerConfig` has the options: policy, replace, estimator.
     """
 
-    choices: ClassVar[Mapping[str, Sequence[str]]] = {
-        **PolicySampler.choices,
-        "estimator": ("ht", "hajek", "sketch", "plain"),
-    }
+    Config: ClassVar[type[SamplerConfig]] = NodeSamplerConfig
 
-    def __init__(
-        self,
-        data: Any,
-        budgets: Sequence[int],
-        *,
-        policy: str | PolicyConfig | Policy,
-        replace: bool = False,
-        estimator: str = "ht",
-        **options: Any,
-    ) -> None:
-        super().__init__(data, budgets, policy=policy, estimator=estimator, **options)
-        self.replace = checks.flag("replace", replace)
-
-    def _settings(self) -> dict[str, Any]:
-        return super()._settings() | {"replace": self.replace}
+    @property
+    def replace(self) -> bool:
+        """Whether edges are drawn with replacement."""
+        return bool(getattr(self.config, "replace", False))
 
     def _chances(self, dst: IntArray, layer: int) -> FloatArray:
         chance = masses(self.policy, layer, dst, self._workspace())
@@ -132,7 +109,7 @@ class NodeSampler(EdgeSampler, PolicySampler):
         return nodewise.pick_pivotal(indptr, dst, chance, key)
 
     def _is_flat(self, dst: IntArray, layer: int) -> bool:
-        """Whether each target's masses are all the same."""
+        """Whether the masses of each target are all equal."""
         policy = self.policy
         if policy.power == 0:
             return True

@@ -6,16 +6,21 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from bliss import checks
 from bliss.arrays import NOTHING, FloatArray, IntArray
 from bliss.graph import Graph
 from bliss.kernels import subgraphs
 from bliss.rng import Stream, Substream, derive_key, uniforms
+from bliss.samplers.configs import (
+    SaintEdgeConfig,
+    SaintNodeConfig,
+    SaintWalkConfig,
+    SamplerConfig,
+)
 from bliss.samplers.subgraph import Subgraph, SubgraphSampler, Weights
 
 _CHUNK = 1 << 16  # walks counted at a time
@@ -128,6 +133,8 @@ class SaintNode(Saint):
     Cost: batch_size binary searches in V numbers, and one pass over the in-edges of the nodes.
     """
 
+    Config: ClassVar[type[SamplerConfig]] = SaintNodeConfig
+
     def __init__(self, data: Any, budgets: Any = (), **options: Any) -> None:
         super().__init__(data, budgets, **options)
         mass = _column_norms(self.graph)
@@ -155,6 +162,8 @@ class SaintEdge(Saint):
     Cost: two coins an edge, and one pass over the in-edges of the nodes; once, O(E log of the
     largest degree).
     """
+
+    Config: ClassVar[type[SamplerConfig]] = SaintEdgeConfig
 
     def _visited(self, key: np.uint64) -> IntArray:
         root = _choose(self.graph.num_nodes, self._batch_size, key)
@@ -184,28 +193,11 @@ class SaintWalk(Saint):
     Cost: a coin a hop, and one pass over the in-edges of the nodes; once, coverage V hops, and
     length binary searches for each.
 
-    Parameters
-    ----------
-    length
-        Hops of a walk (h).
-    coverage
-        Visits of a node, on average, in the walks that are counted.
-    options
-        Those of `SubgraphSampler`: layers, seed, norm.
+    `SaintWalkConfig` has the options: length (h) and coverage.
     """
 
-    def __init__(
-        self,
-        data: Any,
-        budgets: Any = (),
-        *,
-        length: int = 2,
-        coverage: float = 50.0,
-        **options: Any,
-    ) -> None:
-        super().__init__(data, budgets, **options)
-        self.length = checks.whole("length", length, least=1)
-        self.coverage = checks.positive("coverage", coverage, "nothing would be counted.")
+    Config: ClassVar[type[SamplerConfig]] = SaintWalkConfig
+    config: SaintWalkConfig
 
     def _visited(self, key: np.uint64) -> IntArray:
         return self._walks(self._batch_size, key)
@@ -214,12 +206,12 @@ class SaintWalk(Saint):
         graph = self.graph
         root = self._wanted[_choose(self._wanted.size, number, key)]
         hops = derive_key(int(key), Substream.SECOND)
-        walk = subgraphs.random_walks(graph.indptr, graph.indices, root, self.length, hops)
+        walk = subgraphs.random_walks(graph.indptr, graph.indices, root, self.config.length, hops)
         return np.asarray(walk)
 
     def _find_visits(self) -> Visits:
         graph = self.graph
-        number = math.ceil(self.coverage * graph.num_nodes / (self.length + 1))
+        number = math.ceil(self.config.coverage * graph.num_nodes / (self.config.length + 1))
         node_count = np.zeros(graph.num_nodes, np.int64)
 
         def count(indptr: IntArray, indices: IntArray) -> IntArray:
@@ -246,15 +238,12 @@ class SaintWalk(Saint):
         at = np.zeros(graph.num_nodes)
         at[self._wanted] = 1.0 / self._wanted.size
         node, most = at, np.zeros(graph.num_nodes)
-        for _ in range(self.length):
+        for _ in range(self.config.length):
             hop = at / np.maximum(graph.degree, 1)
             stays = np.where(graph.degree == 0, at, 0.0)
             at = stays + np.bincount(graph.indices, np.repeat(hop, graph.degree), graph.num_nodes)
             node, most = np.maximum(node, at), np.maximum(most, hop)
         return node, _pair_values(graph, most).max(0)
-
-    def _settings(self) -> dict[str, Any]:
-        return super()._settings() | {"length": self.length, "coverage": self.coverage}
 
 
 def _choose(size: int, number: int, key: np.uint64) -> IntArray:

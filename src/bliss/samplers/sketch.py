@@ -1,33 +1,32 @@
-"""SKETCH: LADIES with the square root it should have had."""
+"""SKETCH: LADIES with the square root of its masses and debiased weights."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from typing import ClassVar
 
-from bliss.samplers.draws import WithoutReplacement
+from bliss.samplers.configs import SamplerConfig, SKETCHConfig
+from bliss.samplers.draws import Draw, Successive
 from bliss.samplers.layerwise import LayerSampler
 
 
 class SKETCH(LayerSampler):
     """The correction of LADIES by Chen et al. (2022).
 
-    s_j = sqrt(sum_i alpha_ij^2) [eq:prob-sketch]; a fixed number without replacement; weights
-    alpha_ij / (p_j ns_i) [eq:norm-prob-sketch] as the BLISS paper writes them. Those shrink the
-    aggregate to about 1/ns_i of the full one; estimator="ht" is unbiased.
+    s_j = sqrt(sum_i alpha_ij^2) [eq:prob-sketch]; `budgets` successive draws without replacement.
 
-    Cost: two passes over the frontier's edges and a sort of its candidates.
+    * ``estimator="debiased"`` (default): the authors' debiased weights, exactly unbiased;
+      `bliss.samplers.draws.Successive` has the formula.
+    * ``estimator="sketch"``: alpha_ij / (k q_j), q_j = s_j / sum s [eq:norm-prob-sketch], the
+      authors' plain normalisation; biased, because draws are without replacement.
+    * ``estimator="hajek"``: the debiased weights, rows rescaled.
+
+    Inclusion probabilities have no closed form, so `block.prob` is None. Not adaptive, no state.
+
+    Cost: two passes over the frontier's edges and a partial sort of its candidates. `SKETCHConfig`
+    has the options.
     """
 
-    def __init__(
-        self,
-        data: Any,
-        budgets: Sequence[int],
-        *,
-        policy: Any = "static",
-        estimator: str = "sketch",
-        **options: Any,
-    ) -> None:
-        super().__init__(
-            data, budgets, policy=policy, draw=WithoutReplacement(), estimator=estimator, **options
-        )
+    Config: ClassVar[type[SamplerConfig]] = SKETCHConfig
+
+    def _make_draw(self) -> Draw:
+        return Successive(debiased=self.config.estimator != "sketch")

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from bliss import checks
 from bliss.arrays import FloatArray, IntArray
+from bliss.block import Block
 from bliss.errors import InputError
 from bliss.kernels import frontier
-from bliss.samplers.base import Sampler, Unit
-from bliss.types import Block
+from bliss.samplers.base import Sampler
+from bliss.samplers.estimators import coefficients
 
 
 class Subgraph(NamedTuple):
@@ -29,10 +30,10 @@ class Subgraph(NamedTuple):
 
 
 class Weights(NamedTuple):
-    """What a family says of its subgraph."""
+    """Weights and chances of a subgraph."""
 
     edge: FloatArray  # float32[E'] weight of each edge
-    chance: FloatArray | None  # float32[E'] of each edge, given its target; None: certain
+    chance: FloatArray  # float32[E'] chance of each edge, given its target
     prob: FloatArray  # float32[n] chance of each node to be there
     dst: FloatArray | None  # float32[D] weight of each target's loss; None: equal
 
@@ -49,26 +50,16 @@ class SubgraphSampler(Sampler):
     wanted and how large a batch is; `batches` then gives the seeds of an epoch. Subgraphs are
     drawn from the whole graph: nodes of other splits lend their features, not their labels.
 
-    Parameters
-    ----------
-    data
-        A `Graph`, or anything `Graph.of` takes.
-    layers
-        How many blocks a batch has. There are no budgets.
-    options
-        Those of `Sampler`: seed, norm.
+    There are no budgets: pass `layers`, the number of blocks of a batch.
     """
 
-    unit: ClassVar[Unit] = "none"
-    makes_batches: ClassVar[bool] = True
-
-    def __init__(self, data: Any, budgets: Any = (), *, layers: int, **options: Any) -> None:
-        super().__init__(data, budgets, layers=layers, **options)
-        self._wanted: IntArray = np.empty(0, np.int64)  # whose outputs are wanted
+    def __init__(self, data: Any, budgets: Any = (), **options: Any) -> None:
+        super().__init__(data, budgets, **options)
+        self._wanted: IntArray = np.empty(0, np.int64)  # seed nodes
         self._batch_size = 0
 
     def prepare(self, nodes: Any, batch_size: int) -> None:
-        """Take note of the nodes whose outputs are wanted, and of the size of a batch."""
+        """Set the seed nodes and the batch size."""
         wanted = checks.seeds(nodes, self.graph.num_nodes, "nodes")
         batch_size = checks.whole("batch_size", batch_size, least=1)
         is_first = not self._wanted.size
@@ -128,17 +119,12 @@ class SubgraphSampler(Sampler):
             workspace.position,
             workspace.edge,
         )
-        certain = np.ones(node.size, np.float32)
-        scales = graph.target_scale, graph.source_scale, graph.weight
-        alpha = frontier.horvitz_thompson(node, node, certain, *kept, *scales)
-        return Subgraph(node, num_dst, *kept, alpha)
+        return Subgraph(node, num_dst, *kept, coefficients(graph, node, node, *kept))
 
     def _blocks(self, subgraph: Subgraph, weights: Weights) -> list[Block]:
         node, num_dst, indptr, row, edge, _ = subgraph
-        arrays = (node, node, indptr, row, edge, weights.prob, weights.edge)
-        hidden = Block(*map(torch.from_numpy, arrays))
-        chance = None if weights.chance is None else torch.from_numpy(weights.chance)
-        hidden.edge_chance = chance
+        arrays = (node, node, indptr, row, edge, weights.chance, weights.edge)
+        hidden = Block.from_arrays(*arrays, prob=weights.prob)
         kept = int(indptr[num_dst])
         last = replace(
             hidden,
@@ -146,8 +132,8 @@ class SubgraphSampler(Sampler):
             indptr=hidden.indptr[: num_dst + 1],
             row=hidden.row[:kept],
             edge=hidden.edge[:kept],
+            edge_prob=hidden.edge_prob[:kept],
             edge_weight=hidden.edge_weight[:kept],
-            edge_chance=None if chance is None else chance[:kept],
             dst_weight=None if weights.dst is None else torch.from_numpy(weights.dst),
         )
         return [replace(hidden) for _ in range(self.layers - 1)] + [last]

@@ -1,10 +1,10 @@
-"""VR-GCN: a few neighbours per target, and a history that stands in for the others."""
+"""VR-GCN: neighbour sampling with a history of every node's input."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from bliss.samplers.configs import SamplerConfig, VRGCNConfig
 from bliss.samplers.control import ControlVariate
 from bliss.samplers.neighbor import Neighbor
 
@@ -14,31 +14,9 @@ class VRGCN(ControlVariate, Neighbor):
 
     Each target keeps `budgets[layer]` of its in-edges, by default 2, as `Neighbor` draws them with
     weights alpha_ij / p_ij; `ControlVariate` has the estimator, its state and its cost. Unbiased
-    for fixed inputs; adaptive in that the history learns, while chances stay as they are. The
-    paper's treatment of dropout is included; its preprocessing of the first layer is not needed,
-    because the features are their own history.
+    for fixed inputs; the history learns, while chances are fixed. The paper's treatment of dropout
+    is included; its preprocessing of the first layer is not needed, because the features are their
+    own history. `VRGCNConfig` has the options.
     """
 
-    choices: ClassVar[Mapping[str, Sequence[str]]] = {
-        "policy": Neighbor.choices["policy"],
-        "estimator": ("ht",),
-    }
-
-    def __init__(
-        self,
-        data: Any,
-        budgets: Sequence[int],
-        *,
-        x: Any,
-        policy: str = "uniform",
-        replace: bool = False,
-        estimator: str = "ht",
-        **options: Any,
-    ) -> None:
-        own = {"policy": policy, "replace": replace, "estimator": estimator}
-        super().__init__(data, budgets, x=x, **own, **options)
-
-    @classmethod
-    def default_budgets(cls, layers: int) -> tuple[int, ...]:
-        """2 neighbours a layer."""
-        return (2,) * layers
+    Config: ClassVar[type[SamplerConfig]] = VRGCNConfig

@@ -1,4 +1,4 @@
-"""Scratch memory of one thread, allocated once: a step then costs nothing that grows with |V|."""
+"""Scratch memory of one thread, allocated once, so that no step costs O(|V|)."""
 
 from __future__ import annotations
 

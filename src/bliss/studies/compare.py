@@ -14,7 +14,7 @@ import scipy.stats
 from bliss import checks
 from bliss.errors import InputError
 from bliss.nn import MODELS
-from bliss.samplers import SAMPLERS, sampler_class
+from bliss.samplers import SAMPLERS
 from bliss.studies.runs import (
     Cell,
     Outcome,
@@ -113,7 +113,7 @@ def plan(
                 raise
             skipped.append({"model": model, "sampler": sampler, "why": str(error)})
             continue
-        for share in shares if sampler_class(name).unit != "none" else shares[:1]:
+        for share in shares if SAMPLERS[name].unit != "none" else shares[:1]:
             for seed in seeds:
                 config = shrunk(whole, given, share, seed)
                 label = f"{model}-{sampler.replace(':', '-').replace('*', 'star')}"

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from bliss.block import Block
 from bliss.data import Dataset
 from bliss.graph import Graph
-from bliss.samplers import sampler_class
+from bliss.samplers import SAMPLERS as REGISTRY
 from bliss.studies.variance import VarianceStudy
 from bliss.train import TrainConfig, Trainer
-from bliss.types import Block
 
 NODES = 20_000
 SEEDS = 256
@@ -52,7 +52,7 @@ def measure_complexity(
     for sampler in SAMPLERS:
         say(f"complexity of {sampler}")
         for axis in ("edges", "budget", "width", "depth"):
-            if axis == "budget" and sampler_class(sampler).unit == "none":
+            if axis == "budget" and REGISTRY[sampler].unit == "none":
                 continue
             points = [(getattr(s, axis), measure(sampler, s)) for s in line(axis)]
             for quantity, position in (("time", 0), ("memory", 1)):
@@ -118,7 +118,7 @@ def aggregate_variance(sampler: str, setting: Setting) -> float:
 
 def config(sampler: str, setting: Setting) -> TrainConfig:
     """Settings of a run at a point."""
-    unit = sampler_class(sampler).unit
+    unit = REGISTRY[sampler].unit
     growth = setting.budget // Setting.budget
     budgets = {
         "sources": (setting.budget,) * setting.depth,
@@ -127,7 +127,7 @@ def config(sampler: str, setting: Setting) -> TrainConfig:
     return TrainConfig(
         dataset="random",
         sampler=sampler,
-        policy="exp3" if sampler == "bliss" else "",
+        sampler_options={"policy": "exp3"} if sampler == "bliss" else {},
         budgets=budgets.get(unit, ()),
         batch_size=NODES // 2 if sampler == "full" else SEEDS,
         layers=setting.depth,
@@ -150,7 +150,7 @@ def random_data(setting: Setting) -> Dataset:
 
 def _bytes_of(block: Block, width: int) -> int:
     """A block's arrays, and its sources' and targets' activations with their gradients."""
-    arrays = (block.src, block.indptr, block.row, block.edge, block.prob, block.edge_weight)
+    arrays = (block.src, block.indptr, block.row, block.edge, block.edge_prob, block.edge_weight)
     return sum(t.nbytes for t in arrays) + 8 * width * (block.num_src + block.num_dst)
 
 

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from bliss import checks
 from bliss.arrays import FloatArray, IntArray
+from bliss.block import Block
 from bliss.data import Dataset
 from bliss.graph import Graph
 from bliss.kernels import frontier
@@ -27,7 +28,6 @@ from bliss.policies import POLICIES
 from bliss.rng import Stream, derive_key
 from bliss.samplers import PLADIES, Bliss, LayerSampler
 from bliss.train import TrainConfig, Trainer
-from bliss.types import Block
 
 FRONTIERS = 4
 """Batches whose variance is summed at a checkpoint."""
@@ -130,8 +130,9 @@ class VarianceStudy:
     ) -> None:
         for name in policies:
             checks.choice("policies", name, list(POLICIES))
-        self.config, self.every = config, every
+        self.every = every
         self.trainer = Trainer(config, dataset, Path("unused"), _silent)
+        self.config = config = self.trainer.config
         self.fixed = PLADIES(self.trainer.graph, config.budgets, seed=config.seed)
         self.students = {
             name: Bliss(self.trainer.graph, config.budgets, policy=name, seed=config.seed)

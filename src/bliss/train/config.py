@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
 from importlib import resources
-from inspect import signature
 from typing import Any
 
 from bliss import checks
 from bliss.data import canonical
 from bliss.errors import InputError
-from bliss.nn import ModelConfig
-from bliss.samplers import SAMPLERS, sampler_class, sampler_options
-
-CHOICES = ("policy", "estimator", "thinning")
-"""Settings that some samplers offer, each a name."""
+from bliss.nn.config import ModelConfig
+from bliss.samplers.configs import SamplerConfig, sampler_config
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,17 +23,11 @@ class TrainConfig(ModelConfig):
     """Name of a data set, or the path of a folder."""
     sampler: str = "bliss"
     """A name of `bliss.samplers.SAMPLERS`."""
-    policy: str = ""
-    """Where masses come from; by default the sampler's own (bliss: node), empty if it has none."""
-    estimator: str = ""
-    """ht, hajek, sketch, released or plain, where the sampler has it; by default its own."""
-    thinning: str = ""
-    """How the budget is met: exact (default) or paper, for samplers that offer it."""
     sampler_options: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    """What only this sampler or its policy knows, by name: replace, iterations, eta, ..."""
+    """Settings of the sampler and its policy, by name: policy, estimator, replace, eta, ..."""
     budgets: tuple[int, ...] = ()
-    """Per layer, input layer first: sources kept on average (default 2048,1024,512), or, for
-    samplers that choose neighbours, those kept by each target (default 10 a layer)."""
+    """Per layer, input layer first: sources kept on average, or, for node-wise samplers, neighbours
+    kept per target; default 2048,1024,512 (less on small graphs), or 10 a layer."""
     batch_size: int = 256
     """Seeds per step; for samplers of subgraphs, what docs/subgraphs.md says of each."""
     steps: int = 300
@@ -71,12 +61,16 @@ class TrainConfig(ModelConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        sampler = sampler_class(self.sampler)
-        for name in CHOICES:
-            object.__setattr__(self, name, self._choice(name, sampler.choices.get(name, ())))
-        self._check_options()
-        budgets = self.budgets or sampler.default_budgets(self.layers)
-        object.__setattr__(self, "budgets", sampler.check_budgets(budgets, self.layers))
+        if not isinstance(self.sampler_options, Mapping):
+            raise InputError(
+                f"sampler_options={self.sampler_options!r} must be names with values, such as "
+                '{"replace": True}.'
+            )
+        sampler = self.sampler_config
+        object.__setattr__(self, "sampler_options", sampler.to_dict())
+        if self.budgets or sampler.unit == "none":
+            budgets = sampler.check_budgets(self.budgets, self.layers)
+            object.__setattr__(self, "budgets", budgets)
         if sampler.linear_only and self.is_attention:
             raise InputError(
                 f"model={self.model!r} learns its coefficients, and sampler {self.sampler!r} needs "
@@ -103,41 +97,22 @@ class TrainConfig(ModelConfig):
         if self.prefetch not in (0, 1):
             raise InputError(f"prefetch={self.prefetch} must be 0 or 1.")
 
-    def _choice(self, name: str, choices: Sequence[str]) -> str:
-        """One of CHOICES: what was given, or else the sampler's default, or none."""
-        given: str = getattr(self, name)
-        own = signature(SAMPLERS[self.sampler]).parameters
-        if not choices and given:
-            others = [option for option in CHOICES if option in own]
-            raise InputError(
-                f"{name}={given!r} was given, but sampler {self.sampler!r} has no {name} to choose "
-                f"(it takes {', '.join(['budgets', *others])}): leave it out."
-            )
-        return checks.choice(name, given or own[name].default, choices) if choices else ""
-
-    def _check_options(self) -> None:
-        """Refuse options that the sampler does not know; it checks their values itself."""
-        if not isinstance(self.sampler_options, Mapping):
-            raise InputError(
-                f"sampler_options={self.sampler_options!r} must be names with values, such as "
-                '{"replace": True}.'
-            )
-        object.__setattr__(self, "sampler_options", dict(self.sampler_options))
-        known = sampler_options(self.sampler, self.policy)
-        with_policy = f" with policy {self.policy!r}" if self.policy else ""
-        for name, value in self.sampler_options.items():
-            if name not in known:
-                raise InputError(
-                    f"sampler_options has {name}={value!r}, but sampler {self.sampler!r} takes "
-                    f"{', '.join(known) or 'none'}{with_policy}: remove it, or choose another "
-                    f"sampler{' or policy' if with_policy else ''}."
-                )
+    @property
+    def sampler_config(self) -> SamplerConfig:
+        """The settings of the sampler."""
+        return sampler_config(self.sampler, **self.sampler_options)
 
     @property
-    def sampler_arguments(self) -> dict[str, Any]:
-        """The policy, estimator and thinning where the sampler offers them, and its options."""
-        given = {name: getattr(self, name) for name in CHOICES}
-        return {name: value for name, value in given.items() if value} | dict(self.sampler_options)
+    def policy(self) -> str:
+        """The name of the sampler's policy; empty if it has none to choose."""
+        return str(self.sampler_options.get("policy", ""))
+
+    def fitted(self, num_nodes: int) -> TrainConfig:
+        """These settings with default budgets filled in for a graph of so many nodes."""
+        if self.budgets or self.sampler_config.unit == "none":
+            return self
+        budgets = self.sampler_config.default_budgets(self.layers, num_nodes)
+        return replace(self, budgets=budgets)
 
     @property
     def model_config(self) -> ModelConfig:
@@ -167,25 +142,32 @@ class TrainConfig(ModelConfig):
 def resolve(**given: Any) -> TrainConfig:
     """Settings from what was given, then the data set's recipe, then the defaults.
 
+    A name that is not a field of `TrainConfig` is an option of the sampler or its policy, such as
+    policy="exp3" or eta=0.2. Names of data sets, models and samplers may be in any case.
+
     A recipe is a JSON file in `bliss/train/recipes`, named after the data set, with settings under
-    "all", under a model's name and under a sampler's. Its "budgets" count sources, its "fanouts"
-    neighbours: each is for samplers of that unit. Its policy, estimator and thinning are for
-    samplers that have it. Names of data sets, models and samplers may be in any case.
+    "all", under a model's name and under a sampler's name. Its "budgets" count sources and its
+    "fanouts" neighbours; each applies to samplers of that unit. Options that a sampler does not
+    have are ignored.
     """
     given = {name: value for name, value in given.items() if value is not None}
     for name, spell in (("dataset", canonical), ("model", str.lower), ("sampler", str.lower)):
         if name in given:
             given[name] = spell(str(given[name]))
+    own = {one.name for one in fields(TrainConfig)}
     dataset = str(given.get("dataset", TrainConfig.dataset))
     sampler = str(given.get("sampler", TrainConfig.sampler))
     values = recipe(dataset, str(given.get("model", TrainConfig.model)), sampler)
-    sampler_choices = sampler_class(sampler).choices
-    for name in CHOICES:
-        if values.get(name) not in sampler_choices.get(name, ()):
-            values.pop(name, None)
     counts = {"sources": values.pop("budgets", ()), "neighbours": values.pop("fanouts", ())}
-    values["budgets"] = counts.get(sampler_class(sampler).unit, ())
-    return TrainConfig.from_dict(values | given)
+    options = {**given.get("sampler_options", {}), **{k: given[k] for k in given if k not in own}}
+    kind = sampler_config(sampler, **options)
+    for name in [name for name in values if name not in own]:
+        value = values.pop(name)
+        if name not in options and kind.allows(name, value):
+            options[name] = value
+    values["budgets"] = counts.get(kind.unit, ())
+    chosen = {name: value for name, value in given.items() if name in own}
+    return TrainConfig.from_dict({**values, **chosen, "sampler_options": options})
 
 
 def recipe(dataset: str, model: str, sampler: str) -> dict[str, Any]:

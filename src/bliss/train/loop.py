@@ -23,7 +23,6 @@ from bliss.graph import Graph
 from bliss.loader import BlockLoader
 from bliss.nn import GNN, infer
 from bliss.rng import Stream, derive_key
-from bliss.samplers import SAMPLERS, sampler_class
 from bliss.train.config import TrainConfig
 from bliss.train.folder import Checkpoint, RunFolder
 from bliss.train.memory import forget_peak, peak_mb
@@ -60,6 +59,7 @@ class Trainer:
         self, config: TrainConfig, dataset: Dataset, out: str | Path, say: Callable[[str], None]
     ) -> None:
         _check(config, dataset)
+        config = config.fitted(dataset.graph.num_nodes)
         self.config, self.dataset, self.say = config, dataset, say
         self.folder = RunFolder(Path(out))
         self.device = torch.device(config.device)
@@ -68,14 +68,13 @@ class Trainer:
         torch.manual_seed(_torch_seed(config.seed, Stream.WEIGHTS))
         self.model = GNN(dataset.num_features, dataset.num_classes, config.model_config)
         self.model.to(self.device)
-        features = {"x": self.x} if sampler_class(config.sampler).needs_features else {}
-        self.sampler = SAMPLERS[config.sampler](
+        kind = config.sampler_config
+        self.sampler = kind.build(
             self.graph,
             config.budgets,
             layers=config.layers,
             seed=config.seed,
-            **config.sampler_arguments,
-            **features,
+            x=self.x if kind.needs_features else None,
         )
         seeds, batch_size = dataset.splits["train"], config.batch_size
         if not self.sampler.makes_batches:  # which may draw more than there are seeds

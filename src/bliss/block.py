@@ -1,0 +1,251 @@
+"""`Block`: one sampled layer, what the model showed of it, and its control variate."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bliss.arrays import Array
+from bliss.errors import InputError
+from bliss.feedback import Feedback
+from bliss.kernels.frontier import group_by_target
+
+# torch warns once per process that CSR is in beta; `Block.matrix` uses only its stable part.
+warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+
+
+@dataclass(frozen=True, eq=False)
+class Observation:
+    """What the model showed of one layer."""
+
+    norm: Tensor  # float32[S] |h_j|, norm of the layer's input at each source
+    attention: Tensor | None = None  # float32[E'] softmax over the kept edges, mean of heads
+    input: Tensor | None = None  # float32[S, F] h_j itself, if the block keeps it
+
+
+@dataclass(frozen=True, eq=False)
+class Control:
+    """A control variate: the history h~_j of each source's input and its full sum.
+
+    `bliss.nn.aggregate` adds baseline_i and sums x_j - history_j instead of x_j.
+    """
+
+    history: Tensor  # float32[S, F]
+    baseline: Tensor  # float32[D, F] sum over all in-edges of alpha_ij h~_j
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Block:
+    """One sampled layer: D targets, S sources, E' kept edges grouped by target.
+
+    A bipartite graph for message passing with the probabilities of its draw. The draw is immutable;
+    `observe` sets `observation`, once per forward pass.
+    """
+
+    dst: Tensor  # int64[D] graph ids of the targets
+    src: Tensor  # int64[S] graph ids of the sources; src[:D] is dst
+    indptr: Tensor  # int64[D + 1] kept edges of target t: indptr[t] to indptr[t + 1]
+    row: Tensor  # int64[E'] position in src
+    edge: Tensor  # int64[E'] graph edge id
+    edge_prob: Tensor  # float32[E'] chance that the edge was kept; see below
+    edge_weight: Tensor  # float32[E'] the estimator's weight, alpha_ij / edge_prob for "ht"
+    prob: Tensor | None = None  # float32[S] inclusion probability p_j of sources, if they are drawn
+    dst_weight: Tensor | None = None  # float32[D] share of each target in the loss; None: 1 / D
+    keeps_input: bool = False  # whether `observe` keeps the layer's input for the sampler
+    control: Control | None = None
+    observation: Observation | None = None
+    origin: Block | None = field(default=None, repr=False)  # the CPU block this is a copy of
+
+    """Layer-wise samplers draw sources and keep every edge of a kept source, so that `edge_prob` is
+    p_j. Node-wise samplers draw edges: each has its own chance, or, with replacement, its expected
+    number of draws, and `prob` is None. SKETCH's draws have no closed form: `edge_prob` is then one
+    over the debiased weight, and `prob` is None."""
+
+    @classmethod
+    def from_arrays(cls, *draw: Array, prob: Array | None = None) -> Block:
+        """A block of the first seven fields, as NumPy arrays, and prob; memory is shared."""
+        dst, src, indptr, row, edge, edge_prob, edge_weight = map(torch.from_numpy, draw)
+        inclusion = None if prob is None else torch.from_numpy(prob)
+        return cls(dst, src, indptr, row, edge, edge_prob, edge_weight, inclusion)
+
+    def __repr__(self) -> str:
+        return f"Block({self.num_src} sources -> {self.num_dst} targets, {self.num_edges} edges)"
+
+    @property
+    def num_dst(self) -> int:
+        """Number of targets, D."""
+        return self.dst.numel()
+
+    @property
+    def num_src(self) -> int:
+        """Number of sources, S; the first D of them are the targets."""
+        return self.src.numel()
+
+    @property
+    def num_edges(self) -> int:
+        """Number of kept edges, E'."""
+        return self.row.numel()
+
+    @cached_property
+    def col(self) -> Tensor:
+        """Position in dst of each edge's target. int64[E']."""
+        targets = torch.arange(self.num_dst, device=self.indptr.device)
+        return targets.repeat_interleave(self.indptr.diff(), output_size=self.num_edges)
+
+    @cached_property
+    def edge_index(self) -> Tensor:
+        """(row, col) in the form of PyG's bipartite convolutions. int64[2, E']."""
+        return torch.stack([self.row, self.col])
+
+    @cached_property
+    def by_source(self) -> tuple[Tensor, Tensor]:
+        """Edges grouped by source, for backward passes: pointers int64[S + 1], order int64[E']."""
+        if self.row.device.type == "cpu":
+            indptr, order = group_by_target(self.col.numpy(), self.row.numpy(), self.num_src)
+            return torch.from_numpy(indptr), torch.from_numpy(order)
+        row, order = torch.sort(self.row, stable=True)
+        bounds = torch.arange(self.num_src + 1, device=row.device)
+        return torch.searchsorted(row, bounds), order
+
+    @property
+    def matrix(self) -> Tensor:
+        """The weights as a sparse CSR matrix [D, S]: `block.matrix @ x` aggregates."""
+        return torch.sparse_csr_tensor(
+            self.indptr,
+            self.row,
+            self.edge_weight,
+            size=(self.num_dst, self.num_src),
+            check_invariants=False,  # columns are neither sorted nor, with duplicates, distinct
+        )
+
+    def observe(self, x: Tensor, attention: Tensor | tuple[Tensor, Tensor] | None = None) -> None:
+        """Record what the policy learns from; costs one pass over x and keeps no graph of it.
+
+        Parameters
+        ----------
+        x
+            The layer's input at its sources, [S, F], before dropout.
+        attention
+            For attention layers: the softmax of the plain scores over the kept edges of each
+            target (without importance correction), [E'] or [E', heads], in the order of
+            `edge_index`; or the pair (edge_index, attention) that PyG's convolutions return with
+            `return_attention_weights=True`. Build those with `add_self_loops=False`: a block has
+            its self-loops already, and PyG would move them to the end.
+        """
+        if x.ndim != 2 or x.size(0) != self.num_src or not x.is_floating_point():
+            raise InputError(
+                f"x is {x.dtype} of shape {tuple(x.shape)}, but the block has {self.num_src} "
+                "sources: observe the layer's input, one row of numbers per source."
+            )
+        self.check_device("x", x)
+        kind = torch.promote_types(x.dtype, torch.float32)  # half precision would overflow
+        shown = x.detach()
+        observation = Observation(
+            norm=torch.linalg.vector_norm(shown, dim=1, dtype=kind).to(torch.float32),
+            attention=None if attention is None else self._mean_attention(attention),
+            input=shown.to(torch.float32) if self.keeps_input else None,
+        )
+        object.__setattr__(self, "observation", observation)
+
+    def check_device(self, field: str, tensor: Tensor) -> None:
+        """Refuse a tensor on another device than the block."""
+        if tensor.device != self.row.device:
+            raise InputError(
+                f"{field} is on {tensor.device}, but the block is on {self.row.device}: move both "
+                "to one device, for instance with block.to(device)."
+            )
+
+    def _mean_attention(self, attention: Tensor | tuple[Tensor, Tensor]) -> Tensor:
+        """Check the shape of attention and average it over heads. [E', ...] -> float32[E']."""
+        if isinstance(attention, tuple):
+            edge_index, attention = attention
+            if not torch.equal(edge_index, self.edge_index):
+                raise InputError(
+                    "attention is for other edges than the block's, as when a convolution moves "
+                    "self-loops: build it with add_self_loops=False."
+                )
+        if attention.ndim == 0 or attention.size(0) != self.num_edges:
+            raise InputError(
+                f"attention has shape {tuple(attention.shape)}, but the block has "
+                f"{self.num_edges} edges: pass one row per edge, in the order of edge_index."
+            )
+        mean = attention.detach().to(torch.float32)
+        return mean.flatten(1).mean(dim=1) if mean.ndim > 1 else mean
+
+    def feedback(self) -> Feedback:
+        """The observation with its draw, as NumPy arrays on the CPU."""
+        seen = self.observation
+        if seen is None:
+            raise InputError(
+                "this block was not observed, so there is nothing to learn from: call "
+                "block.observe(x) in the forward pass, before sampler.update(blocks)."
+            )
+        draw = self.origin or self
+        feedback = Feedback(
+            dst=_to_numpy(draw.dst),
+            src=_to_numpy(draw.src),
+            indptr=_to_numpy(draw.indptr),
+            row=_to_numpy(draw.row),
+            edge=_to_numpy(draw.edge),
+            edge_prob=_to_numpy(draw.edge_prob),
+            norm=_to_numpy(seen.norm),
+            prob=None if draw.prob is None else _to_numpy(draw.prob),
+            attention=None if seen.attention is None else _to_numpy(seen.attention),
+            input=None if seen.input is None else _to_numpy(seen.input),
+        )
+        for name in ("norm", "attention", "input"):
+            values = getattr(feedback, name)
+            if values is not None and not np.isfinite(values).all():
+                raise InputError(
+                    f"the observed {name} holds NaN or infinity, so there is nothing to learn from "
+                    "it: check the features, or lower the learning rate if the network diverged."
+                )
+        if feedback.attention is not None and feedback.attention.min(initial=0.0) < 0:
+            raise InputError(
+                f"attention holds {feedback.attention.min():.3g}, but a softmax is never "
+                "negative: pass weights, not scores."
+            )
+        return feedback
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> Block:
+        """Copy to a device."""
+        return self._apply(lambda tensor: tensor.to(device, non_blocking=non_blocking))
+
+    def cpu(self) -> Block:
+        """Copy to the CPU."""
+        return self.to("cpu")
+
+    def cuda(self, device: int | str | None = None, non_blocking: bool = False) -> Block:
+        """Copy to a GPU."""
+        return self._apply(lambda tensor: tensor.cuda(device, non_blocking=non_blocking))
+
+    def pin_memory(self) -> Block:
+        """Copy to page-locked memory."""
+        return self._apply(lambda tensor: tensor.pin_memory())
+
+    def _apply(self, move: Callable[[Tensor], Tensor]) -> Block:
+        moved: Block = _moved(self, move)
+        on_host = self.row.device.type == "cpu"
+        return replace(moved, origin=self if on_host and self.origin is None else self.origin)
+
+
+def _moved(record: Any, move: Callable[[Tensor], Tensor]) -> Any:
+    """A dataclass with every tensor moved, those of nested dataclasses included."""
+    values = {one.name: getattr(record, one.name) for one in fields(record)}
+    changed = {k: move(v) for k, v in values.items() if isinstance(v, Tensor)}
+    nested = {
+        k: _moved(v, move) for k, v in values.items() if isinstance(v, (Control, Observation))
+    }
+    return replace(record, **changed, **nested)
+
+
+def _to_numpy(tensor: Tensor) -> Array:
+    array: Array = (tensor if tensor.device.type == "cpu" else tensor.cpu()).numpy()
+    return array

@@ -1,0 +1,145 @@
+"""The contracts of a policy as plain arrays: masses out, feedback and news in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from bliss.arrays import NOTHING, Array, FloatArray, IntArray
+from bliss.errors import InputError
+from bliss.graph import Graph
+from bliss.kernels.bounds import first_fall, first_outside
+
+SMALLEST_SIZE = 0.03
+"""Norms below this share of the layer's mean are raised to it: an input that dropout emptied, or a
+node without features, must stay reachable."""
+
+
+class EdgeMass(NamedTuple):
+    """Masses of the in-edges of D targets: c_ij = offset_i + slope_i value_ij.
+
+    This form covers coefficients that are constant in a row (slope 0, no value is read), given edge
+    weights, and a bandit's lazily normalised distribution.
+    """
+
+    offset: FloatArray  # float64[D]
+    slope: FloatArray  # float64[D]
+    value: FloatArray  # [E], or empty where every slope is 0
+
+
+class NodeCodes(NamedTuple):
+    """One factor per node, stored as a byte: node j has table[code[j]]."""
+
+    code: npt.NDArray[np.uint8]  # [V], or empty where every factor is 1
+    table: npt.NDArray[np.float32]  # [256]
+
+
+NO_CODES = NodeCodes(np.empty(0, np.uint8), np.empty(0, np.float32))
+
+
+class Feedback(NamedTuple):
+    """One observed layer as plain arrays: all that a policy learns from."""
+
+    dst: IntArray  # [D] graph ids
+    src: IntArray  # [S] graph ids; src[:D] is dst
+    indptr: IntArray  # [D + 1] kept edges by target
+    row: IntArray  # [E'] position in src
+    edge: IntArray  # [E'] graph edge id
+    edge_prob: FloatArray  # [E'] chance that the edge was kept
+    norm: FloatArray  # [S] |h_j|, norm of the layer's input at each source
+    prob: FloatArray | None = None  # [S] inclusion probability p_j, where sources are drawn
+    attention: FloatArray | None = None  # [E'] softmax over the kept edges, mean of heads
+    input: FloatArray | None = None  # float32[S, F] h_j itself, where the sampler needs it
+
+
+News: TypeAlias = Mapping[str, Array]
+"""What a policy keeps of one layer's feedback, as named arrays: ids and a number or two for each.
+
+Empty where nothing was learnt. Processes exchange news, never state. Arrays of ids have fixed
+names: `source` and `dst` hold nodes, `edge` holds edges, `indptr` points into `edge`.
+"""
+
+_IDS = {"source": "nodes", "dst": "nodes", "edge": "edges"}
+
+
+def check_feedback(feedback: Feedback, graph: Graph) -> None:
+    """Refuse ids and positions that a kernel would read or write out of bounds."""
+    limits = {
+        "dst": graph.num_nodes,
+        "src": graph.num_nodes,
+        "edge": graph.num_edges,
+        "row": feedback.src.size,
+    }
+    for name, limit in limits.items():
+        _check_ids(name, getattr(feedback, name), limit)
+    edges = feedback.edge.size
+    _check_pointers(feedback.indptr, feedback.dst.size, edges)
+    sizes = {
+        "row": edges,
+        "edge_prob": edges,
+        "attention": edges,
+        "norm": feedback.src.size,
+        "prob": feedback.src.size,
+        "input": feedback.src.size,
+    }
+    for name, size in sizes.items():
+        array = getattr(feedback, name)
+        if array is not None and len(array) != size:
+            raise InputError(
+                f"a block's {name} has {len(array)} entries where {size} are expected: update a "
+                "sampler with the blocks it drew."
+            )
+
+
+def check_news(news: News, graph: Graph) -> None:
+    """Refuse ids that a kernel would read or write out of bounds."""
+    limits = {"nodes": graph.num_nodes, "edges": graph.num_edges}
+    for name, array in news.items():
+        kind = _IDS.get(name.rsplit(".", 1)[-1])
+        if kind:
+            _check_ids(name, array, limits[kind])
+    if "indptr" in news:
+        _check_pointers(news["indptr"], news["dst"].size, news["edge"].size)
+
+
+def _check_ids(name: str, ids: Array, limit: int) -> None:
+    if ids.dtype.kind not in "iu" or ids.ndim != 1:
+        raise InputError(
+            f"a block's {name} is {ids.dtype} of shape {ids.shape}, but must be whole numbers [N]: "
+            "update a sampler with the blocks it drew."
+        )
+    place = first_outside(ids, limit)
+    if place >= 0:
+        raise InputError(
+            f"a block's {name} holds {ids[place]}, which is not in [0, {limit}): update a sampler "
+            "with the blocks it drew."
+        )
+
+
+def _check_pointers(indptr: Array, targets: int, edges: int) -> None:
+    fits = indptr.dtype.kind in "iu" and indptr.shape == (targets + 1,)
+    if not fits or indptr[0] != 0 or indptr[-1] != edges or first_fall(indptr) >= 0:
+        raise InputError(
+            f"a block's indptr must rise from 0 to its {edges} edges in {targets + 1} entries: "
+            "update a sampler with the blocks it drew."
+        )
+
+
+def joined(news: Sequence[News], name: str) -> Array:
+    """One array of all news, in their order; no copy of a single one."""
+    return news[0][name] if len(news) == 1 else np.concatenate([one[name] for one in news])
+
+
+def log_size(norm: FloatArray) -> FloatArray:
+    """log|h_j| with a floor at SMALLEST_SIZE of the layer's mean. [S] -> float32[S]."""
+    size = np.minimum(norm, np.float32(1e30))
+    least = max(SMALLEST_SIZE * float(size.mean(dtype=np.float64)), 1e-30)
+    return np.asarray(np.log(np.maximum(size, np.float32(least))))
+
+
+def optional(array: FloatArray | None) -> FloatArray:
+    """The array, or an empty one for kernels that take an optional array."""
+    return NOTHING if array is None else array
