@@ -9,8 +9,8 @@ import pytest
 import scipy.stats
 
 from bliss.errors import InputError
-from bliss.studies import cells as cells_module
 from bliss.studies import compare
+from bliss.studies import runs as cells_module
 from bliss.studies.compare import plan
 from tests.studies.conftest import SMALL
 

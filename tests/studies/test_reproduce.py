@@ -7,8 +7,8 @@ import json
 import pytest
 
 from bliss.errors import InputError
-from bliss.studies import cells as cells_module
 from bliss.studies import reproduce
+from bliss.studies import runs as cells_module
 from bliss.studies.complexity import Setting, config, line, measure, row
 from bliss.studies.reproduce import paper, preset_config
 

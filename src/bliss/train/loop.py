@@ -5,13 +5,13 @@ from __future__ import annotations
 import signal
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from statistics import median
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -28,6 +28,7 @@ from bliss.train.config import TrainConfig
 from bliss.train.folder import Checkpoint, RunFolder
 from bliss.train.memory import forget_peak, peak_mb
 from bliss.train.metrics import criterion, micro_f1
+from bliss.train.records import Evaluation, RunResult, Sampled, StepTime
 
 PARTS = ("sample", "gather", "forward", "backward", "update", "total")
 
@@ -108,9 +109,9 @@ class Trainer:
         self,
         resume: bool = False,
         on_step: Callable[[Progress], None] | None = None,
-        on_evaluation: Callable[[Mapping[str, Any]], None] | None = None,
-    ) -> dict[str, Any]:
-        """Train to the end and return what result.json holds."""
+        on_evaluation: Callable[[Evaluation], None] | None = None,
+    ) -> RunResult:
+        """Train to the end, write result.json and return it."""
         with self.folder.locked(), _signals() as stop:
             forget_peak(self.device)
             self._begin(resume)
@@ -122,10 +123,10 @@ class Trainer:
                 step = self.loader.step
                 is_last = step == self.config.steps
                 if step % self.config.evaluate_every == 0 or is_last:
-                    metrics = self._evaluate(step)
+                    evaluation = self._evaluate(step)
                     self._checkpoint(step)
                     if on_evaluation:
-                        on_evaluation(metrics)
+                        on_evaluation(evaluation)
                 elif stop:
                     self._checkpoint(step)
                 if on_step:
@@ -195,25 +196,25 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
 
-    def _evaluate(self, step: int) -> dict[str, Any]:
+    def _evaluate(self, step: int) -> Evaluation:
         """F1 of training and validation nodes; keeps the best weights."""
         sampled = self.config.validation == "sampled"
         scores = (self.evaluate_sampled if sampled else self.evaluate)(("train", "val"))
         self.val_f1 = scores["val"]
-        metrics = {
-            "step": step,
-            "loss": self.losses[0] / max(self.losses[1], 1.0),
-            "train_f1": scores["train"],
-            "val_f1": scores["val"],
-        }
-        self.folder.add_metrics(metrics)
-        self.folder.add_times({"step": step, "seconds": self.step_seconds})
+        evaluation = Evaluation(
+            step=step,
+            loss=self.losses[0] / max(self.losses[1], 1.0),
+            train_f1=scores["train"],
+            val_f1=scores["val"],
+        )
+        self.folder.add_metrics(evaluation)
+        self.folder.add_times(StepTime(step=step, seconds=self.step_seconds))
         self.losses = [0.0, 0.0]
         self.stale += 1
         if scores["val"] > self.best["val_f1"]:
             self.best, self.stale = {"step": step, "val_f1": scores["val"]}, 0
             self.folder.save_best(self.model.state_dict())
-        return metrics
+        return evaluation
 
     def evaluate(self, splits: tuple[str, ...]) -> dict[str, float]:
         """Micro-F1 by split, with the weights as they are."""
@@ -334,30 +335,30 @@ class Trainer:
                 f"({_in_short(error)}): was the data, or the version of bliss, changed? Train anew."
             ) from error
 
-    def _finish(self) -> dict[str, Any]:
-        """Judge the best weights once, on all splits, and write the result."""
+    def _finish(self) -> RunResult:
+        """Evaluate the best weights on all splits and write the result."""
         self.load_best()
         scores = self.evaluate(("train", "val", "test"))
         config = self.config
         medians = {part: median(taken) * 1e3 for part, taken in self.times.items() if taken}
         nodes, edges = (count / max(self.loader.step, 1) for count in self.sampled)
-        result = {
-            "dataset": config.dataset,
-            "model": config.model,
-            "sampler": config.sampler,
-            "policy": config.policy,
-            "seed": config.seed,
-            "steps": self.loader.step,
-            "best_step": self.best["step"],
-            "train_f1": scores["train"],
-            "val_f1": scores["val"],
-            "test_f1": scores["test"],
-            "seconds": self.seconds,
-            "step_ms": medians,
-            "sampled": {"nodes": nodes, "edges": edges},
-            "peak_mb": peak_mb(self.device),
-        }
-        self.folder.write_json("result.json", result)
+        result = RunResult(
+            dataset=config.dataset,
+            model=config.model,
+            sampler=config.sampler,
+            policy=config.policy,
+            seed=config.seed,
+            steps=self.loader.step,
+            best_step=int(self.best["step"]),
+            train_f1=scores["train"],
+            val_f1=scores["val"],
+            test_f1=scores["test"],
+            seconds=self.seconds,
+            step_ms=medians,
+            sampled=Sampled(nodes=nodes, edges=edges),
+            peak_mb=peak_mb(self.device),
+        )
+        self.folder.write_result(result)
         return result
 
 
