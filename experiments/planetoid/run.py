@@ -19,8 +19,9 @@ from typing import Any
 
 import torch
 
+from bliss import records
 from bliss.data import Dataset, load_dataset
-from bliss.train import Trainer, resolve
+from bliss.train import RunResult, Trainer, resolve
 
 HERE = Path(__file__).parent
 DATASETS = ("cora", "citeseer", "pubmed")
@@ -45,8 +46,8 @@ def main() -> None:
             path = cell(name, model, sampler, seed)
             if not path.exists():
                 result = run(dataset, name, model, sampler, seed)
-                path.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-                print(path.stem, f"test F1 {result['test_f1']:.3f}", flush=True)
+                records.write(path, result)
+                print(path.stem, f"test F1 {result.test_f1:.3f}", flush=True)
     write_table()
 
 
@@ -55,7 +56,7 @@ def cell(dataset: str, model: str, sampler: str, seed: int) -> Path:
     return HERE / "results" / f"{dataset}-{model}-{sampler}-{seed}.json"
 
 
-def run(dataset: Dataset, name: str, model: str, sampler: str, seed: int) -> dict[str, Any]:
+def run(dataset: Dataset, name: str, model: str, sampler: str, seed: int) -> RunResult:
     """Train one cell in a folder that is thrown away."""
     options = {"batch_size": len(dataset.splits["train"])} if sampler == "full" else {}
     config = resolve(dataset=name, model=model, seed=seed, sampler=sampler, **options)

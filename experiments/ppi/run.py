@@ -17,9 +17,11 @@ from typing import Any
 
 import torch
 
+from bliss import records
 from bliss.data import Dataset, load_dataset
-from bliss.studies.runs import machine, mean_and_deviation
-from bliss.train import Trainer, resolve
+from bliss.studies.records import mean_and_deviation
+from bliss.studies.runs import machine
+from bliss.train import RunResult, Trainer, resolve
 
 HERE = Path(__file__).parent
 KINDS = {
@@ -45,12 +47,12 @@ def main() -> None:
         path = HERE / "results" / f"{kind}-{seed}.json"
         if not path.exists():
             result = run(dataset, kind, seed)
-            path.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-            print(path.stem, f"test F1 {result['test_f1']:.4f}", flush=True)
+            records.write(path, result)
+            print(path.stem, f"test F1 {result.test_f1:.4f}", flush=True)
     write_table()
 
 
-def run(dataset: Dataset, kind: str, seed: int) -> dict[str, Any]:
+def run(dataset: Dataset, kind: str, seed: int) -> RunResult:
     """Train once, in a folder that is thrown away."""
     everything = len(dataset.splits["train"])
     options: dict[str, Any] = {
@@ -78,7 +80,8 @@ def write_table() -> None:
         if not found:
             lines.append(f"| {words} | not run | | | |")
             continue
-        score, spread = mean_and_deviation(r["test_f1"] for r in found)
+        score, deviation = mean_and_deviation(r["test_f1"] for r in found)
+        spread = "" if deviation is None else f" ± {deviation:.4f}"
         means = [
             sum(values) / len(found)
             for values in (
@@ -87,9 +90,9 @@ def write_table() -> None:
             )
         ]
         shown = " | ".join(f"{value:,.0f}" for value in means)
-        lines.append(f"| {words} | {score:.4f} ± {spread:.4f} | {len(found)} | {shown} |")
+        lines.append(f"| {words} | {score:.4f}{spread} | {len(found)} | {shown} |")
     facts = machine()
-    lines.append(f"\nOne thread of {facts['processor']}, torch {facts['torch']}.")
+    lines.append(f"\nOne thread of {facts.processor}, torch {facts.torch}.")
     (HERE / "README.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

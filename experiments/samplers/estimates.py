@@ -14,6 +14,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse
@@ -24,7 +25,8 @@ from bliss.data import data_root, load_dataset
 from bliss.nn.aggregate import aggregate
 from bliss.samplers import SAMPLERS, ClusterGCN, Full, SaintWalk, Sampler
 from bliss.samplers.partition import edge_cut
-from bliss.studies.runs import machine, mean_and_deviation
+from bliss.studies.records import mean_and_deviation
+from bliss.studies.runs import machine
 from bliss.train import Trainer, resolve
 
 HERE = Path(__file__).parent
@@ -53,7 +55,7 @@ def main() -> None:
     parser.add_argument("--root", type=Path, help="folder of data sets")
     root = data_root(parser.parse_args().root)
     torch.set_num_threads(1)
-    found: Found = {"command": COMMAND, "machine": machine(), "seconds": {}}
+    found: Found = {"command": COMMAND, "machine": msgspec.to_builtins(machine()), "seconds": {}}
     for name, (measure, _) in MEASURES.items():
         started = perf_counter()
         found[name] = measure(root)

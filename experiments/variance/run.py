@@ -13,6 +13,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+import msgspec
 import torch
 
 from bliss.data import load_dataset
@@ -51,7 +52,11 @@ def main() -> None:
             )
             started = perf_counter()
             study = VarianceStudy(config, load_dataset(name, arguments.root), POLICIES, every=30)
-            found = study.run() | {"machine": machine(), "seconds": perf_counter() - started}
+            found = msgspec.to_builtins(study.run())
+            found |= {
+                "machine": msgspec.to_builtins(machine()),
+                "seconds": perf_counter() - started,
+            }
             path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
             print(path.stem, [layer["policies"]["node"] for layer in found["layers"]], flush=True)
     write_table()
@@ -76,8 +81,8 @@ def write_table() -> None:
             lines.append(f"{place}| {layer['limit_over_pladies']:.3f} | {' | '.join(cells)} |")
     facts = machine()
     lines.append(
-        f"\n{seconds / 60:.0f} minutes in all, one thread of {facts['processor']}, "
-        f"torch {facts['torch']}."
+        f"\n{seconds / 60:.0f} minutes in all, one thread of {facts.processor}, "
+        f"torch {facts.torch}."
     )
     (HERE / "README.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
 

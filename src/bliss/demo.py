@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from bliss.data import Dataset, load_dataset
 from bliss.graph import Graph
 from bliss.samplers import PLADIES, LayerSampler
 from bliss.studies.variance import error, exact_frontiers, least_error
-from bliss.train import Progress, Trainer, resolve
+from bliss.train import Progress, RunResult, Trainer, resolve
 
 STEPS = 300
 
@@ -33,9 +32,9 @@ def main() -> None:
     )
     trainer, result = train(dataset, show=True)
     _, alone = train(without_edges(dataset), show=False)
-    print(f"\n  test F1          {result['test_f1']:.3f}")
-    print(f"  without graph    {alone['test_f1']:.3f}   (the same network on the nodes alone)")
-    parts = result["step_ms"]
+    print(f"\n  test F1          {result.test_f1:.3f}")
+    print(f"  without graph    {alone.test_f1:.3f}   (the same network on the nodes alone)")
+    parts = result.step_ms
     named = ", ".join(f"{name} {parts[name]:.1f}" for name in parts if name != "total")
     print(f"  a step takes     {parts['total']:.0f} ms   ({named})")
     static, learnt, limit = input_errors(trainer)
@@ -46,7 +45,7 @@ def main() -> None:
     )
 
 
-def train(dataset: Dataset, show: bool) -> tuple[Trainer, dict[str, Any]]:
+def train(dataset: Dataset, show: bool) -> tuple[Trainer, RunResult]:
     """Train with the defaults, in a folder that is thrown away."""
     with tempfile.TemporaryDirectory() as folder:
         trainer = Trainer(resolve(steps=STEPS), dataset, Path(folder) / "run", print)

@@ -1,4 +1,4 @@
-"""Example results, and a browser to look at pages with."""
+"""Example results, their pages, and a browser to open them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
-from bliss.report import write_report
 from bliss.report.build import build
+from bliss.report.page import page
 from bliss.report.sections import Section
 from tests.report.factory import every_kind
 
@@ -26,26 +26,39 @@ def results(tmp_path_factory) -> dict[str, list[Path]]:
 
 
 @pytest.fixture(scope="session")
-def sections(results) -> list[Section]:
-    """What a page of all results together is made of."""
-    return build(results["together"])
+def sections_of(results) -> Callable[[str], list[Section]]:
+    """The sections of a kind of result, built once."""
+    return cache(lambda kind: build(results[kind]))
 
 
 @pytest.fixture(scope="session")
-def page_of(results, tmp_path_factory) -> Callable[[str], Path]:
-    """The page of a kind of result, written when it is first asked for."""
+def sections(sections_of) -> list[Section]:
+    """The sections of all results together."""
+    return sections_of("together")
+
+
+@pytest.fixture(scope="session")
+def page_of(sections_of, tmp_path_factory) -> Callable[[str], Path]:
+    """The page of a kind of result, written once."""
     folder = tmp_path_factory.mktemp("pages")
-    return cache(lambda kind: write_report(results[kind], folder / f"{kind}.html"))
+
+    @cache
+    def written(kind: str) -> Path:
+        path: Path = folder / f"{kind}.html"
+        path.write_text(page(sections_of(kind)), encoding="utf-8")
+        return path
+
+    return written
 
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    """Debian's Chromium; a missing one fails under CI and skips elsewhere."""
+    """Chromium; without it the tests fail in CI and are skipped elsewhere."""
     program = next(filter(None, map(shutil.which, NAMES)), None)
     if program is None:
         if os.environ.get("CI"):
-            pytest.fail("under CI there must be a browser, and none of " + ", ".join(NAMES) + " is")
-        pytest.skip("there is no browser here: install Debian's chromium to look at pages")
+            pytest.fail(f"CI needs a browser, and none of {', '.join(NAMES)} is installed")
+        pytest.skip("these tests open pages in a browser: install Debian's package chromium")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         yield browser

@@ -1,4 +1,4 @@
-"""Results that look like real ones, written to folders: made up, but plausible and repeatable."""
+"""Made-up results in folders, plausible and the same in every test."""
 
 from __future__ import annotations
 
@@ -101,6 +101,7 @@ def comparison(folder: Path, models: tuple[str, ...] = ("sage", "gatv2"), **chan
                         "budgets": [int(b * share) for b in (2048, 1024, 512)],
                         "seeds": 5,
                         "train_f1": score + 0.03,
+                        "train_f1_std": 0.0011,
                         "val_f1": score + 0.005,
                         "val_f1_std": 0.0021,
                         "test_f1": score,
@@ -153,6 +154,7 @@ def reproduction(folder: Path, **changes: Any) -> Path:
                             "published_std": 0.009,
                             "difference": ours - published,
                             "seeds": 5,
+                            "scores": [ours] * 5,
                         }
                     )
                     pace = 0.02 * (1 + d) * (1 + 0.4 * s) * (1 + 2 * m)
@@ -215,6 +217,8 @@ def variance(folder: Path, **changes: Any) -> Path:
                 {"pladies": pladies, "limit": pladies * limit, "policies": policies}
                 | {"relative_pladies": 3.0, "relative_limit": 2.0}
                 | {"relative_policies": dict.fromkeys(ends, 2.5)}
+                | {"limits": dict.fromkeys(ends, pladies * limit)}
+                | {"relative_limits": dict.fromkeys(ends, 2.0)}
             )
         history.append({"step": step, "layers": layers})
     values = {

@@ -13,7 +13,6 @@ import pytest
 import bliss.report
 from bliss.errors import InputError
 from bliss.report import save_figures
-from bliss.report.build import build
 from bliss.report.style import SERIES
 from bliss.report.svg import inline
 from tests.report import factory
@@ -39,10 +38,9 @@ def themes() -> list[dict[str, str]]:
     return [dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6});", block)) for block in blocks]
 
 
-def test_files_of_both_formats_are_written(tmp_path, results):
-    paths = [*results["run"], *results["comparison"]]
-    files = save_figures(paths, tmp_path / "figures")
-    charts = [chart for section in build(paths) for chart in section.charts]
+def test_files_of_both_formats_are_written(tmp_path, results, sections_of):
+    files = save_figures(results["run"], tmp_path / "figures")
+    charts = [chart for section in sections_of("run") for chart in section.charts]
     assert [file.name for file in files] == [
         f"{chart.name}.{ending}" for chart in charts for ending in ("png", "svg")
     ]
@@ -69,11 +67,15 @@ def test_unknown_formats_are_refused(tmp_path):
         save_figures([factory.run(tmp_path / "run")], tmp_path / "figures", ("png", "gif"))
 
 
-def test_ids_of_inline_figures_differ_and_lead_somewhere(sections):
-    charts = [chart for section in sections for chart in section.charts]
+@pytest.fixture(scope="module")
+def drawn(sections):
+    """Every chart of a page as inline SVG."""
+    return [str(inline(chart)) for section in sections for chart in section.charts]
+
+
+def test_ids_of_inline_figures_are_unique_and_references_resolve(drawn):
     seen: set[str] = set()
-    for chart in charts:
-        svg = str(inline(chart))
+    for svg in drawn:
         ids = re.findall(r'\bid="([^"]+)"', svg)
         assert len(set(ids)) == len(ids)
         assert not seen & set(ids)
@@ -83,10 +85,9 @@ def test_ids_of_inline_figures_differ_and_lead_somewhere(sections):
         assert {a or b for a, b in links} <= set(ids)
 
 
-def test_inline_figures_leave_every_colour_to_the_theme(sections):
-    for section in sections:
-        for chart in section.charts:
-            assert set(re.findall(r"#[0-9a-f]{6}\b", str(inline(chart)))) <= {"#000000"}, chart.name
+def test_inline_figures_leave_every_colour_to_the_theme(drawn):
+    for svg in drawn:
+        assert set(re.findall(r"#[0-9a-f]{6}\b", svg)) <= {"#000000"}
 
 
 def test_alternative_texts_are_sentences_with_numbers(sections):
@@ -97,11 +98,11 @@ def test_alternative_texts_are_sentences_with_numbers(sections):
             assert len(chart.alt.split()) >= 8
 
 
-def test_alternative_text_of_variance_tells_where_it_went(tmp_path):
-    (section,) = build([factory.variance(tmp_path)])
+def test_alternative_text_of_variance_gives_first_and_last_value(sections_of):
+    (section,) = sections_of("variance")
     alt = section.charts[0].alt
     assert "exp3 goes from 0.999 to 0.950 and node goes from 0.990 to 0.492" in alt
-    assert "the limit ends at 0.485" in alt
+    assert "the limit for PLADIES' number of sources ends at 0.485" in alt
 
 
 def test_colours_stand_out_in_every_theme():

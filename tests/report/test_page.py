@@ -83,15 +83,15 @@ def unordered(tmp_path):
     folder = factory.comparison(tmp_path / "compared", models=("sage",))
     rows = json.loads((folder / "compare.json").read_text())["rows"]
     whole = [row for row in rows if row["budget_share"] == 1]
-    for row, nodes in zip(whole, (900, None, 10_000, 80), strict=True):
-        row["nodes"] = nodes
+    for row, seconds in zip(whole, (900, None, 10_000, 80), strict=True):
+        row["seconds_to_target"] = seconds
     factory.comparison(folder, rows=whole)
     return write_report([folder], tmp_path / "report.html")
 
 
-def nodes_column(page):
-    table = page.locator("table", has=page.get_by_role("button", name="Nodes a step"))
-    header = table.locator("th", has_text="Nodes a step")
+def target_column(page):
+    table = page.locator("table", has=page.get_by_role("button", name="To target, s"))
+    header = table.locator("th", has_text="To target, s")
     place = header.evaluate("cell => cell.cellIndex") + 1
     cells = table.locator(f"tbody td:nth-child({place})")
     return header, lambda: cells.all_inner_texts()
@@ -99,7 +99,7 @@ def nodes_column(page):
 
 def test_numbers_sort_as_numbers_and_dashes_come_last(browser, unordered):
     with opened(browser, unordered) as page:
-        header, shown = nodes_column(page)
+        header, shown = target_column(page)
         assert shown() == ["900", DASH, "10,000", "80"]
         header.locator("button").click()
         assert shown() == ["80", "900", "10,000", DASH]
@@ -111,13 +111,13 @@ def test_numbers_sort_as_numbers_and_dashes_come_last(browser, unordered):
 
 def test_tables_sort_from_the_keyboard_and_by_one_column_at_a_time(browser, unordered):
     with opened(browser, unordered) as page:
-        header, shown = nodes_column(page)
+        header, shown = target_column(page)
         header.locator("button").focus()
         page.keyboard.press("Enter")
         assert shown()[0] == "80"
         page.keyboard.press("Space")
         assert shown()[0] == "10,000"
-        table = page.locator("table", has=page.get_by_role("button", name="Nodes a step"))
+        table = page.locator("table", has=page.get_by_role("button", name="To target, s"))
         table.get_by_role("button", name="Policy").click()
         assert header.get_attribute("aria-sort") == "none"
         assert table.locator("tbody td:nth-child(2)").all_inner_texts() == [
@@ -229,13 +229,10 @@ def test_figures_of_such_names_are_files_like_others(tmp_path):
         assert "<script" not in file.read_text(encoding="utf-8")
 
 
-def test_what_is_no_number_shows_as_a_dash(browser, tmp_path):
-    run = factory.run(tmp_path / "run")
-    result = json.loads((run / "result.json").read_text())
-    factory.write(run / "result.json", result | {"test_f1": float("nan"), "seconds": None})
-    other = factory.run(tmp_path / "other", sampler="pladies")
-    path = write_report([run, other], tmp_path / "report.html")
+def test_missing_numbers_show_as_dashes(browser, tmp_path):
+    runs = [factory.run(tmp_path / "cut", finished=False), factory.run(tmp_path / "whole")]
+    path = write_report(runs, tmp_path / "report.html")
     with opened(browser, path) as page:
         cells = page.locator("tbody tr").first.locator("td").all_inner_texts()
-        assert cells.count(DASH) == 2
-        assert "nan" not in page.locator("main").inner_text().lower()
+        assert cells.count(DASH) == 6  # test F1, seconds, step, nodes, edges, memory
+        assert "none" not in page.locator("main").inner_text().lower()

@@ -1,4 +1,4 @@
-"""The numbers of the tables are those of the files, exactly, and shown rounded."""
+"""Tables hold the exact numbers of the files and show them rounded."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from bliss.report import tables
 from bliss.report.build import build
+from bliss.report.comparison import holm
 from tests.report import factory
 
 
@@ -21,10 +22,13 @@ def column(found, name):
     return [row[list(found.columns).index(name)] for row in found.rows]
 
 
-def test_a_run(tmp_path):
-    sections = build([factory.run(tmp_path)])
-    result = json.loads((tmp_path / "result.json").read_text())
-    found = table(sections, "Results")
+def read(path):
+    return json.loads(path.read_text())
+
+
+def test_a_run(results, sections_of):
+    result = read(results["run"][0] / "result.json")
+    found = table(sections_of("run"), "Results")
     for name, value in {
         "Test F1": result["test_f1"],
         "Validation F1": result["val_f1"],
@@ -32,8 +36,8 @@ def test_a_run(tmp_path):
         "Best step": result["best_step"],
         "Training, s": result["seconds"],
         "Step, ms": result["step_ms"]["total"],
-        "Nodes a step": result["sampled"]["nodes"],
-        "Edges a step": result["sampled"]["edges"],
+        "Nodes per step": result["sampled"]["nodes"],
+        "Edges per step": result["sampled"]["edges"],
         "Peak, MB": result["peak_mb"],
     }.items():
         (cell,) = column(found, name)
@@ -41,9 +45,11 @@ def test_a_run(tmp_path):
     assert column(found, "Test F1")[0].text == "0.8977"
 
 
-def test_a_comparison_tells_the_full_budget_and_shares_apart(tmp_path):
-    sections = build([factory.comparison(tmp_path)])
-    rows = json.loads((tmp_path / "compare.json").read_text())["rows"]
+def test_a_comparison_separates_the_largest_share_from_the_others(results, sections_of):
+    sections, rows = (
+        sections_of("comparison"),
+        read(results["comparison"][0] / "compare.json")["rows"],
+    )
     for part, model in enumerate(("sage", "gatv2")):
         own = [row for row in rows if row["model"] == model]
         whole = [row for row in own if row["budget_share"] == 1]
@@ -52,7 +58,13 @@ def test_a_comparison_tells_the_full_budget_and_shares_apart(tmp_path):
         assert [c.key for c in column(scores, "p")] == [
             "" if r["p_value"] is None else repr(r["p_value"]) for r in whole
         ]
-        assert [float(c.key) for c in column(cost, "Nodes a step")] == [r["nodes"] for r in whole]
+        assert [c.text for c in column(scores, "p, Holm")] == [
+            tables.DASH,
+            "0.210",
+            "0.068",
+            "0.001",
+        ]
+        assert [float(c.key) for c in column(cost, "Nodes per step")] == [r["nodes"] for r in whole]
         shares = table(sections, "As the budget shrinks", part)
         assert [float(c.key) for c in column(shares, "Test F1")] == [r["test_f1"] for r in own]
         step = table(sections, "Time of a step, in milliseconds", part)
@@ -61,9 +73,18 @@ def test_a_comparison_tells_the_full_budget_and_shares_apart(tmp_path):
         ]
 
 
-def test_a_reproduction(tmp_path):
-    sections = build([factory.reproduction(tmp_path)])
-    tables_of = json.loads((tmp_path / "reproduce.json").read_text())["tables"]
+def test_a_comparison_without_the_full_budget_uses_its_largest_share(tmp_path):
+    rows = read(factory.comparison(tmp_path, models=("sage",)) / "compare.json")["rows"]
+    small = [row for row in rows if row["budget_share"] in (0.25, 0.5)]
+    small.sort(key=lambda row: row["budget_share"])  # smallest first
+    sections = build([factory.comparison(tmp_path, rows=small)])
+    half = [row["test_f1"] for row in small if row["budget_share"] == 0.5]
+    assert [float(c.key) for c in column(table(sections, "Scores"), "Test F1")] == half
+
+
+def test_a_reproduction(results, sections_of):
+    sections = sections_of("reproduction")
+    tables_of = read(results["reproduction"][0] / "reproduce.json")["tables"]
     for part, preset in enumerate(("paper", "ours")):
         for caption, key, names in (
             ("F1", "f1", {"Ours": "ours", "Published": "published", "Difference": "difference"}),
@@ -79,21 +100,46 @@ def test_a_reproduction(tmp_path):
     ]
 
 
-def test_a_reproduction_without_tables_still_tells_what_is_missing(tmp_path):
+def test_a_reproduction_without_tables_lists_missing_data(tmp_path):
     (section,) = build([factory.reproduction(tmp_path, tables={}, figures=[])])
     assert section.parts == []
     assert section.remarks[0].startswith("reddit is missing. Run")
 
 
-def test_a_variance(tmp_path):
-    sections = build([factory.variance(tmp_path)])
-    layers = json.loads((tmp_path / "variance.json").read_text())["layers"]
-    found = table(sections, "Variance of each policy")
-    told = [p for layer in layers for p in layer["policies"].values()]
+def test_a_variance(results, sections_of):
+    layers = read(results["variance"][0])["layers"]
+    found = table(sections_of("variance"), "Variance of each policy")
+    policies = [p for layer in layers for p in layer["policies"].values()]
     assert [float(c.key) for c in column(found, "V over PLADIES")] == [
-        p["over_pladies"] for p in told
+        p["over_pladies"] for p in policies
     ]
     assert [float(c.key) for c in column(found, "Layer")] == [1, 1, 2, 2, 3, 3]
+
+
+def test_a_layer_whose_budget_covers_everything_is_said_to_be(tmp_path):
+    values = read(factory.variance(tmp_path) / "variance.json")
+    first = values["layers"][0]
+    first["limit_over_pladies"] = first["relative_limit_over_pladies"] = None
+    for ratios in first["policies"].values():
+        ratios.update(dict.fromkeys(ratios))
+    for moment in values["history"]:
+        layer = moment["layers"][0]
+        layer.update(pladies=0.0, limit=0.0, policies=dict.fromkeys(layer["policies"], 0.0))
+    (section,) = build([factory.variance(tmp_path, **values)])
+    assert "Layer 1 (input): nothing was sampled, because the budget covers" in section.summary[0]
+    policies = [cell.text for cell in column(table([section], "Variance of each policy"), "Policy")]
+    assert policies == ["nothing sampled", "exp3", "node", "exp3", "node"]
+    assert [chart.title for chart in section.charts] == ["Layer 2", "Layer 3 (output)"]
+    assert all("layer 2" in tile.label for tile in section.tiles)
+
+
+def test_the_distance_from_the_limit_is_for_a_policys_own_number_of_sources(tmp_path):
+    values = read(factory.variance(tmp_path) / "variance.json")
+    layer = values["layers"][0]
+    layer["policies"]["node"] |= {"over_pladies": 0.473, "over_limit": 1.001}
+    (section,) = build([factory.variance(tmp_path, **values)])
+    assert "node 0.473 (1.00)" in section.summary[0]
+    assert [tile.value for tile in section.tiles] == ["0.473", "1.00"]
 
 
 def test_runs_that_differ_by_seed_share_a_line_with_its_deviation(tmp_path):
@@ -111,20 +157,66 @@ def test_runs_that_differ_by_seed_share_a_line_with_its_deviation(tmp_path):
     assert shown in section.charts[0].alt
 
 
-def test_headlines_name_the_best_and_whether_it_may_be_chance(tmp_path):
-    rows = json.loads((factory.comparison(tmp_path) / "compare.json").read_text())["rows"]
-    rows = [r for r in rows if r["model"] == "sage" and r["policy"] in ("static", "node")]
+def two_samplers(tmp_path, **changes):
+    """A comparison of pladies (first), and of bliss with these changes."""
+    rows = read(factory.comparison(tmp_path) / "compare.json")["rows"]
+    rows = [
+        row | changes if row["policy"] == "node" else row
+        for row in rows
+        if row["model"] == "sage"
+        and row["budget_share"] == 1
+        and row["policy"] in ("static", "node")
+    ]
+    return build([factory.comparison(tmp_path, rows=rows)])[0]
 
-    def words(p):
-        changed = [row | {"p_value": p} if row["policy"] == "node" else row for row in rows]
-        return build([factory.comparison(tmp_path, rows=changed)])[0].summary[0]
 
-    assert "bliss has the highest mean test F1, 0.896 ± 0.003 over 5 seeds, +0.012" in words(0.01)
-    assert "chance" not in words(0.01)
-    assert "(p = 0.210, which may be chance)" in words(0.21)
+def test_headlines_name_only_significant_differences(tmp_path):
+    clear, chance = (two_samplers(tmp_path / str(p), p_value=p) for p in (0.01, 0.21))
+    test = "(paired t-test over equal seeds, Holm's correction for 1 comparison, 5% level)"
+    assert clear.summary[0].startswith(
+        "sage on synthetic: mean test F1 over 5 seeds is pladies 0.884 ± 0.003 and bliss 0.896 ± "
+        "0.003. bliss (+0.012, p = 0.010) differs significantly from pladies in test F1 " + test
+    )
+    assert f"No sampler differs significantly from pladies in test F1 {test}" in chance.summary[0]
+    assert [tile.value for tile in clear.tiles][:2] == ["0.884", "+0.012"]
+    assert [tile.value for tile in chance.tiles][:2] == ["0.884", "21.4 ms"]
 
 
-def test_an_unfinished_run_is_said_to_be(tmp_path):
+def test_a_difference_that_is_significant_alone_may_not_be_among_many(tmp_path):
+    (section,) = build([factory.comparison(tmp_path, models=("sage",))])
+    assert "bliss (node) (+0.012, p = 0.001) differs" in section.summary[0]  # 3 x 0.0004
+    assert "Holm's correction for 3 comparisons" in section.summary[0]
+    assert "bliss (exp3) (" not in section.summary[0]  # 2 x 0.034
+
+
+def test_one_seed_has_no_deviation_and_no_test(tmp_path):
+    section = two_samplers(tmp_path, seeds=1, p_value=None, test_f1_std=None, val_f1_std=None)
+    found = table([section], "Scores")
+    assert column(found, "Test F1")[1].text == f"0.8960 ± {tables.DASH}"
+    assert "bliss 0.896." in section.summary[0]
+    assert "were not tested" in section.summary[0]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ([0.01, 0.04, 0.03], [0.03, 0.06, 0.06]),
+        ([0.5, 0.9], [1.0, 1.0]),
+        ([0.02], [0.02]),
+        ([], []),
+    ],
+)
+def test_holms_correction(given, expected):
+    assert holm(given) == pytest.approx(expected)
+
+
+def test_notes_and_skipped_samplers_are_remarks(tmp_path):
+    skipped = [{"model": "gat", "sampler": "vrgcn", "why": "it has no attention."}]
+    (section,) = build([factory.comparison(tmp_path, notes=["Beware."], skipped=skipped)])
+    assert section.remarks == ["Beware.", "vrgcn with gat was left out: it has no attention."]
+
+
+def test_an_unfinished_run_is_a_remark(tmp_path):
     (section,) = build([factory.run(tmp_path / "cut", finished=False)])
     assert "The run “cut” is unfinished: step 180 of 300." in section.remarks[0]
     (tmp_path / "cut" / "metrics.jsonl").unlink()
@@ -136,14 +228,16 @@ def test_an_unfinished_run_is_said_to_be(tmp_path):
 @pytest.mark.parametrize(
     ("shown", "expected"),
     [
-        (tables.f1(0.98765, 0.00123).text, "0.9877 ± 0.0012"),
-        (tables.f1(math.nan, 0.1).text, "\u2013"),
+        (tables.f1_spread(0.98765, 0.00123).text, "0.9877 ± 0.0012"),
+        (tables.f1_spread(0.5, None).text, "0.5000 ± \u2013"),
+        (tables.f1(None).text, "\u2013"),
         (tables.f1(0.5).text, "0.5000"),
         (tables.number(math.inf).text, "\u2013"),
         (tables.number(12345.6).text, "12,346"),
         (tables.signed(-0.00123).text, "\u22120.0012"),
+        (tables.signed(None).text, "\u2013"),
         (tables.chance(0.0004).text, "< 0.001"),
-        (tables.chance(math.nan).text, "\u2013"),
+        (tables.chance(None).text, "\u2013"),
         (tables.significant(0.012345), "0.0123"),
         (tables.significant(12345.6), "12,346"),
         (tables.significant(0.0), "0"),

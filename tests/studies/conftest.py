@@ -1,12 +1,24 @@
-"""The small data set of the training tests, and settings that train on it in a second."""
+"""The small data set of the training tests, settings for it, and studies that tests share."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bliss.data import Dataset
+from bliss.studies import (
+    Comparison,
+    Reproduction,
+    Variance,
+    VarianceStudy,
+    compare,
+    reproduce,
+    runs,
+)
+from bliss.train import TrainConfig
 from tests.train.conftest import make_dataset
 
 SMALL: dict[str, Any] = {
@@ -19,8 +31,54 @@ SMALL: dict[str, Any] = {
     "lr": 0.02,
     "evaluate_every": 10,
 }
+REPRODUCED: dict[str, Any] = {
+    "datasets": ["cora", "yelp"],
+    "models": ["sage"],
+    "tables": ["f1", "time"],
+    "seeds": 2,
+    "steps": 3,
+}
+
+
+def quiet(_: str) -> None:
+    pass
 
 
 @pytest.fixture(scope="session")
 def dataset() -> Dataset:
     return make_dataset()
+
+
+@pytest.fixture(scope="session")
+def run_comparison(dataset) -> Callable[..., Comparison]:
+    """`compare` on the small data set, with three seeds."""
+
+    def run(out: Path, samplers=("bliss", "pladies"), shares=(1.0, 0.5), **options) -> Comparison:
+        settings = SMALL | options.pop("settings", {})
+        options = {"say": quiet} | options
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(runs, "load_dataset", lambda *_, **__: dataset)
+            return compare(settings, samplers, ["sage"], [0, 1, 2], shares, out, **options)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def compared(run_comparison, tmp_path_factory) -> tuple[Path, Comparison]:
+    """The folder of a comparison, and what `compare` returned."""
+    out = tmp_path_factory.mktemp("comparison")
+    return out, run_comparison(out)
+
+
+@pytest.fixture(scope="session")
+def reproduced(tmp_path_factory, data_root) -> tuple[Path, Reproduction]:
+    """The folder of a reproduction, and what `reproduce` returned."""
+    out = tmp_path_factory.mktemp("reproduction")
+    return out, reproduce(out, root=data_root, say=quiet, **REPRODUCED)
+
+
+@pytest.fixture(scope="session")
+def measured(dataset) -> Variance:
+    """The variance of three policies over 60 steps."""
+    config = TrainConfig(**SMALL | {"steps": 60}, sampler="pladies")
+    return VarianceStudy(config, dataset, ["static", "exp3", "node"], every=10).run()

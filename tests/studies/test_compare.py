@@ -1,4 +1,4 @@
-"""Samplers side by side: the table's numbers, what is skipped, and that nothing runs twice."""
+"""Comparisons: the numbers of the rows, what is skipped, and that no run is repeated."""
 
 from __future__ import annotations
 
@@ -9,32 +9,11 @@ import pytest
 import scipy.stats
 
 from bliss.errors import InputError
-from bliss.studies import cells as cells_module
-from bliss.studies import compare
-from bliss.studies.compare import plan
-from tests.studies.conftest import SMALL
-
-
-def quiet(_: str) -> None:
-    pass
-
-
-@pytest.fixture(autouse=True)
-def toy_data(monkeypatch, dataset):
-    monkeypatch.setattr(cells_module, "load_dataset", lambda *_, **__: dataset)
-
-
-def run(out, samplers=("bliss", "pladies"), shares=(1.0, 0.5), **options):
-    settings = SMALL | options.pop("settings", {})
-    return compare(settings, samplers, ["sage"], [0, 1, 2], shares, out, say=quiet, **options)
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory, dataset):
-    out = tmp_path_factory.mktemp("study")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cells_module, "load_dataset", lambda *_, **__: dataset)
-        return out, run(out)
+from bliss.studies import compare, runs
+from bliss.studies.compare import covers_everything, plan
+from bliss.studies.records import mean_and_deviation
+from bliss.train import TrainConfig
+from tests.studies.conftest import SMALL, quiet
 
 
 def results(out, sampler, share):
@@ -42,63 +21,120 @@ def results(out, sampler, share):
     return [json.loads(path.read_text()) for path in paths]
 
 
-def test_there_is_a_row_for_each_with_means_of_its_runs(finished):
-    out, found = finished
-    assert json.loads((out / "compare.json").read_text())["rows"] == found["rows"]
-    keys = [(row["sampler"], row["budget_share"]) for row in found["rows"]]
+def test_each_row_has_the_means_of_its_runs(compared):
+    out, found = compared
+    keys = [(row.sampler, row.budget_share) for row in found.rows]
     assert keys == [("bliss", 1), ("bliss", 0.5), ("pladies", 1), ("pladies", 0.5)]
-    for row in found["rows"]:
-        runs = results(out, row["sampler"], f"{row['budget_share']:g}")
-        scores = [one["test_f1"] for one in runs]
-        assert row["test_f1"] == pytest.approx(mean(scores))
-        assert row["test_f1_std"] == pytest.approx(stdev(scores))
-        assert row["step_ms"]["total"] == pytest.approx(mean(r["step_ms"]["total"] for r in runs))
-        assert row["nodes"] == pytest.approx(mean(r["sampled"]["nodes"] for r in runs))
-        assert row["peak_mb"] > 0
-        assert row["curve"]["step"] == [10, 20]
+    for row in found.rows:
+        group = results(out, row.sampler, f"{row.budget_share:g}")
+        scores = [one["test_f1"] for one in group]
+        assert row.test_f1 == pytest.approx(mean(scores))
+        assert row.test_f1_std == pytest.approx(stdev(scores))
+        assert row.step_ms["total"] == pytest.approx(mean(r["step_ms"]["total"] for r in group))
+        assert row.nodes == pytest.approx(mean(r["sampled"]["nodes"] for r in group))
+        assert row.peak_mb > 0
+        assert row.curve.step == [10, 20]
 
 
-def test_half_the_budget_samples_fewer_nodes(finished):
-    _, found = finished
-    whole, half = found["rows"][:2]
-    assert half["budgets"] == [30, 15]
-    assert half["nodes"] < whole["nodes"]
+def test_one_value_has_no_deviation():
+    assert mean_and_deviation([0.5]) == (0.5, None)
+    assert mean_and_deviation([0.0, 1.0]) == (0.5, pytest.approx(0.5**0.5))
 
 
-def test_the_paired_test_is_scipys(finished):
-    out, found = finished
-    first, other = (results(out, name, "1") for name in ("bliss", "pladies"))
+def test_half_the_budget_samples_fewer_nodes(compared):
+    _, found = compared
+    whole, half = found.rows[:2]
+    assert half.budgets == [30, 15]
+    assert half.nodes < whole.nodes
+
+
+@pytest.mark.parametrize(("number", "share"), [(2, "1"), (3, "0.5")])
+def test_differences_are_paired_and_at_the_same_share(compared, number, share):
+    out, found = compared
+    first, other = (results(out, name, share) for name in ("bliss", "pladies"))
     ours, theirs = ([r["test_f1"] for r in group] for group in (other, first))
-    row = found["rows"][2]
-    assert found["rows"][0]["difference"] is None
-    assert row["difference"] == pytest.approx(mean(ours) - mean(theirs))
+    row = found.rows[number]
+    assert found.rows[0].difference is None
+    assert row.difference == pytest.approx(mean(ours) - mean(theirs))
     differences = {round(a - b, 12) for a, b in zip(ours, theirs, strict=True)}
     if len(differences) > 1:
-        assert row["p_value"] == pytest.approx(scipy.stats.ttest_rel(ours, theirs).pvalue)
+        assert row.p_value == pytest.approx(scipy.stats.ttest_rel(ours, theirs).pvalue)
 
 
-def test_every_run_reaches_the_default_target_and_none_an_impossible_one(finished, tmp_path):
-    out, found = finished
-    assert all(row["reached"] == 3 and row["seconds_to_target"] > 0 for row in found["rows"])
-    strict = run(out, target_f1=1.01)
-    assert all(row["reached"] == 0 and row["seconds_to_target"] is None for row in strict["rows"])
+def test_shares_may_come_in_any_order_and_without_the_whole(compared, run_comparison):
+    out, found = compared
+    again = run_comparison(out, shares=(0.5,))  # its runs are finished
+    assert again.rows == [row for row in found.rows if row.budget_share == 0.5]
+    swapped = run_comparison(out, shares=(0.5, 1.0))
+    assert sorted(swapped.rows, key=lambda row: (row.sampler, -row.budget_share)) == found.rows
 
 
-def test_finished_runs_are_not_run_again_and_other_settings_are_refused(finished, monkeypatch):
-    out, found = finished
+def test_a_sampler_without_budgets_runs_at_the_largest_share():
+    cells, _ = plan(SMALL | {"budgets": ()}, ["full", "bliss"], ["sage"], [0], [0.25, 0.5])
+    assert [key.share for key, _ in cells] == [0.5, 0.25, 0.5]
+
+
+def test_a_budgetless_first_sampler_is_compared_at_every_share(run_comparison, tmp_path):
+    found = run_comparison(
+        tmp_path, ("full", "pladies"), (0.5, 0.25), settings={"budgets": (), "steps": 2}
+    )
+    assert [row.sampler for row in found.rows] == ["full", "pladies", "pladies"]
+    full = found.rows[0].test_f1
+    for row in found.rows[1:]:
+        assert row.difference == pytest.approx(row.test_f1 - full)
+
+
+def test_every_run_reaches_the_default_target_and_none_an_impossible_one(compared, run_comparison):
+    out, found = compared
+    assert all(row.reached == 3 and row.seconds_to_target > 0 for row in found.rows)
+    strict = run_comparison(out, target_f1=1.01)
+    assert all(row.reached == 0 and row.seconds_to_target is None for row in strict.rows)
+
+
+@pytest.mark.parametrize(
+    ("sampler", "budgets", "expected"),
+    [
+        ("bliss", (240, 240), True),
+        ("bliss", (240, 60), False),
+        ("neighbor", (60, 60), True),
+        ("neighbor", (60, 1), False),
+        ("fastgcn", (240, 240), False),  # it draws nodes of the whole graph with replacement
+    ],
+)
+def test_budgets_that_cover_every_neighbour_are_noticed(dataset, sampler, budgets, expected):
+    config = TrainConfig(**SMALL | {"budgets": budgets}, sampler=sampler)
+    assert covers_everything(config, dataset) is expected
+
+
+def test_a_covering_budget_is_a_warning_and_a_note(run_comparison, tmp_path):
+    said, settings = [], {"budgets": (240, 240), "steps": 2}
+    found = run_comparison(
+        tmp_path, ("bliss", "pladies"), (1.0, 0.1), settings=settings, say=said.append
+    )
+    assert len(found.notes) == 2
+    assert (
+        "bliss with sage at share 1 keeps every neighbour of a batch (budgets 240, 240)"
+        in (found.notes[0])
+    )
+    assert f"Warning: {found.notes[0]}" in said
+
+
+def test_finished_runs_are_not_repeated_and_other_settings_are_refused(
+    compared, run_comparison, monkeypatch
+):
+    out, found = compared
 
     def never(*_):
         raise AssertionError("a finished run was run again")
 
-    monkeypatch.setattr(cells_module.Trainer, "run", never)
-    again = run(out)
-    assert again["rows"] == found["rows"]
+    monkeypatch.setattr(runs.Trainer, "run", never)
+    assert run_comparison(out).rows == found.rows
     with pytest.raises(InputError, match="lr"):
-        run(out, settings={"lr": 0.5})
+        run_comparison(out, settings={"lr": 0.5})
 
 
-def test_a_stopped_study_goes_on(tmp_path, monkeypatch):
-    real, calls = cells_module.Trainer.run, []
+def test_a_stopped_study_goes_on(run_comparison, tmp_path, monkeypatch):
+    real, calls = runs.Trainer.run, []
 
     def stop_at_third(self, *arguments):
         calls.append(self.config.sampler)
@@ -106,10 +142,10 @@ def test_a_stopped_study_goes_on(tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return real(self, *arguments)
 
-    monkeypatch.setattr(cells_module.Trainer, "run", stop_at_third)
+    monkeypatch.setattr(runs.Trainer, "run", stop_at_third)
     with pytest.raises(KeyboardInterrupt):
-        run(tmp_path, shares=(1.0,))
-    assert len(run(tmp_path, shares=(1.0,))["rows"]) == 2
+        run_comparison(tmp_path, shares=(1.0,))
+    assert len(run_comparison(tmp_path, shares=(1.0,)).rows) == 2
     assert len(calls) == 3 + 4  # two were finished
 
 
@@ -118,11 +154,11 @@ def test_a_policy_can_be_named_with_its_sampler():
     assert [cell.config.policy for _, cell in cells] == ["exp3", "static"]
 
 
-def test_pairs_that_do_not_go_together_are_said():
+def test_impossible_combinations_are_listed_with_the_reason():
     cells, skipped = plan(SMALL, ["pladies:mab", "bliss"], ["sage"], [0], [1.0])
     assert len(cells) == 1
-    assert skipped[0]["sampler"] == "pladies:mab"
-    assert "mab" in skipped[0]["why"]
+    assert skipped[0].sampler == "pladies:mab"
+    assert "mab" in skipped[0].why
 
 
 @pytest.mark.parametrize(
@@ -130,8 +166,10 @@ def test_pairs_that_do_not_go_together_are_said():
     [
         (["blis"], ["sage"], [1.0], "samplers='blis'"),
         (["bliss"], ["gin"], [1.0], "models='gin'"),
-        (["bliss"], ["sage"], [0.5], "shares"),
+        (["bliss"], ["sage"], [], "shares"),
+        (["bliss"], ["sage"], [0.5, 0.5], "shares"),
         (["bliss"], ["sage"], [1.0, 2.0], "shares"),
+        (["bliss"], ["sage"], [0.0], "shares"),
     ],
 )
 def test_bad_input_gets_one_sentence(tmp_path, samplers, models, shares, word):

@@ -7,16 +7,12 @@ import json
 import pytest
 
 from bliss.errors import InputError
-from bliss.studies import cells as cells_module
-from bliss.studies import reproduce
+from bliss.studies import reproduce, runs
 from bliss.studies.complexity import Setting, config, line, measure, row
 from bliss.studies.reproduce import paper, preset_config
+from tests.studies.conftest import REPRODUCED, quiet
 
 SIX = ("citeseer", "cora", "flickr", "pubmed", "reddit", "yelp")
-
-
-def quiet(_: str) -> None:
-    pass
 
 
 def test_every_published_number_is_there():
@@ -69,48 +65,42 @@ def test_our_preset_is_our_recipe_at_the_published_sizes():
     assert ours.weight_decay > 0
 
 
-@pytest.fixture(scope="module")
-def small(tmp_path_factory, data_root):
-    out = tmp_path_factory.mktemp("reproduction")
-    names = {"datasets": ["cora", "yelp"], "models": ["sage"], "tables": ["f1", "time"]}
-    options = {"seeds": 2, "steps": 3, "root": data_root, "say": quiet}
-    return out, names | options, reproduce(out, **names, **options)
-
-
-def test_each_number_stands_beside_the_published_one(small):
-    out, _, found = small
+def test_each_number_stands_beside_the_published_one(reproduced):
+    out, found = reproduced
     facts = paper()
-    assert len(found["tables"]["f1"]) == 2 * 2 * 3
-    for one in found["tables"]["f1"]:
-        path = out / "runs" / one["preset"] / "cora" / "sage" / one["sampler"]
+    assert len(found.tables.f1) == 2 * 2 * 3
+    for one in found.tables.f1:
+        path = out / "runs" / one.preset / "cora" / "sage" / one.sampler
         scores = [
-            json.loads((path / str(seed) / "result.json").read_text())[f"{one['split']}_f1"]
+            json.loads((path / str(seed) / "result.json").read_text())[f"{one.split}_f1"]
             for seed in range(2)
         ]
-        assert one["ours"] == pytest.approx(sum(scores) / 2)
-        assert one["published"] == facts["f1"]["cora"][one["sampler"]][one["split"]]["sage"][0]
-        assert one["difference"] == pytest.approx(one["ours"] - one["published"])
-    for one in found["tables"]["time"]:
-        assert one["ratio"] == pytest.approx(one["ours"] / one["published"])
-    assert {one["sampler"] for one in found["figures"]} == {"bliss", "pladies"}
+        assert one.ours == pytest.approx(sum(scores) / 2)
+        assert one.published == facts["f1"]["cora"][one.sampler][one.split]["sage"][0]
+        assert one.difference == pytest.approx(one.ours - one.published)
+    for pace in found.tables.time:
+        assert pace.ratio == pytest.approx(pace.ours / pace.published)
+    assert found.tables.variance == []
+    assert {curve.sampler for curve in found.figures} == {"bliss", "pladies"}
 
 
-def test_data_that_is_not_there_is_listed_with_where_to_get_it(small):
-    _, _, found = small
-    (missing,) = found["missing"]
-    assert missing["dataset"] == "yelp"
-    assert "adj_full.npz" in missing["remedy"]
-    assert all(one["dataset"] != "yelp" for one in found["tables"]["f1"])
+def test_missing_data_is_listed_with_its_files(reproduced):
+    _, found = reproduced
+    (missing,) = found.missing
+    assert missing.dataset == "yelp"
+    assert "adj_full.npz" in missing.remedy
+    assert all(one.dataset != "yelp" for one in found.tables.f1)
 
 
-def test_finished_cells_are_not_rerun(small, monkeypatch):
-    out, options, found = small
+def test_finished_runs_are_not_repeated(reproduced, data_root, monkeypatch):
+    out, found = reproduced
 
     def never(*_):
-        raise AssertionError("a finished cell was run again")
+        raise AssertionError("a finished run was run again")
 
-    monkeypatch.setattr(cells_module.Trainer, "run", never)
-    assert reproduce(out, **options)["tables"]["f1"] == found["tables"]["f1"]
+    monkeypatch.setattr(runs.Trainer, "run", never)
+    again = reproduce(out, root=data_root, say=quiet, **REPRODUCED)
+    assert again.tables.f1 == found.tables.f1
 
 
 @pytest.mark.parametrize(
@@ -132,8 +122,8 @@ def test_bad_input_gets_one_sentence(tmp_path, bad):
 def test_exponents_are_slopes_of_logarithms():
     stated = {"bliss": {"time": {"budget": "1 to 2"}}}
     found = row(stated, "time", "bliss", "budget", [(1, 3.0), (2, 12.0), (4, 48.0)])
-    assert found["exponent"] == pytest.approx(2)
-    assert found["stated"] == "1 to 2"
+    assert found.exponent == pytest.approx(2)
+    assert found.stated == "1 to 2"
 
 
 def test_each_line_changes_one_thing():

@@ -96,23 +96,92 @@ def test_frontiers_use_exact_embeddings_and_attention(toy_graph, model):
         np.testing.assert_allclose(frontier.stake.relative, expected.relative, rtol=1e-4)
 
 
-def test_a_study_has_the_documented_form_and_bandits_near_the_limit(dataset):
-    config = TrainConfig(**SMALL | {"steps": 60}, sampler="pladies")
-    found = VarianceStudy(config, dataset, ["static", "exp3", "node"], every=10).run()
-    assert [one["step"] for one in found["history"]] == [10, 20, 30, 40, 50, 60]
-    assert [layer["budget"] for layer in found["layers"]] == [60, 30]
-    for number, layer in enumerate(found["layers"]):
-        assert 0 < layer["limit_over_pladies"] <= 1
-        for ratios in layer["policies"].values():
-            assert ratios["over_limit"] >= 1 - 1e-5
-            assert ratios["relative_over_limit"] >= 1 - 1e-5
-        static = layer["policies"]["static"]
-        assert static["over_pladies"] == 1
-        late = [one["layers"][number] for one in found["history"][3:]]
-        expected = np.mean([one["policies"]["node"] / one["pladies"] for one in late])
-        assert layer["policies"]["node"]["over_pladies"] == pytest.approx(expected)
-    gain = found["layers"][0]["policies"]
-    assert gain["node"]["over_limit"] - 1 < 0.5 * (gain["static"]["over_limit"] - 1)
+def test_ratios_are_means_over_the_second_half_and_bandits_get_near_the_limit(measured):
+    assert [moment.step for moment in measured.history] == [10, 20, 30, 40, 50, 60]
+    assert [layer.budget for layer in measured.layers] == [60, 30]
+    for number, layer in enumerate(measured.layers):
+        assert 0 < layer.limit_over_pladies <= 1
+        for ratios in layer.policies.values():
+            assert ratios.over_limit >= 1 - 1e-5
+            assert ratios.relative_over_limit >= 1 - 1e-5
+        assert layer.policies["static"].over_pladies == 1
+        late = [moment.layers[number] for moment in measured.history[3:]]
+        expected = np.mean([one.policies["node"] / one.pladies for one in late])
+        assert layer.policies["node"].over_pladies == pytest.approx(expected)
+    gain = measured.layers[0].policies
+    assert gain["node"].over_limit - 1 < 0.5 * (gain["static"].over_limit - 1)
+
+
+def test_a_layer_that_keeps_every_candidate_has_no_ratios(dataset):
+    config = TrainConfig(**SMALL | {"steps": 2, "budgets": (240, 30)}, sampler="pladies")
+    covered, sampled = VarianceStudy(config, dataset, ["node"], every=1).run().layers
+    assert not covered.is_sampled
+    assert covered.limit_over_pladies is covered.policies["node"].over_pladies is None
+    assert covered.policies["node"].relative_over_limit is None
+    assert sampled.is_sampled
+    assert sampled.policies["node"].over_pladies > 0
+
+
+def test_checkpoints_measure_distinct_batches_of_training_nodes(dataset):
+    study = VarianceStudy(TrainConfig(**SMALL, sampler="pladies"), dataset, ["node"], every=10)
+    batches = [*study._seeds(10), *study._seeds(20)]
+    train = set(dataset.splits["train"].tolist())
+    for batch in batches:
+        assert batch.size == len(set(batch.tolist())) == SMALL["batch_size"]
+        assert set(batch.tolist()) <= train
+    assert len({tuple(batch) for batch in batches}) == len(batches)
+    assert [b.tolist() for b in study._seeds(10)] == [
+        b.tolist() for b in batches[: len(batches) // 2]
+    ]
+
+
+@pytest.mark.parametrize("model", ["sage", "gatv2"])
+def test_tensors_go_to_the_networks_device_and_come_back(dataset, monkeypatch, model):
+    config = TrainConfig(**SMALL | {"steps": 1}, model=model, sampler="pladies")
+    study = VarianceStudy(config, dataset, ["node"], every=1)
+    network, devices, calls = study.trainer.model, [], []
+
+    def marking(name):
+        real = getattr(torch.Tensor, name)
+
+        def move(self, *arguments, **options):
+            moved = real(self, *arguments, **options).clone()
+            moved.moved_by = name
+            return moved
+
+        return move
+
+    def moved_by(tensor):
+        return getattr(tensor, "moved_by", None)
+
+    def check(x, *blocks):
+        assert moved_by(x) == "to"
+        for block in blocks:
+            assert {moved_by(t) for t in (block.row, block.indptr, block.edge_weight)} == {"to"}
+
+    def attention(layer, x, block):
+        calls.append("attention")
+        check(x, block)
+        return GNN.attention(network, layer, x, block)
+
+    def stakes_of(block, alpha, size):
+        assert moved_by(alpha) == ("cpu" if model == "gatv2" else None)
+        return stakes(block, alpha, size)
+
+    def inferred(*arguments, device):
+        devices.append(device)
+        return infer_layer(*arguments, device=device)
+
+    monkeypatch.setattr(torch.Tensor, "to", marking("to"))
+    monkeypatch.setattr(torch.Tensor, "cpu", marking("cpu"))
+    monkeypatch.setattr(network, "attention", attention)
+    monkeypatch.setattr("bliss.studies.variance.stakes", stakes_of)
+    monkeypatch.setattr("bliss.studies.variance.infer_layer", inferred)
+    network.register_forward_pre_hook(lambda _, given: check(given[0], *given[1]))
+    study._teach(study.students["node"], dataset.splits["train"][:40], 1)
+    study._measure(1)
+    assert devices == [torch.device("cpu")]
+    assert bool(calls) == (model == "gatv2")
 
 
 def test_unknown_policies_are_refused(dataset):
@@ -124,8 +193,8 @@ def test_a_study_is_deterministic_and_its_policies_do_not_disturb_each_other(dat
     config = TrainConfig(**SMALL, sampler="pladies")
     alone = VarianceStudy(config, dataset, ["node"], every=10).run()
     among = VarianceStudy(config, dataset, ["exp3-scale-free", "node"], every=10).run()
-    for one, other in zip(alone["layers"], among["layers"], strict=True):
-        assert one["policies"]["node"] == other["policies"]["node"]
+    for one, other in zip(alone.layers, among.layers, strict=True):
+        assert one.policies["node"] == other.policies["node"]
 
 
 def test_duplicate_edges_count_twice():

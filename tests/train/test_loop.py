@@ -17,7 +17,7 @@ from torchmetrics.functional.classification import multiclass_f1_score, multilab
 
 from bliss.errors import DamagedError, InputError, ResourceError
 from bliss.samplers import SAMPLERS, sampler_class
-from bliss.train import Interrupted, RunFolder, TrainConfig, Trainer, micro_f1, resolve
+from bliss.train import Evaluation, Interrupted, RunFolder, TrainConfig, Trainer, micro_f1, resolve
 from tests.train.conftest import make_dataset
 
 SETTINGS = {
@@ -64,20 +64,20 @@ def test_every_model_learns_with_every_sampler(dataset, tmp_path, model, sampler
             TrainConfig(**(SETTINGS | options), model=model, sampler=sampler)
         return
     _, result = trained(dataset, tmp_path, model=model, sampler=sampler, steps=60, **options)
-    assert result["val_f1"] > 0.75  # least squares on the features alone: 0.68
-    assert set(result["step_ms"]) == {
+    assert result.val_f1 > 0.75  # least squares on the features alone: 0.68
+    assert set(result.step_ms) == {
         "sample", "gather", "forward", "backward", "update", "total"
     }  # fmt: skip
 
 
 def test_multi_label_data_trains(tmp_path):
     _, result = trained(make_dataset(multilabel=True), tmp_path, steps=60)
-    assert result["test_f1"] > 0.7
+    assert result.test_f1 > 0.7
 
 
 def test_bfloat16_trains_too(dataset, tmp_path):
     _, result = trained(dataset, tmp_path, precision="bfloat16", model="gatv2", steps=60)
-    assert result["val_f1"] > 0.7
+    assert result.val_f1 > 0.7
 
 
 def test_micro_f1_is_torchmetrics():
@@ -119,7 +119,7 @@ def test_a_run_stopped_after_any_step_ends_as_if_it_had_not(
     for name, tensor in state(whole).items():
         assert torch.equal(tensor, state(resumed)[name]), name
     for name in ("train_f1", "val_f1", "test_f1", "best_step", "steps"):
-        assert result[name] == expected[name]
+        assert getattr(result, name) == getattr(expected, name)
     assert RunFolder(tmp_path / "cut").metrics() == RunFolder(tmp_path / "whole").metrics()
 
 
@@ -173,7 +173,7 @@ def test_two_runs_with_one_seed_are_equal_and_with_two_are_not(dataset, tmp_path
 
 def test_patience_ends_a_run_early(dataset, tmp_path):
     _, result = trained(dataset, tmp_path, steps=400, patience=2, lr=1e-9, evaluate_every=5)
-    assert result["steps"] <= 30
+    assert result.steps <= 30
 
 
 def test_a_damaged_checkpoint_falls_back_to_the_one_before(dataset, tmp_path):
@@ -210,9 +210,9 @@ def test_damaged_counters_are_noticed_too(dataset, tmp_path, damage):
 def test_a_finished_run_that_is_resumed_keeps_its_result(dataset, tmp_path):
     _, result = trained(dataset, tmp_path)
     _, again = trained(dataset, tmp_path, resume=True)
-    assert again["step_ms"] == pytest.approx(result["step_ms"], rel=1e-5)
-    assert list(again["step_ms"]) == list(result["step_ms"])  # for those who read it
-    assert again["test_f1"] == result["test_f1"]
+    assert again.step_ms == pytest.approx(result.step_ms, rel=1e-5)
+    assert list(again.step_ms) == list(result.step_ms)  # for those who read it
+    assert again.test_f1 == result.test_f1
 
 
 def test_a_run_does_not_go_on_with_other_data(dataset, tmp_path):
@@ -238,7 +238,7 @@ def test_a_damaged_line_of_metrics_is_named_and_nothing_is_lost(dataset, tmp_pat
     lines[number - 1] = line
     before = b"".join(lines)
     file.write_bytes(before)
-    with pytest.raises(DamagedError, match=rf"metrics.jsonl cannot be read at line {number}"):
+    with pytest.raises(DamagedError, match=rf"metrics.jsonl, line {number}, "):
         trained(dataset, tmp_path, resume=True)
     assert file.read_bytes() == before
 
@@ -277,15 +277,19 @@ def test_a_full_disk_leaves_the_old_file_whole(tmp_path, monkeypatch):
     assert sorted(p.name for p in tmp_path.iterdir()) == [".lock", "checkpoints", "config.json"]
 
 
+def line(step: int) -> Evaluation:
+    return Evaluation(step=step, loss=1.0, train_f1=0.5, val_f1=0.25)
+
+
 def test_a_line_of_metrics_cut_short_is_forgotten(dataset, tmp_path):
     folder = RunFolder(tmp_path)
     with folder.locked():
-        folder.add_metrics({"step": 1})
+        folder.add_metrics(line(1))
         with (tmp_path / "metrics.jsonl").open("a") as file:
             file.write('{"step": 2, "lo')
         folder.forget_metrics_after(5)
-        folder.add_metrics({"step": 3})
-    assert folder.metrics() == [{"step": 1}, {"step": 3}]
+        folder.add_metrics(line(3))
+    assert folder.metrics() == [line(1), line(3)]
 
 
 def test_divergence_is_named(dataset, tmp_path):

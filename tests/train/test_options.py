@@ -54,7 +54,7 @@ def test_sampled_validation_draws_as_training_does_and_the_result_is_full(datase
     result = sampled.run()
     full = sampled.evaluate(("val",))["val"]
     drawn = sampled.evaluate_sampled(("val",))["val"]
-    assert result["val_f1"] == full  # result.json judges with full neighbourhoods
+    assert result.val_f1 == full  # result.json judges with full neighbourhoods
     assert drawn == sampled.evaluate_sampled(("val",))["val"]  # no generator is consumed
     everything = trainer(dataset, tmp_path / "all", budgets=(240, 240))
     everything.run()
@@ -67,14 +67,14 @@ def test_a_result_tells_what_was_sampled_and_held(dataset, tmp_path):
     one = trainer(dataset, tmp_path / "run", sampler="full", budgets=(), batch_size=120)
     result = one.run()
     blocks = one.sampler.sample(dataset.splits["train"], 0)
-    assert result["sampled"]["nodes"] == blocks[0].num_src
-    assert result["sampled"]["edges"] == sum(block.num_edges for block in blocks)
-    assert result["peak_mb"] > 50
+    assert result.sampled.nodes == blocks[0].num_src
+    assert result.sampled.edges == sum(block.num_edges for block in blocks)
+    assert result.peak_mb > 50
     times = RunFolder(tmp_path / "run").times()
-    assert [line["step"] for line in times] == [10, 20, 30]
-    seconds = [line["seconds"] for line in times]
+    assert [line.step for line in times] == [10, 20, 30]
+    seconds = [line.seconds for line in times]
     assert seconds == sorted(seconds)
-    assert seconds[-1] <= result["seconds"] + 1e-6
+    assert seconds[-1] <= result.seconds + 1e-6
 
 
 def test_peak_memory_is_that_since_the_last_look():

@@ -25,7 +25,7 @@ def settings(name: str, **changes) -> TrainConfig:
 def test_several_labels_are_learnt(tmp_path, name):
     config = settings(name, steps=60)
     trainer = Trainer(config, make_dataset(multilabel=True), tmp_path, quiet)
-    assert trainer.run()["test_f1"] > 0.7
+    assert trainer.run().test_f1 > 0.7
 
 
 @pytest.mark.parametrize("prefetch", [0, 1])
@@ -51,7 +51,7 @@ def test_a_run_stopped_after_any_step_ends_as_if_it_had_not(
     for key, tensor in state(whole).items():
         assert torch.equal(tensor, state(resumed)[key]), key
     for key in ("train_f1", "val_f1", "test_f1", "best_step", "steps"):
-        assert result[key] == expected[key]
+        assert getattr(result, key) == getattr(expected, key)
     assert RunFolder(tmp_path / "cut").metrics() == RunFolder(tmp_path / "whole").metrics()
     if name == "vrgcn":
         assert state(whole)["sampler.history.1"].any()

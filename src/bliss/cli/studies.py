@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from json import dumps
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 
+from bliss import records
 from bliss.cli.console import console, errors, say, shown_steps, shown_study
 from bliss.cli.options import (
     Debug,
@@ -24,11 +24,19 @@ from bliss.cli.options import (
 )
 from bliss.data import load_dataset
 from bliss.errors import InputError
-from bliss.files import refuse_folder, replace_file
+from bliss.files import refuse_folder
 from bliss.report import save_figures, write_report
-from bliss.studies import EVERYTHING, TABLES, VarianceStudy
+from bliss.studies import (
+    EVERYTHING,
+    TABLES,
+    Comparison,
+    Reproduction,
+    Variance,
+    VarianceStudy,
+)
 from bliss.studies import compare as run_comparison
 from bliss.studies import reproduce as run_reproduction
+from bliss.studies.records import Pace, Score
 from bliss.train import resolve
 
 Out = Annotated[Path, typer.Option(help="Folder of the study; the same one goes on with it.")]
@@ -83,14 +91,14 @@ def variance(
         if json is None and figures is not None:
             json = figures / "variance.json"
         if json is not None:
-            replace_file(json, (dumps(found, indent=2) + "\n").encode())
+            records.write(json, found)
             say(f"Written to {json}; a page of it: bliss report {json}")
         if figures is not None and json is not None:
             say(f"{len(save_figures([json], figures))} figures written to {figures}")
 
 
-def show_variance(found: dict[str, Any]) -> None:
-    """The table of a study: each policy by layer, against PLADIES and the limit."""
+def show_variance(found: Variance) -> None:
+    """Print a table of each policy's V by layer, against PLADIES and the limit."""
     table = Table(
         "layer",
         "budget",
@@ -102,37 +110,52 @@ def show_variance(found: dict[str, Any]) -> None:
         "over training",
         title="V over that of PLADIES and of the limit, means over the second half of training",
     )
-    for number, layer in enumerate(found["layers"]):
-        place = (str(number + 1), f"{layer['budget']:,}")
-        least = [f"{layer[f'{kind}limit_over_pladies']:.3f}" for kind in ("", "relative_")]
+    for number, layer in enumerate(found.layers):
+        place = (str(number + 1), f"{layer.budget:,}")
+        if not layer.is_sampled:
+            table.add_row(*place, "nothing sampled", end_section=True)
+            continue
+        least = [
+            decimals(value)
+            for value in (layer.limit_over_pladies, layer.relative_limit_over_pladies)
+        ]
         table.add_row(*place, "limit", least[0], "1.000", least[1], "1.000", "")
-        for name, ratios in layer["policies"].items():
-            shown = [
-                f"{ratios[f'{kind}over_{base}']:.3f}"
-                for kind in ("", "relative_")
-                for base in ("pladies", "limit")
-            ]
-            table.add_row(*place, name, *shown, course(found, number, name))
+        for name, ratios in layer.policies.items():
+            shown = (
+                ratios.over_pladies,
+                ratios.over_limit,
+                ratios.relative_over_pladies,
+                ratios.relative_over_limit,
+            )
+            table.add_row(*place, name, *map(decimals, shown), course(found, number, name))
         table.add_section()
     console.print(table)
-    idle = [
-        str(number)
-        for number, layer in enumerate(found["layers"], start=1)
-        if layer["limit_over_pladies"] > 0.95
-    ]
-    if idle:
+    numbered = list(enumerate(found.layers, start=1))
+    if whole := [str(number) for number, layer in numbered if not layer.is_sampled]:
+        say(
+            f"Nothing was sampled in layer {', '.join(whole)}: the budget covers every candidate. "
+            "Lower --budgets."
+        )
+    if idle := [
+        str(number) for number, layer in numbered if (layer.limit_over_pladies or 0) > 0.95
+    ]:
         say(
             f"Little to gain in layer {', '.join(idle)}: the best possible is within 5% of PLADIES."
         )
 
 
-def course(found: dict[str, Any], layer: int, policy: str) -> str:
-    """V over PLADIES' through training, as bars from 0 to the largest, with its two ends."""
-    measured = [one["layers"][layer] for one in found["history"]]
-    ratios = [one["policies"][policy] / one["pladies"] if one["pladies"] else 1 for one in measured]
+def decimals(value: float | None) -> str:
+    """Three decimal places; a dash for a number that does not exist."""
+    return "\u2013" if value is None else f"{value:.3f}"
+
+
+def course(found: Variance, layer: int, policy: str) -> str:
+    """V over that of PLADIES during training, as bars from 0 to the largest, with both ends."""
+    measured = [moment.layers[layer] for moment in found.history]
+    ratios = [one.policies[policy] / one.pladies for one in measured if one.pladies > 0]
     bars = "▁▂▃▄▅▆▇█"
-    drawn = "".join(bars[round((len(bars) - 1) * r / max(ratios))] for r in ratios)
-    return f"{ratios[0]:.2f} {drawn} {ratios[-1]:.2f}"
+    drawn = "".join(bars[round((len(bars) - 1) * r / (max(ratios) or 1))] for r in ratios)
+    return f"{ratios[0]:.2f} {drawn} {ratios[-1]:.2f}" if ratios else ""
 
 
 @takes_settings("model", "sampler", "policy", "sampler_options", "seed")
@@ -179,8 +202,8 @@ def compare(
         say(f"Written to {out / 'compare.json'}; a page of it: bliss report {out}")
 
 
-def show_comparison(found: dict[str, Any]) -> None:
-    """One line for each sampler."""
+def show_comparison(found: Comparison) -> None:
+    """Print one line for each row of a comparison."""
     table = Table(
         "model",
         "sampler",
@@ -192,27 +215,32 @@ def show_comparison(found: dict[str, Any]) -> None:
         "nodes",
         "edges",
         "peak MB",
-        f"s to F1 {found['target_f1']:.3f}",
-        title=f"{found['dataset']}, {len(found['seeds'])} seeds",
+        f"s to F1 {found.target_f1:.3f}",
+        title=f"{found.dataset}, {len(found.seeds)} seed{'s' if len(found.seeds) > 1 else ''}",
     )
-    for row in found["rows"]:
-        waited, reached = row["seconds_to_target"], f"{row['reached']}/{row['seeds']}"
+    for row in found.rows:
+        wait = row.seconds_to_target
         table.add_row(
-            row["model"],
-            row["sampler"],
-            f"{row['budget_share']:.0%}",
-            f"{row['test_f1']:.4f} ± {row['test_f1_std']:.4f}",
-            "" if row["difference"] is None else f"{row['difference']:+.4f}",
-            "" if row["p_value"] is None else f"{row['p_value']:.3f}",
-            f"{row['step_ms']['total']:.1f}",
-            f"{row['nodes']:,.0f}",
-            f"{row['edges']:,.0f}",
-            f"{row['peak_mb']:,.0f}",
-            "never" if waited is None else f"{waited:.1f} ({reached})",
+            row.model,
+            row.sampler,
+            f"{row.budget_share:.0%}" if row.budgets else "",
+            spread(row.test_f1, row.test_f1_std, 4),
+            "" if row.difference is None else f"{row.difference:+.4f}",
+            "" if row.p_value is None else f"{row.p_value:.3f}",
+            f"{row.step_ms['total']:.1f}",
+            f"{row.nodes:,.0f}",
+            f"{row.edges:,.0f}",
+            f"{row.peak_mb:,.0f}",
+            "never" if wait is None else f"{wait:.1f} ({row.reached}/{row.seeds})",
         )
     console.print(table)
-    for one in found["skipped"]:
-        say(f"Left out: {one['sampler']} with {one['model']}: {one['why']}")
+    for one in found.skipped:
+        say(f"Left out: {one.sampler} with {one.model}: {one.why}")
+
+
+def spread(value: float, deviation: float | None, places: int) -> str:
+    """A mean with its deviation, which a single seed does not have."""
+    return f"{value:.{places}f}" + ("" if deviation is None else f" ± {deviation:.{places}f}")
 
 
 def reproduce(
@@ -263,38 +291,38 @@ def reproduce(
         say(f"Written to {out / 'reproduce.json'}; a page of it: bliss report {out}")
 
 
-def show_reproduction(found: dict[str, Any]) -> None:
-    """Test F1 and time beside the published numbers."""
-    for name, decimals in (("f1", 3), ("time", 4)):
-        rows = found["tables"].get(name)
-        if not rows:
-            continue
-        title = "micro-F1" if name == "f1" else "seconds a step"
-        table = Table(
-            "preset", "data", "model", "sampler", "split", "ours", "published", title=title
-        )
-        for row in rows:
-            table.add_row(
-                row["preset"],
-                row["dataset"],
-                row["model"],
-                row["sampler"],
-                row.get("split", ""),
-                f"{row['ours']:.{decimals}f} ± {row['ours_std']:.{decimals}f}",
-                f"{row['published']:.3f} ± {row['published_std']:.3f}",
-            )
+def show_reproduction(found: Reproduction) -> None:
+    """Print test F1, time and fitted exponents beside the published ones."""
+    names = ("preset", "data", "model", "sampler")
+    if found.tables.f1:
+        table = Table(*names, "split", "ours", "published", title="micro-F1")
+        for score in found.tables.f1:
+            table.add_row(*who(score), score.split, *ours_and_published(score, 3))
         console.print(table)
-    if found["tables"].get("variance"):
+    if found.tables.time:
+        table = Table(*names, "ours", "published", title="seconds a step")
+        for pace in found.tables.time:
+            table.add_row(*who(pace), *ours_and_published(pace, 4))
+        console.print(table)
+    if found.tables.variance:
         table = Table("quantity", "sampler", "grows with", "exponent", "stated")
-        for row in found["tables"]["variance"]:
-            table.add_row(
-                row["quantity"],
-                row["sampler"],
-                row["grows_with"],
-                f"{row['exponent']:.2f}",
-                str(row["stated"]),
-            )
+        for row in found.tables.variance:
+            stated = row.stated if isinstance(row.stated, str) else f"{row.stated:g}"
+            table.add_row(row.quantity, row.sampler, row.grows_with, f"{row.exponent:.2f}", stated)
         console.print(table)
+
+
+def who(row: Score | Pace) -> tuple[str, ...]:
+    """The cells that identify a row of a reproduction."""
+    return row.preset, row.dataset, row.model, row.sampler
+
+
+def ours_and_published(row: Score | Pace, places: int) -> tuple[str, str]:
+    """Our number and the published one, each with its deviation."""
+    return (
+        spread(row.ours, row.ours_std, places),
+        spread(row.published, row.published_std, 3),
+    )
 
 
 def report(

@@ -11,7 +11,7 @@ from rich.table import Table
 from bliss import data as bliss_data
 from bliss.cli.console import console, errors, say, shown
 from bliss.cli.options import Debug, Root, Run, Threads, parsed, set_threads, takes_settings
-from bliss.train import RunFolder, Trainer, probabilities, resolve
+from bliss.train import RunFolder, RunResult, Trainer, probabilities, resolve
 from bliss.train.predictions import check_format, write_predictions
 from bliss.train.tensorboard import tensorboard_writer
 
@@ -92,11 +92,11 @@ def open_run(run: Path, root: Path | None) -> Trainer:
     return trainer
 
 
-def show_result(result: dict[str, Any]) -> None:
-    """The end of a run in three lines."""
+def show_result(result: RunResult) -> None:
+    """Print the scores of a run and its time."""
     say(
-        f"micro-F1 of the best step ({result['best_step']}): train {result['train_f1']:.4f}, "
-        f"validation {result['val_f1']:.4f}, test {result['test_f1']:.4f}"
+        f"micro-F1 at the best step ({result.best_step}): train {result.train_f1:.4f}, "
+        f"validation {result.val_f1:.4f}, test {result.test_f1:.4f}"
     )
-    parts = ", ".join(f"{name} {ms:.1f}" for name, ms in result["step_ms"].items())
-    say(f"{result['seconds']:.1f} s; a step in ms: {parts}")
+    parts = ", ".join(f"{name} {ms:.1f}" for name, ms in result.step_ms.items())
+    say(f"{result.seconds:.1f} s; milliseconds per step: {parts}")

@@ -1,15 +1,14 @@
-"""Saved results become figures, tables and one HTML page; nothing here trains.
+"""Figures, tables and an HTML page from saved results; nothing here trains.
 
-records.py       the JSON formats, as dataclasses; decode.py fills them and refuses what is off
-load.py          paths -> records, checked
-charts.py        numbers -> matplotlib figures, drawn in style.py's colours and lines
-svg.py           figures that follow the theme of a page
-tables.py        numbers -> cells that show one thing and sort by another
-sections.py      what a page is made of; run.py, comparison.py, reproduction.py, variance.py fill it
+load.py          paths -> records of `bliss.train.records` and `bliss.studies.records`
+charts.py        numbers -> matplotlib figures, with the colours and lines of style.py
+svg.py           figures -> SVG that follows the theme of the page
+tables.py        numbers -> cells with rounded text and an exact sorting key
+sections.py      the parts of a page, filled by run.py, comparison.py, reproduction.py, variance.py
 build.py         paths -> sections
-page.py          sections -> page.html with page.css and page.js inside
+page.py          sections -> page.html, with page.css and page.js included
 
-matplotlib is imported when a report is made, not before.
+matplotlib is imported only when a report is made.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ def write_report(paths: Sequence[Path], out: Path) -> Path:
 def save_figures(
     paths: Sequence[Path], folder: Path, formats: Sequence[str] = ("png", "svg")
 ) -> list[Path]:
-    """Write the figures of the same page as files: white, tight, 300 dpi, text kept as text."""
+    """Write the figures of the page as files: white background, 300 dpi, text as text."""
     from bliss.report.build import build
     from bliss.report.style import encode, file_formats
 

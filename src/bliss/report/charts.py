@@ -1,25 +1,26 @@
-"""Numbers -> matplotlib figures, each drawn once: as a file for papers, and inline in the page."""
+"""Numbers -> matplotlib figures, each used twice: as a file for papers and inside the page."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
 from bliss.report.style import GRID, INK, PAPER, SERIES, WIDTH, look, settings
-from bliss.report.tables import DASH, significant
+from bliss.report.tables import DASH, Number, significant
 
-HUGE = 1e30  # numbers beyond it, or its inverse, would flatten all others and overflow
+HUGE = 1e30  # larger numbers, or smaller than its inverse, would flatten all others and overflow
 
 
 @dataclass(frozen=True)
 class Chart:
-    """A figure with what is said about it; `name` is unique and fit for a file."""
+    """A figure with its title and description; `name` is unique and fit for a file."""
 
     name: str
     title: str
@@ -29,31 +30,38 @@ class Chart:
 
 @dataclass(frozen=True)
 class Series:
-    """One line: y over x, with a deviation where there is one; `index` sets its look."""
+    """One line: y over x, with deviations of y and x if known. NaN leaves a gap."""
 
     label: str
-    x: Sequence[float]
-    y: Sequence[float]
-    deviation: Sequence[float] = field(default_factory=tuple)
-    across: Sequence[float] = field(default_factory=tuple)  # deviation of x
-    index: int = 0
+    x: list[float]
+    y: list[float]
+    deviation: list[float]
+    across: list[float]  # deviation of x
+    index: int  # sets colour, marker and line style
 
-    def __post_init__(self) -> None:
-        for name in ("x", "y", "deviation", "across"):
-            values = [v if _is_plain(v) else math.nan for v in getattr(self, name)]
-            object.__setattr__(self, name, values)
+    @classmethod
+    def of(
+        cls,
+        label: str,
+        x: Iterable[Number],
+        y: Iterable[Number],
+        deviation: Iterable[Number] = (),
+        across: Iterable[Number] = (),
+        index: int = 0,
+    ) -> Series:
+        """A line of numbers that may be None."""
+        lists = [_drawable(values) for values in (x, y, deviation, across)]
+        return cls(label, lists[0], lists[1], lists[2], lists[3], index)
 
     @property
     def is_drawable(self) -> bool:
-        """Whether there is a finite point."""
-        return any(
-            math.isfinite(a) and math.isfinite(b) for a, b in zip(self.x, self.y, strict=True)
-        )
+        """Whether there is a point."""
+        return any(math.isfinite(a + b) for a, b in zip(self.x, self.y, strict=True))
 
 
 @dataclass(frozen=True)
 class Level:
-    """A horizontal line: a target, a yardstick."""
+    """A horizontal line, such as a target."""
 
     label: str
     y: float
@@ -63,19 +71,13 @@ def curves(series: Sequence[Series], x: str, y: str, level: Level | None = None)
     """Lines with a band of one deviation."""
     with _drawing() as (figure, axes):
         for line in series:
-            own = look(line.index)
-            axes.plot(
-                line.x,
-                line.y,
-                label=_name(line.label),
-                markevery=max(1, len(line.x) // 8),
-                **own,
-            )
-            if any(math.isfinite(d) for d in line.deviation):
+            _plot(axes, line)
+            if any(map(math.isfinite, line.deviation)):
                 low = [a - d for a, d in zip(line.y, line.deviation, strict=True)]
                 high = [a + d for a, d in zip(line.y, line.deviation, strict=True)]
-                axes.fill_between(line.x, low, high, color=own["color"], alpha=0.16, linewidth=0)
-        if level and math.isfinite(level.y):
+                colour = look(line.index)["color"]
+                axes.fill_between(line.x, low, high, color=colour, alpha=0.16, linewidth=0)
+        if level:
             axes.axhline(level.y, label=_name(level.label), color=INK, linewidth=1, dashes=(1, 2))
         axes.set(xlabel=x, ylabel=y)
         axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
@@ -85,17 +87,11 @@ def curves(series: Sequence[Series], x: str, y: str, level: Level | None = None)
 
 
 def ratios(series: Sequence[Series], limit: Series, x: str, y: str) -> Figure:
-    """Lines against 1 (where they start) and a limit (where they can get), from 0 on."""
+    """Lines from 0 up, with a reference line at 1 and a dotted limit."""
     with _drawing() as (figure, axes):
         axes.axhline(1, label="PLADIES", color=INK, linewidth=0.8, alpha=0.6)
         for line in series:
-            axes.plot(
-                line.x,
-                line.y,
-                label=_name(line.label),
-                markevery=max(1, len(line.x) // 8),
-                **look(line.index),
-            )
+            _plot(axes, line)
         if limit.is_drawable:
             axes.plot(limit.x, limit.y, label=limit.label, color=INK, linestyle=":", linewidth=1.6)
         axes.set(xlabel=x, ylabel=y)
@@ -107,17 +103,10 @@ def ratios(series: Sequence[Series], limit: Series, x: str, y: str) -> Figure:
 
 
 def shrinking(series: Sequence[Series], x: str, y: str) -> Figure:
-    """Points with error bars over shares of a budget: the whole at the left, doublings apart."""
+    """Points with error bars over shares of a budget: the largest left, on a log scale."""
     with _drawing() as (figure, axes):
         for line in series:
-            axes.errorbar(
-                line.x,
-                line.y,
-                yerr=_bars(line.deviation),
-                label=_name(line.label),
-                elinewidth=1,
-                **look(line.index),
-            )
+            _points(axes, line, elinewidth=1)
         axes.set_xscale("log", base=2)
         axes.invert_xaxis()
         axes.set_xticks(sorted({share for line in series for share in line.x}))
@@ -132,15 +121,7 @@ def against(series: Sequence[Series], x: str, y: str, is_log: bool = False) -> F
     """Points on a square with its diagonal: above it, y is larger than x."""
     with _drawing(height=4.0) as (figure, axes):
         for line in series:
-            axes.errorbar(
-                line.x,
-                line.y,
-                yerr=_bars(line.deviation),
-                xerr=_bars(line.across),
-                label=_name(line.label),
-                elinewidth=0.7,
-                **look(line.index) | {"linestyle": "none", "markersize": 5, "alpha": 0.85},
-            )
+            _points(axes, line, elinewidth=0.7, linestyle="none", markersize=5, alpha=0.85)
         if is_log:
             _log_axis(axes, "x")
             _log_axis(axes, "y")
@@ -157,7 +138,7 @@ def growth(series: Sequence[Series], x: str, y: str) -> Figure:
     """Lines on logarithmic axes: the slope is the exponent."""
     with _drawing() as (figure, axes):
         for line in series:
-            axes.plot(line.x, line.y, label=_name(line.label), **look(line.index))
+            _plot(axes, line)
         _log_axis(axes, "x")
         _log_axis(axes, "y")
         axes.set(xlabel=_name(x), ylabel=_name(y))
@@ -166,7 +147,7 @@ def growth(series: Sequence[Series], x: str, y: str) -> Figure:
 
 
 def stacks(labels: Sequence[str], parts: Mapping[str, Sequence[float]], x: str) -> Figure:
-    """One bar per label, made of parts laid end to end; the first label at the top."""
+    """One stacked bar per label; the first label at the top."""
     with _drawing(height=0.75 + 0.36 * len(labels)) as (figure, axes):
         places = range(len(labels))
         ends = [0.0] * len(labels)
@@ -217,14 +198,27 @@ def _finish(figure: Figure, axes: Axes, grid: str = "y") -> None:
     figure.set_figheight(figure.get_figheight() + 0.19 * rows)  # room for the legend
 
 
+def _plot(axes: Axes, line: Series) -> None:
+    every = max(1, len(line.x) // 8)
+    axes.plot(line.x, line.y, label=_name(line.label), markevery=every, **look(line.index))
+
+
+def _points(axes: Axes, line: Series, **changes: Any) -> None:
+    """Points with error bars."""
+    options = look(line.index) | changes | {"label": _name(line.label)}
+    axes.errorbar(line.x, line.y, _bars(line.deviation), _bars(line.across), **options)
+
+
 def _name(label: str, most: int = 36) -> str:
-    """A label that fits; matplotlib would leave out those that start with an underscore."""
+    """A label that fits; matplotlib would hide those that start with an underscore."""
     label = label if len(label) <= most else label[: most - 1] + "…"
     return "\u200a" + label if label.startswith("_") else label or DASH
 
 
-def _is_plain(value: float) -> bool:
-    return value == 0 or 1 / HUGE < abs(value) < HUGE
+def _drawable(values: Iterable[Number]) -> list[float]:
+    return [
+        v if v is not None and (v == 0 or 1 / HUGE < abs(v) < HUGE) else math.nan for v in values
+    ]
 
 
 def _bars(deviation: Sequence[float]) -> list[float] | None:
@@ -241,7 +235,7 @@ def _log_axis(axes: Axes, which: str) -> None:
 
 
 def _power(value: float) -> str:
-    """0.2, 50, 10,000; beyond these a power of ten."""
+    """0.2, 50, 10,000; very small and large numbers as powers of ten."""
     if 1e-4 < value < 1e6:
         return f"{value:,.4g}" if value < 1000 else f"{value:,.0f}"
     exponent = math.floor(math.log10(value) + 1e-9)

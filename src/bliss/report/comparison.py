@@ -1,13 +1,11 @@
-"""A comparison: samplers side by side, on the same seeds."""
+"""A comparison of samplers on the same seeds, with what the paired tests support."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from bliss.report.charts import Chart, Series, shrinking
-from bliss.report.load import Comparison, Variance
-from bliss.report.records import Row
+from bliss.report.load import Study
 from bliss.report.sections import (
     Entry,
     Group,
@@ -16,21 +14,23 @@ from bliss.report.sections import (
     Section,
     Tile,
     facts,
+    known,
     labels,
     learning,
     machine_words,
-    plural,
     present,
     step_time,
 )
 from bliss.report.tables import (
-    DASH,
     Cell,
+    Number,
     Table,
     chance,
     f1,
+    f1_spread,
     fixed,
     number,
+    plural,
     plus,
     probability,
     rounded,
@@ -42,39 +42,51 @@ from bliss.report.tables import (
     whole_numbers,
 )
 from bliss.report.variance import variance_group, variance_table, variance_words
+from bliss.studies.records import Comparison, ComparisonRow, Variance
 
-LIKELY = 0.05  # p-values from here on are told as possible chance
+LEVEL = 0.05  # differences with smaller corrected p-values are called significant
+
+Columns = dict[str, Callable[[ComparisonRow], Cell]]
+Look = dict[tuple[str, str], tuple[int, str]]  # (sampler, policy) -> place among all, label
 
 
-def comparison_section(source: Comparison, beside: Sequence[Variance], names: Names) -> Section:
-    """A page's section about one comparison, with the variance measured beside it."""
-    file = source.file
+def comparison_section(
+    file: Comparison, beside: Sequence[Study[Variance]], names: Names
+) -> Section:
+    """The section about one comparison, with the variance measured in the same folder."""
     pairs = list(dict.fromkeys((row.sampler, row.policy) for row in file.rows))
     look = dict(zip(pairs, enumerate(labels(pairs)), strict=True))
     nets = list(dict.fromkeys((row.dataset, row.model) for row in file.rows))
-    by_net = {net: [row for row in file.rows if (row.dataset, row.model) == net] for net in nets}
-    models = list(dict.fromkeys(model for _, model in nets))
     parts, summary, tiles = [], [], []
-    left = list(beside)
-    for (dataset, model), rows in by_net.items():
-        fitting = [v for v in left if (v.file.dataset, v.file.model) == (dataset, model)]
+    left = [other.record for other in beside]
+    for dataset, model in nets:
+        rows = [row for row in file.rows if (row.dataset, row.model) == (dataset, model)]
+        fitting = [v for v in left if (v.dataset, v.model) == (dataset, model)]
         left = [v for v in left if v not in fitting]
         about = f"{model} on {dataset}"
         parts.append(_part(about, rows, look, file.target_f1, fitting, names))
-        whole = [row for row in rows if row.budget_share == 1]
-        summary.append(_words(about, whole, look, file.target_f1))
-        tiles += _tiles(model, whole, look, alone=len(nets) == 1)
-    for other in left:
-        group = variance_group(other.file, names)
-        title = f"Variance: {other.file.model} on {other.file.dataset}"
-        parts.append(Part(title, [group], [variance_table(other.file)]))
-    summary += [line for other in beside for line in variance_words(other.file)]
+        summary.append(_words(about, _main(rows), look, file.target_f1))
+        tiles += _tiles(model, _main(rows), look, alone=len(nets) == 1)
+    parts += [
+        Part(
+            f"Variance: {other.model} on {other.dataset}",
+            present([variance_group(other, names)]),
+            [variance_table(other)],
+        )
+        for other in left
+    ]
+    summary += [line for other in beside for line in variance_words(other.record)]
+    models = list(dict.fromkeys(model for _, model in nets))
     return Section(
         kind="Comparison",
         title=" on ".join(filter(None, [sentence_list(models), file.dataset])),
         summary=summary or ["The comparison has no rows."],
         tiles=tiles,
         parts=parts,
+        remarks=[
+            *file.notes,
+            *(f"{one.sampler} with {one.model} was left out: {one.why}" for one in file.skipped),
+        ],
         details=facts(
             {
                 "Command": file.command,
@@ -87,55 +99,71 @@ def comparison_section(source: Comparison, beside: Sequence[Variance], names: Na
     )
 
 
-Look = dict[tuple[str, str], tuple[int, str]]  # (sampler, policy) -> place among all, label
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's correction: the i-th smallest of m p-values becomes (m - i + 1) p, made monotone."""
+    order = sorted(range(len(p_values)), key=lambda n: p_values[n])
+    corrected, highest = [0.0] * len(p_values), 0.0
+    for rank, n in enumerate(order):
+        highest = max(highest, min(1.0, (len(order) - rank) * p_values[n]))
+        corrected[n] = highest
+    return corrected
+
+
+def _corrected(rows: Sequence[ComparisonRow]) -> list[tuple[ComparisonRow, float]]:
+    """The rows that were tested, with their p-values after Holm's correction."""
+    tested = [(row, row.p_value) for row in rows if row.p_value is not None]
+    corrected = holm([p for _, p in tested])
+    return [(row, p) for (row, _), p in zip(tested, corrected, strict=True)]
+
+
+def _main(rows: Sequence[ComparisonRow]) -> list[ComparisonRow]:
+    """The rows with the largest share of the budget."""
+    largest = max(row.budget_share for row in rows)
+    return [row for row in rows if row.budget_share == largest]
 
 
 def _part(
     about: str,
-    rows: Sequence[Row],
+    rows: Sequence[ComparisonRow],
     look: Look,
     target: float,
     beside: Sequence[Variance],
     names: Names,
 ) -> Part:
-    whole = [row for row in rows if row.budget_share == 1]
+    main = _main(rows)
     entries = [
         Entry(_label(row, look), look[row.sampler, row.policy][0], row.curve, row.step_ms)
-        for row in whole
+        for row in main
     ]
     groups = [
         learning(entries, about, names, target),
-        *(variance_group(other.file, names) for other in beside),
-        _shrinking(rows, look, about, names),
+        *(variance_group(other, names) for other in beside),
+        _shrinking(rows, look, about, names) if len(main) < len(rows) else None,
         step_time(entries, about, names),
     ]
-    tables = [_scores(whole, look), _costs(whole, target), _step(whole)] if whole else []
-    if len(whole) < len(rows):
+    tables = [_scores(main, look), _costs(main, target), _step(main)]
+    if len(main) < len(rows):
         tables.append(_shares(rows))
-    tables += [variance_table(other.file) for other in beside]
+    tables += [variance_table(other) for other in beside]
     return Part(about, present(groups), tables)
 
 
-def _shrinking(rows: Sequence[Row], look: Look, about: str, names: Names) -> Group | None:
-    if all(row.budget_share == 1 for row in rows):
-        return None
+def _shrinking(rows: Sequence[ComparisonRow], look: Look, about: str, names: Names) -> Group | None:
     series, told = [], []
     for pair, (index, label) in look.items():
         own = [row for row in rows if (row.sampler, row.policy) == pair and row.budget_share > 0]
         own.sort(key=lambda row: -row.budget_share)
-        series.append(
-            Series(
-                label,
-                [row.budget_share for row in own],
-                [row.test_f1 for row in own],
-                [row.test_f1_std for row in own],
-                index=index,
-            )
+        line = Series.of(
+            label,
+            [row.budget_share for row in own],
+            [row.test_f1 for row in own],
+            map(_deviation, own),
+            index=index,
         )
-        if series[-1].is_drawable:
+        if line.is_drawable:
+            series.append(line)
             scores = [f"{fixed(row.test_f1, 3)} at {row.budget_share:g}" for row in own]
             told.append(f"{label} {sentence_list(scores)}")
-    series = [line for line in series if line.is_drawable]
     if not series:
         return None
     alt = f"Test F1 over the share of the budget kept, {about}. {'; '.join(told)}."
@@ -147,138 +175,157 @@ def _shrinking(rows: Sequence[Row], look: Look, about: str, names: Names) -> Gro
     return Group("F1 as the budget shrinks", [chart], note)
 
 
-def _scores(rows: Sequence[Row], look: Look) -> Table:
-    columns = (
-        "Sampler", "Policy", "Test F1", "Difference", "p", "Validation F1", "Training F1", "Seeds",
-        "Budgets",
-    )  # fmt: skip
-    cells = [
-        [
-            *_who(row),
-            f1(row.test_f1, row.test_f1_std),
-            signed(row.difference),
-            chance(row.p_value),
-            f1(row.val_f1, row.val_f1_std),
-            f1(row.train_f1),
-            number(row.seeds),
-            text(whole_numbers(row.budgets)),
-        ]
-        for row in rows
-    ]
-    first = _label(rows[0], look)
-    note = (
-        f"Micro-F1, means over seeds ± one standard deviation. Difference is test F1 minus that of "
-        f"{first} with the same seed, and p its paired test. Budgets are input layer first."
+WHO: Columns = {
+    "Sampler": lambda row: text(row.sampler),
+    "Policy": lambda row: text(row.policy),
+}
+TESTED: Columns = {
+    "Test F1": lambda row: f1_spread(row.test_f1, _deviation(row)),
+    "Difference": lambda row: signed(row.difference),
+    "p": lambda row: chance(row.p_value),
+}
+BUDGETS: Columns = {"Budgets": lambda row: text(whole_numbers(row.budgets))}
+
+
+def _scores(rows: Sequence[ComparisonRow], look: Look) -> Table:
+    corrected = {id(row): p for row, p in _corrected(rows)}
+    return Table.of(
+        "Scores",
+        rows,
+        WHO
+        | TESTED
+        | {
+            "p, Holm": lambda row: chance(corrected.get(id(row))),
+            "Validation F1": lambda row: f1_spread(
+                row.val_f1, row.val_f1_std if row.seeds > 1 else None
+            ),
+            "Training F1": lambda row: f1(row.train_f1),
+            "Seeds": lambda row: number(row.seeds),
+        }
+        | BUDGETS,
+        "Micro-F1, means over seeds ± one standard deviation. Difference is test F1 minus that of "
+        f"{_label(rows[0], look)} with the same seeds, and p is its paired t-test, also with "
+        "Holm's correction over the rows of this table. Budgets are listed input layer first.",
     )
-    return Table("Scores", columns, cells, note)
 
 
-def _costs(rows: Sequence[Row], target: float) -> Table:
-    columns = (
-        "Sampler", "Policy", "Step, ms", "Nodes a step", "Edges a step", "Peak, MB", "Training, s",
-        "To target, s", "Seeds at target",
-    )  # fmt: skip
-    cells = [
-        [
-            *_who(row),
-            rounded(row.step_ms.get("total", math.nan)),
-            number(row.nodes),
-            number(row.edges),
-            number(row.peak_mb),
-            rounded(row.seconds),
-            rounded(row.seconds_to_target),
-            number(row.reached),
-        ]
-        for row in rows
-    ]
-    note = "Nodes are those of the input layer, edges those of all layers: means over steps."
-    if math.isfinite(target):
-        note += f" The target is a validation F1 of {target:.3g}, timed over seeds that reach it."
-    return Table("Cost", columns, cells, note).without_empty()
+def _costs(rows: Sequence[ComparisonRow], target: float) -> Table:
+    return Table.of(
+        "Cost",
+        rows,
+        WHO
+        | {
+            "Step, ms": lambda row: rounded(row.step_ms.get("total")),
+            "Nodes per step": lambda row: number(row.nodes),
+            "Edges per step": lambda row: number(row.edges),
+            "Peak, MB": lambda row: number(row.peak_mb),
+            "Training, s": lambda row: rounded(row.seconds),
+            "To target, s": lambda row: rounded(row.seconds_to_target),
+            "Seeds at target": lambda row: number(row.reached),
+        },
+        "Nodes are those of the input layer, edges those of all layers: means over steps. The "
+        f"target is a validation F1 of {target:.3g}; its time is a mean over the seeds that reach "
+        "it.",
+    )
 
 
-def _step(rows: Sequence[Row]) -> Table:
-    parts = list(dict.fromkeys(part for row in rows for part in row.step_ms))
-    cells = [
-        [*_who(row), *(rounded(row.step_ms.get(part, math.nan)) for part in parts)] for row in rows
-    ]
-    columns = ("Sampler", "Policy", *(part.capitalize() for part in parts))
-    return Table("Time of a step, in milliseconds", columns, cells, "Medians over steps.")
+def _step(rows: Sequence[ComparisonRow]) -> Table:
+    def time(part: str) -> Callable[[ComparisonRow], Cell]:
+        return lambda row: rounded(row.step_ms.get(part))
+
+    parts = dict.fromkeys(part for row in rows for part in row.step_ms)
+    columns = WHO | {part.capitalize(): time(part) for part in parts}
+    return Table.of("Time of a step, in milliseconds", rows, columns, "Medians over steps.")
 
 
-def _shares(rows: Sequence[Row]) -> Table:
-    cells = [
-        [
-            *_who(row),
-            share(row.budget_share),
-            f1(row.test_f1, row.test_f1_std),
-            signed(row.difference),
-            chance(row.p_value),
-            number(row.nodes),
-            rounded(row.step_ms.get("total", math.nan)),
-            text(whole_numbers(row.budgets)),
-        ]
-        for row in rows
-    ]
-    columns = (
-        "Sampler", "Policy", "Share", "Test F1", "Difference", "p", "Nodes a step", "Step, ms",
-        "Budgets",
-    )  # fmt: skip
-    return Table("As the budget shrinks", columns, cells).without_empty()
+def _shares(rows: Sequence[ComparisonRow]) -> Table:
+    columns: Columns = {
+        "Share": lambda row: share(row.budget_share) if row.budgets else number(None),
+        **TESTED,
+        "Nodes per step": lambda row: number(row.nodes),
+        "Step, ms": lambda row: rounded(row.step_ms.get("total")),
+    }
+    note = "Differences are taken at the same share; p is not corrected."
+    return Table.of("As the budget shrinks", rows, WHO | columns | BUDGETS, note)
 
 
-def _words(about: str, rows: Sequence[Row], look: Look, target: float) -> str:
-    scored = [row for row in rows if math.isfinite(row.test_f1)]
-    if not scored:
-        return f"{about}: no test score at the full budget."
-    best, first = max(scored, key=lambda row: row.test_f1), rows[0]
-    name, yardstick = _label(best, look), _label(first, look)
-    over = f" over {plural(best.seeds, 'seed')}" if math.isfinite(best.seeds) else ""
-    words = f"{about}: {name} has the highest mean test F1, {_mean(best)}{over}"
-    if best is not first and math.isfinite(best.difference):
-        words += f", {plus(best.difference, 3)} against {yardstick}"
-        if math.isfinite(best.p_value):
-            sign = "" if best.p_value < 0.001 else "= "
-            words += f" (p {sign}{probability(best.p_value)}"
-            words += ", which may be chance)" if best.p_value >= LIKELY else ")"
-    others = [f"{_label(row, look)} {_mean(row)}" for row in scored if row is not best]
-    words += f". The others: {sentence_list(others)}." if others else "."
-    reached = [row for row in rows if math.isfinite(row.seconds_to_target)]
-    if reached and math.isfinite(target):
-        fast = min(reached, key=lambda row: row.seconds_to_target)
+def _words(about: str, rows: Sequence[ComparisonRow], look: Look, target: float) -> str:
+    scores = [f"{_label(row, look)} {_mean(row)}" for row in rows]
+    words = (
+        f"{about}: mean test F1 over {plural(rows[0].seeds, 'seed')} is {sentence_list(scores)}."
+    )
+    words += _verdict(rows, look)
+    waits = [(row, row.seconds_to_target) for row in rows]
+    reached = [(row, wait) for row, wait in waits if wait is not None]
+    if reached:
+        row, wait = min(reached, key=lambda pair: pair[1])
         words += (
-            f" {_label(fast, look)} reaches a validation F1 of {target:.3g} soonest, after "
-            f"{significant(fast.seconds_to_target)} s on average"
+            f" {_label(row, look)} reaches a validation F1 of {target:.3g} in the least time, "
+            f"{significant(wait)} s on average ({row.reached} of {plural(row.seeds, 'seed')})."
         )
-        known = math.isfinite(fast.reached) and math.isfinite(fast.seeds)
-        words += f" ({fast.reached:.0f} of {plural(fast.seeds, 'seed')})." if known else "."
     return words
 
 
-def _tiles(model: str, rows: Sequence[Row], look: Look, alone: bool) -> list[Tile]:
-    scored = [row for row in rows if math.isfinite(row.test_f1)]
-    if not scored:
-        return []
-    best = max(scored, key=lambda row: row.test_f1)
-    name = _label(best, look)
-    tiles = [Tile(fixed(best.test_f1, 3), f"test F1: {name}, {model}")]
-    if best is not rows[0]:
-        tiles.append(Tile(plus(best.difference, 3), f"against {_label(rows[0], look)}, {model}"))
+def _verdict(rows: Sequence[ComparisonRow], look: Look) -> str:
+    """What the paired tests say about the differences to the first sampler."""
+    if all(row.difference is None for row in rows):
+        return ""
+    first, corrected = _label(rows[0], look), _corrected(rows)
+    if not corrected:
+        return (
+            f" The differences to {first} were not tested: a paired test needs two seeds with "
+            "different results."
+        )
+    test = (
+        "paired t-test over equal seeds, Holm's correction for "
+        f"{plural(len(corrected), 'comparison')}, 5% level"
+    )
+    found = [
+        f"{_label(row, look)} ({plus(row.difference, 3)}, p {_equals(p)})"
+        for row, p in corrected
+        if p < LEVEL
+    ]
+    if not found:
+        return f" No sampler differs significantly from {first} in test F1 ({test})."
+    verb = "differs" if len(found) == 1 else "differ"
+    return f" {sentence_list(found)} {verb} significantly from {first} in test F1 ({test})."
+
+
+def _tiles(model: str, rows: Sequence[ComparisonRow], look: Look, alone: bool) -> list[Tile]:
+    """The first sampler's numbers, and the largest significant gain over it."""
+    first = rows[0]
+    name = _label(first, look)
+    tiles = [Tile(fixed(first.test_f1, 3), f"test F1: {name}, {model}")]
+    gains = [
+        (row.difference, _label(row, look), p)
+        for row, p in _corrected(rows)
+        if p < LEVEL and row.difference is not None and row.difference > 0
+    ]
+    if gains:
+        gain, better, p = max(gains)
+        label = f"test F1 against {name}: {better}, {model} (p {_equals(p)})"
+        tiles.append(Tile(plus(gain, 3), label))
     if alone:
-        total = best.step_ms.get("total", math.nan)
-        tiles.append(Tile(f"{significant(total)} ms", f"a step: {name}"))
-        tiles.append(Tile(significant(best.nodes, 4), f"nodes a step: {name}"))
-    return [tile for tile in tiles if not tile.value.startswith(DASH)]
+        tiles.append(Tile(f"{significant(first.step_ms.get('total'))} ms", f"per step: {name}"))
+        tiles.append(Tile(significant(first.nodes, 4), f"nodes per step: {name}"))
+    return known(tiles)
 
 
-def _who(row: Row) -> list[Cell]:
-    return [text(row.sampler), text(row.policy)]
+def _equals(p: float) -> str:
+    shown = probability(p)
+    return shown if shown.startswith("<") else f"= {shown}"
 
 
-def _label(row: Row, look: Look) -> str:
+def _label(row: ComparisonRow, look: Look) -> str:
     return look[row.sampler, row.policy][1]
 
 
-def _mean(row: Row) -> str:
-    spread = f" ± {row.test_f1_std:.3f}" if math.isfinite(row.test_f1_std) else ""
-    return f"{row.test_f1:.3f}{spread}"
+def _deviation(row: ComparisonRow) -> Number:
+    """Deviation of test F1; files of earlier versions have 0 for one seed."""
+    return row.test_f1_std if row.seeds > 1 else None
+
+
+def _mean(row: ComparisonRow) -> str:
+    deviation = _deviation(row)
+    spread = "" if deviation is None else f" ± {fixed(deviation, 3)}"
+    return fixed(row.test_f1, 3) + spread

@@ -1,23 +1,19 @@
-"""Paths -> records: what a folder holds says what it is, and everything is checked on the way."""
+"""Paths -> records: the files in a folder determine its kind, and all are checked when read."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from bliss.errors import DamagedError, InputError, ResourceError
-from bliss.report.decode import decode
-from bliss.report.records import (
-    ComparisonFile,
-    Metric,
-    ReproductionFile,
-    RunConfig,
-    RunResult,
-    VarianceFile,
-)
+from bliss import records
+from bliss.errors import DamagedError, InputError
+from bliss.studies.records import Comparison, Reproduction, Variance
+from bliss.train.folder import RunFolder
+from bliss.train.records import Evaluation, RunResult, RunSettings
+
+S = TypeVar("S", Comparison, Reproduction, Variance)
 
 
 @dataclass(frozen=True)
@@ -25,44 +21,42 @@ class Run:
     """A run's folder; `result` is None while the run is unfinished."""
 
     path: Path
-    config: RunConfig
-    settings: dict[str, Any]
-    metrics: list[Metric]
+    settings: RunSettings
+    every_setting: dict[str, Any]
+    metrics: list[Evaluation]
     result: RunResult | None
 
-
-@dataclass(frozen=True)
-class Comparison:
-    """A comparison's folder."""
-
-    path: Path
-    file: ComparisonFile
+    @property
+    def name(self) -> str:
+        """The folder's name."""
+        return records.printable(self.path.resolve().name)
 
 
 @dataclass(frozen=True)
-class Reproduction:
-    """A reproduction's folder."""
+class Study(Generic[S]):
+    """A study's file."""
 
     path: Path
-    file: ReproductionFile
+    record: S
+
+
+Source = Run | Study[Comparison] | Study[Reproduction] | Study[Variance]
 
 
 @dataclass(frozen=True)
-class Variance:
-    """A variance file."""
+class Kind:
+    """A kind of study: its record, its file and the command that writes it."""
 
-    path: Path
-    file: VarianceFile
+    record: Any
+    file: str
+    command: str
 
-
-Source = Run | Comparison | Reproduction | Variance
 
 KINDS = {
-    "comparison": "compare.json",
-    "reproduction": "reproduce.json",
-    "variance": "variance.json",
+    "comparison": Kind(Comparison, "compare.json", "compare"),
+    "reproduction": Kind(Reproduction, "reproduce.json", "reproduce"),
+    "variance": Kind(Variance, "variance.json", "variance"),
 }
-COMMANDS = {"comparison": "compare", "reproduction": "reproduce", "variance": "variance"}
 
 
 def load(paths: Sequence[Path]) -> list[Source]:
@@ -77,99 +71,36 @@ def _load(path: Path) -> list[Source]:
     if not path.exists():
         raise InputError(f"{path} does not exist: name a folder of results, or a variance file.")
     if path.is_file():
-        return [_read_kind(path)]
+        return [_study(path)]
     held: list[Source] = []
     if (path / "config.json").exists():
         held.append(_run(path))
-    for kind, name in KINDS.items():
-        if (path / name).exists():
-            held.append(_read_kind(path / name, kind))
+    held += [_study(path / k.file, name) for name, k in KINDS.items() if (path / k.file).exists()]
     if not held:
         raise InputError(
             f"{path} holds no results: name a folder with config.json (a run), "
-            f"{', '.join(KINDS.values())}."
+            f"{', '.join(kind.file for kind in KINDS.values())}."
         )
     return held
 
 
-def _read_kind(path: Path, kind: str | None = None) -> Source:
-    values = _read_json(path)
+def _study(path: Path, expected: str | None = None) -> Source:
+    remedy = (
+        f"write it again with `bliss {KINDS[expected].command}`" if expected else "write it again"
+    )
+    values = records.read_object(path, remedy)
     found = values.get("kind")
-    if kind is None and found not in KINDS:
+    if expected and found != expected:
+        raise DamagedError(f"{path} is of kind {found!r}, not {expected!r}: {remedy}.")
+    if not isinstance(found, str) or found not in KINDS:
         raise InputError(
             f"{path} is of kind {found!r}, which a report cannot show: name a file of kind "
             f"{', '.join(KINDS)}."
         )
-    if kind is not None and found != kind:
-        raise DamagedError(f"{path} is of kind {found!r}, not {kind!r}: write it {_anew(kind)}.")
-    if found == "comparison":
-        return Comparison(path, _decode(ComparisonFile, values, path, _anew(found)))
-    if found == "reproduction":
-        return Reproduction(path, _decode(ReproductionFile, values, path, _anew(found)))
-    return Variance(path, _decode(VarianceFile, values, path, _anew("variance")))
+    return Study(path, records.decode(values, KINDS[found].record, path, remedy))
 
 
 def _run(path: Path) -> Run:
-    remedy = "anew with `bliss train`"
-    settings = _read_json(path / "config.json")
-    config = _decode(RunConfig, settings, path / "config.json", remedy)
-    result = None
-    if (path / "result.json").exists():
-        values = _read_json(path / "result.json")
-        result = _decode(RunResult, values, path / "result.json", remedy)
-    return Run(path, config, settings, _metrics(path / "metrics.jsonl"), result)
-
-
-def _metrics(path: Path) -> list[Metric]:
-    """Every line; the last may be cut short, as a kill can leave it."""
-    lines = _read(path).splitlines() if path.exists() else []
-    metrics = []
-    for number, line in enumerate(lines, start=1):
-        try:
-            values = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            if number == len(lines):
-                break
-            raise DamagedError(
-                f"{path}, line {number}, is not valid JSON ({error}): remove the line, or train "
-                "anew."
-            ) from error
-        metrics.append(_decode(Metric, values, path, "by training anew", f"line {number}"))
-    return metrics
-
-
-def _decode(kind: Any, values: Any, path: Path, remedy: str, where: str = "it") -> Any:
-    try:
-        return decode(kind, values, where)
-    except ValueError as error:
-        reason = str(error).replace("it.", "", 1)
-        raise DamagedError(
-            f"{path} does not hold what it should ({reason}): write it {remedy}."
-        ) from error
-
-
-def _anew(kind: str) -> str:
-    return f"anew with `bliss {COMMANDS[kind]}`"
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        values = json.loads(_read(path))
-    except (ValueError, RecursionError) as error:
-        raise DamagedError(
-            f"{path} is not valid JSON ({error}): it was damaged, write it anew."
-        ) from error
-    if not isinstance(values, dict):
-        raise DamagedError(f"{path} does not hold a JSON object: it was damaged, write it anew.")
-    return values
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ResourceError(
-            f"{path} cannot be read ({error.strerror}): make it readable."
-        ) from error
-    except ValueError as error:
-        raise DamagedError(f"{path} is not text ({error}): it was damaged.") from error
+    folder = RunFolder(path)
+    every = records.read_object(path / "config.json", "train again")
+    return Run(path, folder.identity(), every, folder.metrics(), folder.result())

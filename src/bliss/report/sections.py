@@ -1,4 +1,4 @@
-"""What a page is made of, and the figures that runs, comparisons and reproductions share."""
+"""The parts of a page, and the figures that runs, comparisons and reproductions share."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from bliss.report.charts import Chart, Level, Series, curves, stacks
-from bliss.report.records import Curve
-from bliss.report.tables import Table, fixed, sentence_list, significant
+from bliss.report.tables import DASH, Table, fixed, plural, sentence_list, significant
+from bliss.studies.records import Curve, Machine
 
 PARTS_OF_A_STEP = ("sample", "gather", "forward", "backward", "update")
 BAND = "Bands are one standard deviation over seeds."
 NOTE_ON_TIME = (
-    "Medians over steps, part by part; their sum is a little off the median of whole steps."
+    "Each part is a median over steps, so the sum differs slightly from the median of whole steps."
 )
 
 
 @dataclass(frozen=True)
 class Tile:
-    """A number worth large type."""
+    """A number in large type."""
 
     value: str
     label: str
@@ -46,7 +46,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Details:
-    """Names and values behind a fold."""
+    """Names and values that are folded away."""
 
     title: str
     items: Sequence[tuple[str, str]]
@@ -54,7 +54,7 @@ class Details:
 
 @dataclass(frozen=True)
 class Section:
-    """One thing that was done: what it showed in words and numbers, then all of it."""
+    """One run or study: a summary in words and numbers, then charts and tables."""
 
     kind: str
     title: str
@@ -72,12 +72,12 @@ class Section:
 
 @dataclass
 class Names:
-    """Names for files and ids: plain letters, and no two alike."""
+    """Unique names for files and ids, in plain letters."""
 
     taken: set[str] = field(default_factory=set)
 
     def __call__(self, *words: str) -> str:
-        """Join the words; a number follows where the name was given out before."""
+        """Join the words; add a number if the name is taken."""
         plain = re.sub(r"[^a-z0-9]+", "-", " ".join(words).lower()).strip("-")[:80] or "figure"
         name, number = plain, 2
         while name in self.taken:
@@ -88,7 +88,7 @@ class Names:
 
 @dataclass(frozen=True)
 class Entry:
-    """One contestant: how it learnt and what a step took."""
+    """One line of a chart: its learning curve and the time of a step."""
 
     label: str
     index: int
@@ -97,7 +97,7 @@ class Entry:
 
 
 def labels(pairs: Sequence[tuple[str, str]]) -> list[str]:
-    """Names for (sampler, policy); the policy is told where a sampler comes with several."""
+    """Names for (sampler, policy), with the policy if the sampler occurs with several."""
     policies: dict[str, set[str]] = {}
     for sampler, policy in pairs:
         policies.setdefault(sampler, set()).add(policy)
@@ -107,15 +107,14 @@ def labels(pairs: Sequence[tuple[str, str]]) -> list[str]:
     ]
 
 
-def learning(entries: Sequence[Entry], about: str, names: Names, target: float) -> Group | None:
+def learning(
+    entries: Sequence[Entry], about: str, names: Names, target: float | None = None
+) -> Group | None:
     """Validation F1 and loss over steps."""
     charts = []
-    for key, title, level in (
-        ("val_f1", "Validation F1", Level(f"target {target:.3g}", target)),
-        ("loss", "Training loss", None),
-    ):
-        series = [
-            Series(
+    for key, title in (("val_f1", "Validation F1"), ("loss", "Training loss")):
+        series = drawable(
+            Series.of(
                 entry.label,
                 entry.curve.step,
                 getattr(entry.curve, key),
@@ -123,17 +122,17 @@ def learning(entries: Sequence[Entry], about: str, names: Names, target: float) 
                 index=entry.index,
             )
             for entry in entries
-            if len(getattr(entry.curve, key)) == len(entry.curve.step)
-        ]
-        series = [line for line in series if line.is_drawable]
-        if series:
-            alt = f"{title} over steps, {about}. At the last evaluation: {_last(series)}."
-            if level and math.isfinite(target):
-                alt += f" The target is {target:.3g}."
-            figure = curves(series, "step", title, level)
-            charts.append(Chart(names(about, title), title, alt, figure))
+        )
+        if not series:
+            continue
+        alt = f"{title} over steps, {about}. At the last evaluation: {_last(series)}."
+        level = None
+        if key == "val_f1" and target is not None:
+            level = Level(f"target {target:.3g}", target)
+            alt += f" The target is {target:.3g}."
+        charts.append(Chart(names(about, title), title, alt, curves(series, "step", title, level)))
     has_band = any(
-        math.isfinite(deviation)
+        deviation is not None
         for entry in entries
         for deviation in [*entry.curve.val_f1_std, *entry.curve.loss_std]
     )
@@ -141,70 +140,63 @@ def learning(entries: Sequence[Entry], about: str, names: Names, target: float) 
 
 
 def step_time(entries: Sequence[Entry], about: str, names: Names) -> Group | None:
-    """Where the time of a step goes."""
-    timed = [entry for entry in entries if any(map(math.isfinite, entry.step_ms.values()))]
+    """The time of a step by part."""
+    timed = [entry for entry in entries if entry.step_ms]
     if not timed:
         return None
-    parts = {
-        part: [entry.step_ms.get(part, math.nan) for entry in timed] for part in _step_parts(timed)
-    }
+    found = dict.fromkeys(part for entry in timed for part in entry.step_ms if part != "total")
+    ordered = [*(p for p in PARTS_OF_A_STEP if p in found), *found]
+    parts = {part: [entry.step_ms.get(part, 0.0) for entry in timed] for part in ordered}
     told = [
-        f"{entry.label} {significant(_sum(entry))} ms ("
-        + ", ".join(f"{p} {significant(entry.step_ms[p])}" for p in parts if p in entry.step_ms)
+        f"{entry.label} {significant(sum(times[n] for times in parts.values()))} ms ("
+        + ", ".join(f"{part} {significant(times[n])}" for part, times in parts.items())
         + ")"
-        for entry in timed
+        for n, entry in enumerate(timed)
     ]
     alt = f"Milliseconds of a training step by part, {about}. {sentence_list(told)}."
-    figure = stacks([entry.label for entry in timed], parts, "ms a step")
+    figure = stacks([entry.label for entry in timed], parts, "ms per step")
     chart = Chart(names(about, "time of a step"), "Milliseconds by part", alt, figure)
-    return Group("Where the time of a step goes", [chart], NOTE_ON_TIME)
+    return Group("Time of a step by part", [chart], NOTE_ON_TIME)
+
+
+def drawable(series: Iterable[Series]) -> list[Series]:
+    """The lines that have a point."""
+    return [line for line in series if line.is_drawable]
 
 
 def present(groups: Iterable[Group | None]) -> list[Group]:
-    """The groups that have something to show."""
-    return [group for group in groups if group]
+    """The groups that have a chart."""
+    return [group for group in groups if group and group.charts]
 
 
-def machine_words(machine: dict[str, object]) -> str:
-    """'AMD EPYC, 2 cores, 1 thread, torch 2.13.0, Python 3.11'."""
-    words = []
-    for key, value in machine.items():
-        if key == "processor":
-            words.append(str(value))
-        elif key in ("cores", "threads"):
-            words.append(f"{value} {key[:-1] if value == 1 else key}")
-        else:
-            words.append(f"{'Python' if key == 'python' else key} {value}")
-    return ", ".join(words)
+def known(tiles: Iterable[Tile]) -> list[Tile]:
+    """The tiles that have a number."""
+    return [tile for tile in tiles if DASH not in tile.value]
+
+
+def machine_words(machine: Machine) -> str:
+    """'AMD EPYC, 2 cores, 1 thread, torch 2.13.0, Python 3.11.7'."""
+    words = [
+        machine.processor,
+        plural(machine.cores, "core") if machine.cores else "",
+        plural(machine.threads, "thread"),
+        f"torch {machine.torch}",
+        f"Python {machine.python}",
+    ]
+    return ", ".join(filter(None, words))
 
 
 def facts(items: dict[str, str]) -> list[Details]:
-    """How the numbers came about, behind a fold, where anything is known."""
-    known = [(name, value) for name, value in items.items() if value]
-    return [Details("How this was measured", known)] if known else []
-
-
-def plural(count: float, noun: str) -> str:
-    """'1 seed', '5 seeds'."""
-    return f"{fixed(count, 0)} {noun}{'' if count == 1 else 's'}"
-
-
-def _step_parts(entries: Sequence[Entry]) -> list[str]:
-    known = dict.fromkeys(PARTS_OF_A_STEP)
-    found = dict.fromkeys(part for entry in entries for part in entry.step_ms)
-    return [p for p in known if p in found] + [p for p in found if p not in {*known, "total"}]
-
-
-def _sum(entry: Entry) -> float:
-    times = [t for part, t in entry.step_ms.items() if part != "total" and math.isfinite(t)]
-    return sum(times)
+    """How the numbers were measured, without what is unknown."""
+    told = [(name, value) for name, value in items.items() if value]
+    return [Details("How this was measured", told)] if told else []
 
 
 def _last(series: Sequence[Series]) -> str:
     told = []
     for line in series:
         at = max(n for n, y in enumerate(line.y) if math.isfinite(y))
-        deviation = line.deviation[at] if line.deviation else math.nan
+        deviation = line.deviation[at]
         spread = f" (deviation {significant(deviation, 2)})" if math.isfinite(deviation) else ""
         told.append(f"{line.label} {line.y[at]:.3f}{spread} at step {fixed(line.x[at], 0)}")
     return sentence_list(told)

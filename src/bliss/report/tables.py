@@ -1,25 +1,30 @@
-"""Numbers -> cells: what is shown is rounded, what is sorted by is exact."""
+"""Numbers -> cells: the text is rounded, the sorting key exact. None shows as a dash."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 DASH = "\u2013"
+
+Number = float | None
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Cell:
-    """Text to show, and the number behind it: NaN shows as a dash, and None means text."""
+    """Text to show, and the number behind it if the cell holds one."""
 
     text: str
-    value: float | None = None
+    value: Number = None
+    is_number: bool = True
 
     @property
     def key(self) -> str:
-        """The exact number to sort by, or nothing where there is none."""
-        return repr(self.value) if self.value is not None and math.isfinite(self.value) else ""
+        """The exact number to sort by; empty without one."""
+        return repr(self.value) if is_known(self.value) else ""
 
 
 @dataclass(frozen=True)
@@ -31,70 +36,89 @@ class Table:
     rows: Sequence[Sequence[Cell]]
     note: str = ""
 
+    @classmethod
+    def of(
+        cls,
+        caption: str,
+        rows: Iterable[T],
+        columns: Mapping[str, Callable[[T], Cell]],
+        note: str = "",
+    ) -> Table:
+        """One row for each item. Columns that show a dash in every row are left out."""
+        cells = [[make(row) for make in columns.values()] for row in rows]
+        kept = [n for n in range(len(columns)) if any(row[n].text != DASH for row in cells)]
+        names = list(columns)
+        return cls(
+            caption, [names[n] for n in kept], [[row[n] for n in kept] for row in cells], note
+        )
+
     @property
     def is_numeric(self) -> list[bool]:
         """Which columns hold numbers."""
-        return [
-            any(row[n].value is not None for row in self.rows) for n in range(len(self.columns))
-        ]
+        return [any(row[n].is_number for row in self.rows) for n in range(len(self.columns))]
 
-    def without_empty(self) -> Table:
-        """Leave out columns that hold a number for no row, and texts that are all empty."""
-        kept = [
-            n for n in range(len(self.columns)) if any(row[n].text != DASH for row in self.rows)
-        ]
-        rows = [[row[n] for n in kept] for row in self.rows]
-        return Table(self.caption, [self.columns[n] for n in kept], rows, self.note)
+
+def is_known(value: Number) -> bool:
+    """Whether there is a number, and a finite one."""
+    return value is not None and math.isfinite(value)
 
 
 def text(value: str) -> Cell:
     """A cell of text."""
-    return Cell(value or DASH)
+    return Cell(value or DASH, is_number=False)
 
 
-def f1(value: float, deviation: float = math.nan) -> Cell:
-    """A score, with its deviation over seeds where there is one."""
-    spread = f" ± {deviation:.4f}" if math.isfinite(deviation) else ""
-    return Cell(fixed(value, 4) + spread if math.isfinite(value) else DASH, value)
+def f1(value: Number) -> Cell:
+    """A score."""
+    return Cell(fixed(value, 4), value)
 
 
-def number(value: float, places: int = 0) -> Cell:
+def f1_spread(value: Number, deviation: Number) -> Cell:
+    """A mean score with its deviation over seeds, a dash for one seed."""
+    return Cell(f"{fixed(value, 4)} ± {fixed(deviation, 4)}", value)
+
+
+def number(value: Number, places: int = 0) -> Cell:
     """A number with a fixed number of decimal places."""
     return Cell(fixed(value, places), value)
 
 
-def rounded(value: float, deviation: float = math.nan, digits: int = 3) -> Cell:
-    """A number with a fixed number of significant digits."""
-    spread = f" ± {significant(deviation, 2)}" if math.isfinite(deviation) else ""
-    return Cell(significant(value, digits) + (spread if math.isfinite(value) else ""), value)
+def rounded(value: Number) -> Cell:
+    """A number with three significant digits."""
+    return Cell(significant(value), value)
+
+
+def rounded_spread(value: Number, deviation: Number) -> Cell:
+    """A mean with its deviation over seeds, a dash for one seed."""
+    return Cell(f"{significant(value)} ± {significant(deviation, 2)}", value)
 
 
 def share(value: float) -> Cell:
     """A share, with no more digits than it needs."""
-    return Cell(f"{value:.4g}" if math.isfinite(value) else DASH, value)
+    return Cell(f"{value:.4g}", value)
 
 
-def signed(value: float, places: int = 4) -> Cell:
+def signed(value: Number, places: int = 4) -> Cell:
     """A difference, with its sign."""
     return Cell(plus(value, places), value)
 
 
-def chance(value: float) -> Cell:
+def chance(value: Number) -> Cell:
     """A p-value."""
     return Cell(probability(value), value)
 
 
-def fixed(value: float, places: int) -> str:
-    """1234.5 -> '1,234.5', with a real minus; a dash for what is no number."""
-    if not math.isfinite(value):
+def fixed(value: Number, places: int) -> str:
+    """1234.5 -> '1,234.5', with a real minus sign; a dash without a number."""
+    if value is None or not math.isfinite(value):
         return DASH
     shown = f"{value:,.{places}f}" if abs(value) < 1e15 else f"{value:.2e}"
     return shown.replace("-", "\u2212")
 
 
-def significant(value: float, digits: int = 3) -> str:
+def significant(value: Number, digits: int = 3) -> str:
     """0.012345 -> '0.0123', 12345.6 -> '12,346'."""
-    if not math.isfinite(value):
+    if value is None or not math.isfinite(value):
         return DASH
     if value == 0:
         return "0"
@@ -104,14 +128,14 @@ def significant(value: float, digits: int = 3) -> str:
     return fixed(value, max(0, places))
 
 
-def plus(value: float, places: int = 4) -> str:
+def plus(value: Number, places: int = 4) -> str:
     """A number with its sign: '+0.0120'."""
-    return ("+" if value >= 0 else "") + fixed(value, places)
+    return ("+" if value is not None and value >= 0 else "") + fixed(value, places)
 
 
-def probability(value: float) -> str:
+def probability(value: Number) -> str:
     """A p-value to three places, '< 0.001' below."""
-    return "< 0.001" if value < 0.001 else fixed(value, 3)
+    return "< 0.001" if value is not None and value < 0.001 else fixed(value, 3)
 
 
 def whole_numbers(values: Iterable[float]) -> str:
@@ -122,3 +146,8 @@ def whole_numbers(values: Iterable[float]) -> str:
 def sentence_list(items: Sequence[str]) -> str:
     """'a', 'a and b', 'a, b and c'."""
     return " and ".join(filter(None, [", ".join(items[:-1]), items[-1]])) if items else ""
+
+
+def plural(count: int, noun: str) -> str:
+    """'1 seed', '5 seeds'."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

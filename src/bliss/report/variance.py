@@ -1,15 +1,21 @@
-"""Variance towards the limit: each policy's V over PLADIES', layer by layer."""
+"""Variance towards the limit: each policy's V over that of PLADIES, layer by layer."""
 
 from __future__ import annotations
 
-import math
-
 from bliss.report.charts import Chart, Series, ratios
-from bliss.report.load import Variance
-from bliss.report.records import VarianceFile
-from bliss.report.sections import Details, Group, Names, Part, Section, Tile, facts
+from bliss.report.sections import (
+    Details,
+    Group,
+    Names,
+    Part,
+    Section,
+    Tile,
+    drawable,
+    facts,
+    known,
+    present,
+)
 from bliss.report.tables import (
-    DASH,
     Table,
     fixed,
     number,
@@ -19,135 +25,134 @@ from bliss.report.tables import (
     text,
     whole_numbers,
 )
+from bliss.studies.records import LayerRatios, PolicyRatios, Variance
 
 NOTE = (
-    "V is the expected squared error of a layer's sampled sums, divided here by that of PLADIES on "
-    "the same nodes: 1 is no better than PLADIES, and no policy with the same budget can go below "
-    "the limit."
+    "V is the expected squared error of a layer's sampled sums, here divided by that of PLADIES on "
+    "the same nodes, so PLADIES is at 1. The dotted line is the least V with the number of sources "
+    "that PLADIES keeps. A policy that keeps a few more sources can be slightly below it; the "
+    "table compares each policy with the limit for its own number of sources."
 )
+COVERED = "nothing was sampled, because the budget covers every candidate; lower --budgets"
 
 
-def variance_section(source: Variance, names: Names) -> Section:
-    """A page's section about one variance file."""
-    file = source.file
+def variance_section(file: Variance, names: Names) -> Section:
+    """The section about one variance file."""
     return Section(
         kind="Variance",
         title=f"{file.model} on {file.dataset}",
         summary=variance_words(file),
         tiles=variance_tiles(file),
-        parts=[Part("", [variance_group(file, names)], [variance_table(file)])],
+        parts=[Part("", present([variance_group(file, names)]), [variance_table(file)])],
         details=variance_facts(file),
     )
 
 
-def variance_group(file: VarianceFile, names: Names) -> Group:
-    """A chart per layer, input first."""
-    charts = []
-    for layer in range(len(file.layers)):
-        chart = _chart(file, layer, names)
-        if chart:
-            charts.append(chart)
-    return Group("Variance towards the limit", charts, NOTE)
+def variance_group(file: Variance, names: Names) -> Group:
+    """A chart per layer, input layer first."""
+    charts = [_chart(file, layer, names) for layer in range(len(file.layers))]
+    return Group("Variance towards the limit", [chart for chart in charts if chart], NOTE)
 
 
-def variance_table(file: VarianceFile) -> Table:
-    """Ratios over all steps measured."""
-    rows = [
-        [
-            number(n + 1),
-            number(layer.budget),
-            text(policy),
-            rounded(found.over_pladies),
-            rounded(layer.limit_over_pladies),
-            rounded(found.over_limit),
-            rounded(found.relative_over_pladies),
-            rounded(layer.relative_limit_over_pladies),
-            rounded(found.relative_over_limit),
-        ]
-        for n, layer in enumerate(file.layers)
-        for policy, found in layer.policies.items()
-    ]
-    columns = (
-        "Layer",
-        "Budget",
-        "Policy",
-        "V over PLADIES",
-        "Limit over PLADIES",
-        "V over limit",
-        "Relative V over PLADIES",
-        "Relative limit over PLADIES",
-        "Relative V over limit",
+def variance_table(file: Variance) -> Table:
+    """Ratios by layer and policy."""
+    nothing = PolicyRatios(
+        over_pladies=None,
+        over_limit=None,
+        relative_over_pladies=None,
+        relative_over_limit=None,
     )
-    note = "Layer 1 is the input layer. Relative V divides each target's error by its size."
-    return Table("Variance of each policy", columns, rows, note).without_empty()
+    rows: list[tuple[int, LayerRatios, str, PolicyRatios]] = [
+        (n, layer, policy, found)
+        for n, layer in enumerate(file.layers, start=1)
+        for policy, found in (
+            layer.policies if layer.is_sampled else {"nothing sampled": nothing}
+        ).items()
+    ]
+    return Table.of(
+        "Variance of each policy",
+        rows,
+        {
+            "Layer": lambda row: number(row[0]),
+            "Budget": lambda row: number(row[1].budget),
+            "Policy": lambda row: text(row[2]),
+            "V over PLADIES": lambda row: rounded(row[3].over_pladies),
+            "Limit over PLADIES": lambda row: rounded(row[1].limit_over_pladies),
+            "V over limit": lambda row: rounded(row[3].over_limit),
+            "Relative V over PLADIES": lambda row: rounded(row[3].relative_over_pladies),
+            "Relative limit over PLADIES": lambda row: rounded(row[1].relative_limit_over_pladies),
+            "Relative V over limit": lambda row: rounded(row[3].relative_over_limit),
+        },
+        "Layer 1 is the input layer. Relative V divides each target's error by its size. “Limit "
+        "over PLADIES” is for PLADIES' number of sources, “V over limit” for the policy's own. "
+        "Means over the second half of training.",
+    )
 
 
-def variance_words(file: VarianceFile) -> list[str]:
-    """The input layer in a sentence, the others in a second."""
+def variance_words(file: Variance) -> list[str]:
+    """V of every policy by layer, against PLADIES and the limit."""
     if not file.layers:
         return ["No layer was measured."]
     words = []
     for n, layer in enumerate(file.layers):
         told = [
-            f"{policy} {significant(found.over_pladies)}"
+            f"{policy} {significant(found.over_pladies)} ({significant(found.over_limit)})"
             for policy, found in layer.policies.items()
-            if math.isfinite(found.over_pladies)
         ]
-        limit = f"; the limit is {significant(layer.limit_over_pladies)}"
-        known = math.isfinite(layer.limit_over_pladies)
-        if told:
-            words.append(f"{_place(file, n)}: {sentence_list(told)}{limit if known else ''}.")
-    return ["Sampling variance as a share of PLADIES'. " + " ".join(words)]
+        if not layer.is_sampled:
+            words.append(f"{_place(file, n)}: {COVERED}.")
+        elif told:
+            words.append(f"{_place(file, n)}: {sentence_list(told)}.")
+    lead = "Sampling variance as a multiple of that of PLADIES, in brackets of the limit."
+    return [" ".join([lead, *words])]
 
 
-def variance_tiles(file: VarianceFile) -> list[Tile]:
-    """The best policy of the input layer."""
-    layer = file.layers[0] if file.layers else None
-    known = {
-        policy: found
-        for policy, found in (layer.policies if layer else {}).items()
-        if math.isfinite(found.over_pladies)
-    }
-    if layer is None or not known:
+def variance_tiles(file: Variance) -> list[Tile]:
+    """The policy nearest to the limit in the first layer that is sampled."""
+    layer = next((n for n, one in enumerate(file.layers) if one.is_sampled), None)
+    policies = {} if layer is None else file.layers[layer].policies
+    near = {name: p.over_limit for name, p in policies.items() if p.over_limit is not None}
+    if layer is None or not near:
         return []
-    best = min(known, key=lambda policy: known[policy].over_pladies)
-    tiles = [
-        Tile(significant(known[best].over_pladies), f"of PLADIES' variance: {best}, input layer"),
-        Tile(significant(layer.limit_over_pladies), "of PLADIES' variance: the limit, input layer"),
-        Tile(significant(known[best].over_limit), f"times the limit: {best}, input layer"),
-    ]
-    return [tile for tile in tiles if tile.value != DASH]
+    best, place = min(near, key=lambda name: near[name]), _place(file, layer).lower()
+    return known(
+        [
+            Tile(
+                significant(policies[best].over_pladies), f"of PLADIES' variance: {best}, {place}"
+            ),
+            Tile(significant(near[best]), f"times the limit: {best}, {place}"),
+        ]
+    )
 
 
-def variance_facts(file: VarianceFile) -> list[Details]:
-    """How it was measured."""
+def variance_facts(file: Variance) -> list[Details]:
+    """How the variance was measured."""
     return facts(
         {
             "Data set": file.dataset,
             "Network": file.model,
             "Budgets, input layer first": whole_numbers(file.budgets),
-            "Batch size": significant(file.batch_size, 8),
-            "Steps": significant(file.steps, 8),
+            "Batch size": f"{file.batch_size:,}",
+            "Steps": f"{file.steps:,}",
             "Seed": str(file.seed),
         }
     )
 
 
-def _chart(file: VarianceFile, layer: int, names: Names) -> Chart | None:
+def _chart(file: Variance, layer: int, names: Names) -> Chart | None:
     moments = [(moment.step, moment.layers[layer]) for moment in file.history]
     policies = dict.fromkeys(policy for _, at in moments for policy in at.policies)
     steps = [step for step, _ in moments]
-    series = [
-        Series(
+    series = drawable(
+        Series.of(
             policy,
             steps,
-            [_ratio(at.policies.get(policy, math.nan), at.pladies) for _, at in moments],
+            [_ratio(at.policies.get(policy), at.pladies) for _, at in moments],
             index=n,
         )
         for n, policy in enumerate(policies)
-    ]
-    series = [line for line in series if line.is_drawable]
-    limit = Series("limit", steps, [_ratio(at.limit, at.pladies) for _, at in moments])
+    )
+    limit = Series.of("limit", steps, [_ratio(at.limit, at.pladies) for _, at in moments])
     if not series:
         return None
     last = [
@@ -158,18 +163,19 @@ def _chart(file: VarianceFile, layer: int, names: Names) -> Chart | None:
     alt = (
         f"{place}: variance over that of PLADIES, steps {fixed(steps[0], 0)} to "
         f"{fixed(steps[-1], 0)}, {file.model} on {file.dataset}. "
-        f"{sentence_list(last)}; the limit ends at {significant(limit.y[-1])}."
+        f"{sentence_list(last)}; the limit for PLADIES' number of sources ends at "
+        f"{significant(limit.y[-1])}."
     )
-    figure = ratios(series, limit, "step", "V over PLADIES'")
+    figure = ratios(series, limit, "step", "V over that of PLADIES")
     name = names("variance", file.dataset, file.model, f"layer {layer + 1}")
     return Chart(name, place, alt, figure)
 
 
-def _ratio(part: float, whole: float) -> float:
-    return part / whole if whole else math.nan
+def _ratio(part: float | None, whole: float) -> float | None:
+    return part / whole if part is not None and whole > 0 else None
 
 
-def _place(file: VarianceFile, layer: int) -> str:
+def _place(file: Variance, layer: int) -> str:
     last = len(file.layers) - 1
     where = " (input)" if layer == 0 and last else " (output)" if layer == last and last else ""
     return f"Layer {layer + 1}{where}"

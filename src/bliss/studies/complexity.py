@@ -1,4 +1,4 @@
-"""How time, memory and variance grow with edges, budget, width and depth: fitted exponents."""
+"""Growth of time, memory and variance with edges, budget, width and depth: fitted exponents."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from bliss.block import Block
 from bliss.data import Dataset
 from bliss.graph import Graph
 from bliss.samplers import SAMPLERS as REGISTRY
+from bliss.studies.records import Growth
 from bliss.studies.variance import VarianceStudy
 from bliss.train import TrainConfig, Trainer
 
@@ -24,12 +25,12 @@ WARM_UP, STEPS = 3, 8
 GROWTH = (1, 2, 4)
 SAMPLERS = ("full", "neighbor", "ladies", "pladies", "bliss")
 FANOUT = 4
-"""What neighbour sampling keeps at growth 1: its cost grows with the depth's power of it."""
+"""Neighbours that node-wise sampling keeps at growth 1; its cost grows as FANOUT^depth."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One point of measurement; the defaults are where every line starts."""
+    """One point of measurement; the defaults are the starting point of every line."""
 
     edges: int = 400_000
     budget: int = 512
@@ -37,16 +38,15 @@ class Setting:
     depth: int = 2
 
 
-def measure_complexity(
-    stated: Mapping[str, Any], say: Callable[[str], None]
-) -> list[dict[str, Any]]:
-    """One row for each quantity, sampler and what it grows with.
+def measure_complexity(stated: Mapping[str, Any], say: Callable[[str], None]) -> list[Growth]:
+    """One row for each quantity, sampler and axis of growth.
 
-    The exponent b of y ~ x^b is the slope of log y over log x, by least squares. Time is a step's
-    median; memory is counted: bytes of blocks, of activations forth and back, of weights with
-    Adam's moments, and of what the policy keeps. BLISS is the paper's (policy "exp3"), and a batch
-    has SEEDS seeds, so that frontiers do not cover the graph. Depth starts at 1, the others at
-    `Setting`'s values. What does not grow, such as a step's fixed costs, pulls exponents down.
+    The exponent b of y ~ x^b is the least-squares slope of log y over log x. Time is the median
+    of a step. Memory is counted, not measured: bytes of blocks, of activations and their
+    gradients, of weights with gradient and Adam's moments, and of the policy's state. BLISS uses
+    the paper's policy "exp3". A batch has SEEDS seeds, so that frontiers do not cover the graph.
+    Depth starts at 1, the other axes at `Setting`'s defaults. Fixed costs of a step lower the
+    exponents.
     """
     rows = []
     for sampler in SAMPLERS:
@@ -65,14 +65,14 @@ def measure_complexity(
 
 
 def line(axis: str) -> list[Setting]:
-    """Settings that differ in one thing alone."""
+    """Settings that differ along one axis only."""
     start = Setting()
     factors = (1, 2, 3, 4) if axis == "depth" else GROWTH
     return [replace(start, **{axis: value(start, axis, factor)}) for factor in factors]
 
 
 def value(start: Setting, axis: str, factor: int) -> int:
-    """What an axis is at a factor of growth; depth starts at 1."""
+    """The value on an axis at a factor of growth; depth starts at 1."""
     return factor if axis == "depth" else int(getattr(start, axis)) * factor
 
 
@@ -82,21 +82,21 @@ def row(
     sampler: str,
     axis: str,
     pairs: list[tuple[int, float]],
-) -> dict[str, Any]:
+) -> Growth:
     """A row with its fitted exponent beside the stated one."""
     x, y = np.log(np.array(pairs, dtype=np.float64)).T
-    return {
-        "quantity": quantity,
-        "sampler": sampler,
-        "grows_with": axis,
-        "exponent": float(np.polyfit(x, y, 1)[0]),
-        "stated": stated[sampler][quantity][axis],
-        "points": [list(pair) for pair in pairs],
-    }
+    return Growth(
+        quantity=quantity,
+        sampler=sampler,
+        grows_with=axis,
+        exponent=float(np.polyfit(x, y, 1)[0]),
+        stated=stated[sampler][quantity][axis],
+        points=list(pairs),
+    )
 
 
 def measure(sampler: str, setting: Setting) -> tuple[float, float]:
-    """Seconds of a step and bytes it holds."""
+    """Seconds of a step and the bytes that it needs."""
     trainer = Trainer(config(sampler, setting), random_data(setting), Path("unused"), _silent)
     held: list[int] = []
     for batch in trainer.batches():
@@ -108,16 +108,15 @@ def measure(sampler: str, setting: Setting) -> tuple[float, float]:
 
 
 def aggregate_variance(sampler: str, setting: Setting) -> float:
-    """V of the output layer, whose targets are the seeds whatever the budget."""
+    """V of the output layer, where the targets do not depend on the budget."""
     policy = "exp3" if sampler == "bliss" else "static"
     chosen = replace(config("pladies", setting), steps=40)
     study = VarianceStudy(chosen, random_data(setting), [policy], every=40)
-    study.run()
-    return float(study.history[-1]["layers"][-1]["policies"][policy])
+    return study.run().history[-1].layers[-1].policies[policy]
 
 
 def config(sampler: str, setting: Setting) -> TrainConfig:
-    """Settings of a run at a point."""
+    """Settings of a run at a point of measurement."""
     unit = REGISTRY[sampler].unit
     growth = setting.budget // Setting.budget
     budgets = {
@@ -137,7 +136,7 @@ def config(sampler: str, setting: Setting) -> TrainConfig:
 
 
 def random_data(setting: Setting) -> Dataset:
-    """Random edges over NODES nodes, with features as wide as hidden layers."""
+    """Random edges between NODES nodes, with features as wide as the hidden layers."""
     random = np.random.default_rng(0)
     pairs = random.integers(0, NODES, (2, setting.edges))
     x = random.standard_normal((NODES, setting.width)).astype(np.float32)
@@ -149,7 +148,7 @@ def random_data(setting: Setting) -> Dataset:
 
 
 def _bytes_of(block: Block, width: int) -> int:
-    """A block's arrays, and its sources' and targets' activations with their gradients."""
+    """Bytes of a block's arrays and of its activations with their gradients."""
     arrays = (block.src, block.indptr, block.row, block.edge, block.edge_prob, block.edge_weight)
     return sum(t.nbytes for t in arrays) + 8 * width * (block.num_src + block.num_dst)
 

@@ -1,6 +1,6 @@
-"""The paper's tables and figures, run anew, each of our numbers beside the published one.
+"""Reruns of the paper's tables and figures, with each published number beside ours.
 
-Settings and published numbers stand in paper.json beside this file.
+Settings and published numbers are in paper.json, in this folder.
 """
 
 from __future__ import annotations
@@ -12,30 +12,41 @@ from importlib import resources
 from itertools import product
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
-from bliss import checks
+import msgspec
+
+from bliss import checks, records
 from bliss.data import missing_files
 from bliss.studies.complexity import measure_complexity
-from bliss.studies.runs import (
-    Cell,
-    Outcome,
-    Standing,
-    curve,
-    machine,
+from bliss.studies.records import (
+    Missing,
+    Pace,
+    PresetCurve,
+    Reproduction,
+    Score,
+    Tables,
+    average_curve,
     mean_and_deviation,
-    run_cells,
 )
+from bliss.studies.runs import Cell, DataCache, Outcome, Standing, machine, run_cells
 from bliss.train import RunFolder, TrainConfig, resolve
 
 TABLES = ("f1", "time", "variance")
 SPLITS = ("train", "val", "test")
 
-Key = tuple[str, str, str, str]  # preset, data set, model as the paper names it, sampler
+
+class Key(NamedTuple):
+    """What the runs of one row have in common; `model` is "gat" or "sage", as in the paper."""
+
+    preset: str
+    dataset: str
+    model: str
+    sampler: str
 
 
 def paper() -> dict[str, Any]:
-    """What the paper states and how it was run."""
+    """The paper's settings and published numbers."""
     file = resources.files("bliss.studies") / "paper.json"
     found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     return found
@@ -75,23 +86,23 @@ def reproduce(
     command: str = "",
     say: Callable[[str], None] = print,
     on_progress: Callable[[Standing], None] | None = None,
-) -> dict[str, Any]:
+) -> Reproduction:
     """Run what is missing of the paper's experiments and write reproduce.json.
 
     Parameters
     ----------
     out
-        The study's folder. What is finished there is not run again.
+        Folder of the study. Runs that are finished there are not repeated.
     presets
         "paper" (the released code's constants, schedule and estimator) and "ours" (our recipes).
     tables
         "f1", "time" and "variance" (complexity and variance, by measurement).
     datasets, models
-        Names as the paper has them; all by default. Data whose files are not there is listed.
+        Names as in the paper; all by default. Data sets without files are listed as missing.
     seeds
-        Runs of each cell.
+        Number of runs of each setting.
     steps
-        Training steps, where not the published number.
+        Training steps; by default the published number.
     """
     facts = paper()
     names = list(datasets or facts["datasets"])
@@ -106,14 +117,14 @@ def reproduce(
             checks.choice(field, one, list(known))
     checks.whole("seeds", seeds, least=1)
     missing = [
-        {"dataset": name, "remedy": remedy}
+        Missing(dataset=name, remedy=remedy)
         for name in names
         if (remedy := missing_files(facts["datasets"][name]["name"], root))
     ]
-    there = [name for name in names if name not in {one["dataset"] for one in missing}]
+    there = [name for name in names if name not in {one.dataset for one in missing}]
     for one in missing:
-        say(f"{one['dataset']} is left out: {one['remedy']}")
-    keys: list[Key] = list(product(presets, there, kinds, ("bliss", "pladies")))
+        say(f"{one.dataset} is left out: {one.remedy}")
+    keys = [Key(*names) for names in product(presets, there, kinds, ("bliss", "pladies"))]
     cells = {
         (key, seed): Cell("/".join((*key, str(seed))), preset_config(*key, seed, steps))
         for key, seed in product(keys, range(seeds))
@@ -121,84 +132,73 @@ def reproduce(
     folder, started = RunFolder(out), perf_counter()
     with folder.locked():
         wanted = list(cells.values()) if {"f1", "time"} & set(tables) else []
-        outcomes = run_cells(wanted, out / "runs", root, say, on_progress)
+        outcomes = run_cells(wanted, out / "runs", DataCache(root), say, on_progress)
         grouped: dict[Key, list[Outcome]] = {}
         for (key, _), one in zip(cells, outcomes, strict=False):
             grouped.setdefault(key, []).append(one)
-        found: dict[str, Any] = {}
-        if "f1" in tables:
-            found["f1"] = f1_table(grouped, facts["f1"])
-        if "time" in tables:
-            found["time"] = time_table(grouped, facts["time"])
-        if "variance" in tables:
-            found["variance"] = measure_complexity(facts["complexity"], say)
-        summary = {
-            "kind": "reproduction",
-            "command": command,
-            "machine": machine(),
-            "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-            "seconds": perf_counter() - started,
-            "presets": list(presets),
-            "tables": found,
-            "figures": [
-                dict(zip(("preset", "dataset", "model", "sampler"), key, strict=True))
-                | curve(group)
+        found = Reproduction(
+            command=command,
+            machine=machine(),
+            date=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            presets=list(presets),
+            tables=Tables(
+                f1=f1_table(grouped, facts["f1"]) if "f1" in tables else [],
+                time=time_table(grouped, facts["time"]) if "time" in tables else [],
+                variance=measure_complexity(facts["complexity"], say)
+                if "variance" in tables
+                else [],
+            ),
+            figures=[
+                PresetCurve(
+                    **key._asdict(),
+                    **msgspec.structs.asdict(average_curve([one.metrics for one in group])),
+                )
                 for key, group in grouped.items()
             ],
-            "missing": missing,
-        }
-        folder.write_json("reproduce.json", summary)
-    return summary
+            missing=missing,
+            seconds=perf_counter() - started,  # evaluated last
+        )
+        records.write(out / "reproduce.json", found)
+    return found
 
 
-def f1_table(
-    grouped: Mapping[Key, Sequence[Outcome]], published: Mapping[str, Any]
-) -> list[dict[str, Any]]:
+def f1_table(grouped: Mapping[Key, Sequence[Outcome]], published: Mapping[str, Any]) -> list[Score]:
     """F1 by split, ours and the paper's."""
     rows = []
-    for (preset, dataset, model, sampler), group in grouped.items():
-        for split in SPLITS:
-            scores = [one.result[f"{split}_f1"] for one in group]
-            ours, deviation = mean_and_deviation(scores)
-            theirs, their_deviation = published[dataset][sampler][split][model]
-            rows.append(
-                {
-                    "preset": preset,
-                    "dataset": dataset,
-                    "model": model,
-                    "sampler": sampler,
-                    "split": split,
-                    "ours": ours,
-                    "ours_std": deviation,
-                    "published": theirs,
-                    "published_std": their_deviation,
-                    "difference": ours - theirs,
-                    "seeds": len(group),
-                    "scores": scores,
-                }
-            )
+    for (key, group), split in product(grouped.items(), SPLITS):
+        scores = [getattr(one.result, f"{split}_f1") for one in group]
+        ours, deviation = mean_and_deviation(scores)
+        theirs, their_deviation = published[key.dataset][key.sampler][split][key.model]
+        row = Score(
+            **key._asdict(),
+            split=split,
+            ours=ours,
+            ours_std=deviation,
+            published=theirs,
+            published_std=their_deviation,
+            difference=ours - theirs,
+            seeds=len(group),
+            scores=scores,
+        )
+        rows.append(row)
     return rows
 
 
 def time_table(
     grouped: Mapping[Key, Sequence[Outcome]], published: Mapping[str, Any]
-) -> list[dict[str, Any]]:
+) -> list[Pace]:
     """Seconds of a training step: the median of each run, then mean and deviation over runs."""
     rows = []
-    for (preset, dataset, model, sampler), group in grouped.items():
-        ours, deviation = mean_and_deviation(one.result["step_ms"]["total"] / 1e3 for one in group)
-        theirs, their_deviation = published[dataset][sampler][model]
-        rows.append(
-            {
-                "preset": preset,
-                "dataset": dataset,
-                "model": model,
-                "sampler": sampler,
-                "ours": ours,
-                "ours_std": deviation,
-                "published": theirs,
-                "published_std": their_deviation,
-                "ratio": ours / theirs,
-            }
+    for key, group in grouped.items():
+        ours, deviation = mean_and_deviation(one.result.step_ms["total"] / 1e3 for one in group)
+        theirs, their_deviation = published[key.dataset][key.sampler][key.model]
+        row = Pace(
+            **key._asdict(),
+            ours=ours,
+            ours_std=deviation,
+            published=theirs,
+            published_std=their_deviation,
+            ratio=ours / theirs,
         )
+        rows.append(row)
     return rows

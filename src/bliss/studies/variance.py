@@ -1,8 +1,8 @@
-"""How far each policy's probabilities are from the best possible, in closed form, over training.
+"""Distance of each policy's probabilities from the best possible, in closed form, over training.
 
-One network is trained with PLADIES. Every policy studied draws its own sample of each batch from
-that same network and learns from it, as it would if it were in charge. At checkpoints, all of
-them, PLADIES and the limit are judged on the same frontiers and the exact embeddings.
+One network is trained with PLADIES. Every policy draws its own sample of each batch, sends it
+through the network and learns from it, as it would if it were in charge. At checkpoints the
+policies, PLADIES and the limit are evaluated on the same frontiers and exact embeddings.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from bliss.graph import Graph
 from bliss.kernels import frontier
 from bliss.nn import GNN, full_sampler, infer_layer
 from bliss.policies import POLICIES
-from bliss.rng import Stream, derive_key
+from bliss.rng import Stream, derive_key, hashes
 from bliss.samplers import PLADIES, Bliss, LayerSampler
+from bliss.studies.records import LayerErrors, LayerRatios, Moment, PolicyRatios, Variance
 from bliss.train import TrainConfig, Trainer
 
 FRONTIERS = 4
@@ -34,7 +35,7 @@ FRONTIERS = 4
 
 
 class Stake(NamedTuple):
-    """What is at stake for each candidate of a layer, targets first. float64[C] each."""
+    """c_j of each candidate of a layer, targets first. float64[C] each."""
 
     absolute: FloatArray
     relative: FloatArray
@@ -42,7 +43,7 @@ class Stake(NamedTuple):
 
 @dataclass(frozen=True)
 class Frontier:
-    """The targets of one layer of one batch, and what is at stake for their candidates."""
+    """The targets of one layer of one batch, and c_j of their candidates."""
 
     layer: int
     targets: IntArray  # int64[D]
@@ -55,15 +56,15 @@ def stakes(block: Block, alpha: Tensor, size: Tensor) -> Stake:
         absolute  c_j = |h_j|^2 sum_i alpha_ij^2
         relative  c_j = |h_j|^2 sum_i (alpha_ij / sum_k alpha_ik |h_k|)^2
 
-    The first is for sum_i |mu_hat_i - mu_i|^2; the second divides each target's error by the size
-    of what is summed, as [eq:optsample] does.
+    The first belongs to the error sum_i |mu_hat_i - mu_i|^2. The second divides each target's error
+    by sum_k alpha_ik |h_k|, as [eq:optsample] does.
 
     alpha [E'], size [S] -> float64[S] each
     """
     squared, size = alpha.double().square(), size.double()
     reach = torch.zeros(block.num_dst, dtype=torch.float64)
     reach.index_add_(0, block.col, alpha.double() * size[block.row])
-    scale = torch.where(reach > 0, reach, 1.0).reciprocal().square()  # nothing sums to 0
+    scale = torch.where(reach > 0, reach, 1.0).reciprocal().square()  # a sum of 0 has no error
     sums = torch.zeros(2, block.num_src, dtype=torch.float64)
     sums[0].index_add_(0, block.row, squared)
     sums[1].index_add_(0, block.row, squared * scale[block.col])
@@ -79,8 +80,8 @@ def error(prob: FloatArray, stake: FloatArray) -> float:
 def least_error(prob: FloatArray, num_dst: int, stake: FloatArray) -> float:
     """The limit: the least V of any probabilities that keep as many sources on average.
 
-    The first num_dst candidates are targets and kept in any case; over the others it is reached by
-    p_j = min(1, c sqrt(c_j)) with the same sum as `prob` has there. So it cannot be beaten.
+    The first num_dst candidates are targets and always kept. For the others the limit is reached
+    by p_j = min(1, c sqrt(c_j)) with the same sum as `prob`.
     """
     mass, number = np.sqrt(stake[num_dst:]), float(prob[num_dst:].sum())
     if (mass > 0).sum() <= number:
@@ -94,24 +95,27 @@ def exact_frontiers(
 ) -> list[Frontier]:
     """Stakes from the embeddings and the attention of full neighbourhoods.
 
-    targets holds, for each layer, the targets of some batches. x is [V, F].
+    targets holds, for each layer, the targets of some batches. x is [V, F], on the CPU; the model
+    may be on any device.
     """
     sampler, found = full_sampler(graph, 1), []
+    device = next(model.parameters()).device
     for layer, batches in enumerate(targets):
         size = torch.linalg.vector_norm(x, dim=1)
         for dst in batches:
             (block,) = sampler.sample(dst, 0)
             alpha = block.edge_weight
             if model.config.is_attention:
-                alpha = model.attention(layer, x.index_select(0, block.src), block)
+                inputs = x.index_select(0, block.src).to(device)
+                alpha = model.attention(layer, inputs, block.to(device)).cpu()
             found.append(Frontier(layer, dst, stakes(block, alpha, size[block.src])))
         if layer + 1 < len(targets):
-            x = infer_layer(model, layer, graph, x)
+            x = infer_layer(model, layer, graph, x, device=device)
     return found
 
 
 class VarianceStudy:
-    """Trains one network, lets every policy learn from it, and measures them as it goes.
+    """Trains one network, lets every policy learn from it, and measures the policies meanwhile.
 
     Parameters
     ----------
@@ -120,9 +124,9 @@ class VarianceStudy:
     dataset
         The graph, its features and labels.
     policies
-        Names of policies to measure beside PLADIES.
+        Names of policies to compare with PLADIES.
     every
-        Steps between checkpoints.
+        Steps between measurements.
     """
 
     def __init__(
@@ -138,16 +142,16 @@ class VarianceStudy:
             name: Bliss(self.trainer.graph, config.budgets, policy=name, seed=config.seed)
             for name in policies
         }
-        self.history: list[dict[str, Any]] = []
+        self.history: list[Moment] = []
 
-    def run(self, on_step: Callable[[int], None] | None = None) -> dict[str, Any]:
-        """Train, measure, and return what the JSON file holds."""
+    def run(self, on_step: Callable[[int], None] | None = None) -> Variance:
+        """Train, measure, and return the ratios and their history."""
         trainer, steps = self.trainer, self.config.steps
         for batch in trainer.batches():
             trainer.learn(batch)
             step = trainer.loader.step
             for student in self.students.values():
-                self._teach(student, batch.blocks[-1].dst, step)
+                self._teach(student, batch.blocks[-1].dst.cpu(), step)
             if step % self.every == 0 or step == steps:
                 self.history.append(self._measure(step))
             if on_step:
@@ -155,17 +159,18 @@ class VarianceStudy:
         return self.summary()
 
     def _teach(self, student: LayerSampler, seeds: Tensor, step: int) -> None:
-        """Let a policy see its own sample of a batch, through the network as it is."""
+        """Let a policy learn from its own sample of a batch, with the present network."""
         if not student.policy.learns:
             return
-        blocks = student.sample(seeds, step)
-        model = self.trainer.model.train()
+        trainer, blocks = self.trainer, student.sample(seeds, step)
+        inputs = trainer.x.index_select(0, blocks[0].src).to(trainer.device)
+        blocks = [block.to(trainer.device) for block in blocks]
         torch.manual_seed(int(derive_key(self.config.seed, Stream.DROPOUT, step)) >> 1)  # dropout
         with torch.no_grad():
-            model(self.trainer.x.index_select(0, blocks[0].src), blocks)
+            trainer.model.train()(inputs, blocks)
         student.update(blocks)
 
-    def _measure(self, step: int) -> dict[str, Any]:
+    def _measure(self, step: int) -> Moment:
         trainer, layers = self.trainer, self.config.layers
         was_training = trainer.model.training
         trainer.model.eval()
@@ -176,22 +181,24 @@ class VarianceStudy:
         with torch.no_grad():
             frontiers = exact_frontiers(trainer.model, trainer.graph, trainer.x, targets)
         trainer.model.train(was_training)
-        return {
-            "step": step,
-            "layers": [
+        return Moment(
+            step=step,
+            layers=[
                 self._layer([one for one in frontiers if one.layer == layer])
                 for layer in range(layers)
             ],
-        }
+        )
 
     def _seeds(self, step: int) -> list[IntArray]:
-        """Batches of training nodes drawn for a checkpoint."""
-        nodes = self.trainer.dataset.splits["train"].numpy()
-        size = min(self.config.batch_size, nodes.size)
-        generator = np.random.default_rng([self.config.seed, step])
-        return [generator.choice(nodes, size, replace=False) for _ in range(FRONTIERS)]
+        """Batches of training nodes for a checkpoint: the first in the order of their hashes."""
+        nodes: IntArray = self.trainer.dataset.splits["train"].numpy()
+        keys = [
+            derive_key(self.config.seed, Stream.FRONTIERS, step, number)
+            for number in range(FRONTIERS)
+        ]
+        return [nodes[np.argsort(hashes(key, nodes))[: self.config.batch_size]] for key in keys]
 
-    def _layer(self, frontiers: list[Frontier]) -> dict[str, Any]:
+    def _layer(self, frontiers: list[Frontier]) -> LayerErrors:
         """Errors of one layer, summed over its frontiers."""
         found: dict[str, Any] = {}
         for prefix, kind in (("", "absolute"), ("relative_", "relative")):
@@ -201,26 +208,25 @@ class VarianceStudy:
             errors = {n: _errors(one, frontiers, kind) for n, one in self.students.items()}
             found[f"{prefix}policies"] = {name: pair[0] for name, pair in errors.items()}
             found[f"{prefix}limits"] = {name: pair[1] for name, pair in errors.items()}
-        return found
+        return LayerErrors(**found)
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> Variance:
         """The measurements, and their means over the second half of training."""
         config = self.config
-        late = [one for one in self.history if one["step"] > self.history[-1]["step"] / 2]
-        return {
-            "kind": "variance",
-            "dataset": config.dataset,
-            "model": config.model,
-            "budgets": list(config.budgets),
-            "batch_size": config.batch_size,
-            "steps": config.steps,
-            "seed": config.seed,
-            "layers": [
-                {"budget": budget, **_ratios([one["layers"][layer] for one in late])}
+        late = [one for one in self.history if one.step > self.history[-1].step / 2]
+        return Variance(
+            dataset=config.dataset,
+            model=config.model,
+            budgets=list(config.budgets),
+            batch_size=config.batch_size,
+            steps=config.steps,
+            seed=config.seed,
+            layers=[
+                layer_ratios(budget, [one.layers[layer] for one in late])
                 for layer, budget in enumerate(config.budgets)
             ],
-            "history": self.history,
-        }
+            history=self.history,
+        )
 
 
 def _errors(sampler: LayerSampler, frontiers: list[Frontier], kind: str) -> tuple[float, float]:
@@ -234,24 +240,43 @@ def _errors(sampler: LayerSampler, frontiers: list[Frontier], kind: str) -> tupl
     return own, least
 
 
-def _ratios(checkpoints: list[dict[str, Any]]) -> dict[str, Any]:
-    """Means over checkpoints of a layer's ratios; 1 where everything is kept."""
+def layer_ratios(budget: int, checkpoints: Sequence[LayerErrors]) -> LayerRatios:
+    """Means over checkpoints of a layer's ratios."""
 
-    def average(pairs: Iterable[tuple[float, float]]) -> float:
-        return mean(above / below if below > 0 else 1.0 for above, below in pairs)
+    def against(kind: str, base: str) -> float | None:
+        return _mean_ratio((getattr(one, kind), getattr(one, base)) for one in checkpoints)
 
-    found: dict[str, Any] = {"policies": {name: {} for name in checkpoints[0]["policies"]}}
-    for prefix in ("", "relative_"):
-        found[f"{prefix}limit_over_pladies"] = average(
-            (one[f"{prefix}limit"], one[f"{prefix}pladies"]) for one in checkpoints
+    def of_policy(name: str, prefix: str, base: str) -> float | None:
+        return _mean_ratio(
+            (
+                getattr(one, f"{prefix}policies")[name],
+                getattr(one, f"{prefix}limits")[name]
+                if base == "limit"
+                else getattr(one, f"{prefix}pladies"),
+            )
+            for one in checkpoints
         )
-        for name, ratios in found["policies"].items():
-            own = [one[f"{prefix}policies"][name] for one in checkpoints]
-            fixed = [one[f"{prefix}pladies"] for one in checkpoints]
-            least = [one[f"{prefix}limits"][name] for one in checkpoints]
-            ratios[f"{prefix}over_pladies"] = average(zip(own, fixed, strict=True))
-            ratios[f"{prefix}over_limit"] = average(zip(own, least, strict=True))
-    return found
+
+    return LayerRatios(
+        budget=budget,
+        policies={
+            name: PolicyRatios(
+                over_pladies=of_policy(name, "", "pladies"),
+                over_limit=of_policy(name, "", "limit"),
+                relative_over_pladies=of_policy(name, "relative_", "pladies"),
+                relative_over_limit=of_policy(name, "relative_", "limit"),
+            )
+            for name in checkpoints[0].policies
+        },
+        limit_over_pladies=against("limit", "pladies"),
+        relative_limit_over_pladies=against("relative_limit", "relative_pladies"),
+    )
+
+
+def _mean_ratio(pairs: Iterable[tuple[float, float]]) -> float | None:
+    """Mean of above / below over the pairs with below > 0; None without such a pair."""
+    known = [above / below for above, below in pairs if below > 0]
+    return mean(known) if known else None
 
 
 def _silent(text: str) -> None:

@@ -15,6 +15,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,9 +23,13 @@ import safetensors
 import safetensors.torch
 from torch import Tensor
 
+from bliss import records
 from bliss.errors import DamagedError, InputError
-from bliss.files import replace_file, writing
+from bliss.files import remove_scratch, replace_file, writing
 from bliss.train.config import TrainConfig
+from bliss.train.records import Evaluation, RunResult, RunSettings, StepTime
+
+REMEDY = "start the run again in another folder"
 
 
 class Checkpoint(NamedTuple):
@@ -64,87 +69,92 @@ class RunFolder:
 
     def settings(self) -> TrainConfig:
         """What the run was started with."""
-        values = self.read_json("config.json")
+        path = self.path / "config.json"
+        if not path.exists():
+            raise InputError(f"{path} is missing: {str(self.path)!r} is not the folder of a run.")
+        values = records.read_exactly(path, REMEDY)
         try:
             return TrainConfig.from_dict(values)
         except (InputError, TypeError, AttributeError) as error:
             raise DamagedError(
-                f"{self.path / 'config.json'} does not hold the settings of a run ({error}): it "
-                "was damaged, or written by another version of bliss."
+                f"{path} does not hold the settings of a run ({error}): it is damaged or "
+                "comes from another version of bliss."
             ) from error
 
-    def check_settings(self, config: TrainConfig) -> None:
-        """Refuse a run that was started with other settings, and show where they part."""
-        differences = config.differences(self.settings())
+    def check_settings(self, config: TrainConfig, may_extend: bool = False) -> None:
+        """Refuse settings other than those of the run, and list the differences.
+
+        With `may_extend`, more steps are allowed, unless the learning rate depends on their number.
+        """
+        then = self.settings()
+        if may_extend and config.steps > then.steps and config.schedule == "constant":
+            then = replace(then, steps=config.steps)
+        differences = config.differences(then)
         if differences:
             raise InputError(
-                f"the settings are not those the run in {str(self.path)!r} was started with (now, "
-                f"then): {'; '.join(differences)}. Resume with the same, or choose another folder."
+                f"the settings differ from those of the run in {str(self.path)!r} (now, then): "
+                f"{'; '.join(differences)}. Resume with the same settings, or choose another "
+                "folder."
             )
 
-    def write_json(self, name: str, values: Mapping[str, Any]) -> None:
-        """Replace a JSON file as a whole."""
-        replace_file(self.path / name, (json.dumps(values, indent=2) + "\n").encode())
+    def write_settings(self, config: TrainConfig) -> None:
+        """Write config.json; a result of fewer steps is no longer the run's result."""
+        if self.is_started and self.settings().steps < config.steps:
+            (self.path / "result.json").unlink(missing_ok=True)
+        text = json.dumps(config.to_dict(), indent=2) + "\n"
+        replace_file(self.path / "config.json", text.encode())
 
-    def read_json(self, name: str) -> dict[str, Any]:
-        """Read a JSON file of the run."""
-        path = self.path / name
-        if not path.exists():
-            raise InputError(f"{path} is missing: {str(self.path)!r} is not the folder of a run.")
-        try:
-            values = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise DamagedError(f"{path} is not valid JSON ({error}): it was damaged.") from error
-        if not isinstance(values, dict):
-            raise DamagedError(f"{path} does not hold settings: it was damaged.")
-        return values
+    def remove_leftovers(self) -> None:
+        """Delete what a killed run left: scratch files, and tensors without their counters."""
+        for folder in (self.path, self.checkpoints):
+            remove_scratch(folder)
+        for tensors in self.checkpoints.glob("*.safetensors"):
+            if not tensors.with_suffix(".json").exists():
+                tensors.unlink()
 
-    def add_metrics(self, values: Mapping[str, Any]) -> None:
+    def identity(self) -> RunSettings:
+        """The settings that identify the run, whatever version of bliss wrote the others."""
+        path = self.path / "config.json"
+        values = records.read_object(path, REMEDY)
+        options = values.get("sampler_options")
+        policy = options.get("policy", "") if isinstance(options, dict) else ""
+        return records.decode({"policy": policy} | values, RunSettings, path, REMEDY)
+
+    def write_result(self, result: RunResult) -> None:
+        """Write result.json."""
+        records.write(self.path / "result.json", result)
+
+    def result(self) -> RunResult | None:
+        """The result, or None while the run is unfinished."""
+        path = self.path / "result.json"
+        return records.read(path, RunResult, REMEDY) if path.exists() else None
+
+    def add_metrics(self, evaluation: Evaluation) -> None:
         """Append a line to metrics.jsonl."""
-        self._append("metrics.jsonl", values)
+        self._append("metrics.jsonl", evaluation)
 
-    def add_times(self, values: Mapping[str, Any]) -> None:
-        """Append a line to times.jsonl: apart, because no two runs take the same time."""
-        self._append("times.jsonl", values)
+    def add_times(self, time: StepTime) -> None:
+        """Append a line to times.jsonl."""
+        self._append("times.jsonl", time)
 
-    def metrics(self) -> list[dict[str, Any]]:
+    def metrics(self) -> list[Evaluation]:
         """Every whole line of metrics.jsonl."""
-        return self._lines("metrics.jsonl")
+        return records.read_lines(self.path / "metrics.jsonl", Evaluation, "remove that line")
 
-    def times(self) -> list[dict[str, Any]]:
+    def times(self) -> list[StepTime]:
         """Every whole line of times.jsonl."""
-        return self._lines("times.jsonl")
+        return records.read_lines(self.path / "times.jsonl", StepTime, "remove that line")
 
-    def _append(self, name: str, values: Mapping[str, Any]) -> None:
+    def _append(self, name: str, record: records.Record) -> None:
         path = self.path / name
         with writing(path), open(path, "a", encoding="utf-8") as file:
-            file.write(json.dumps(values) + "\n")
+            file.write(records.to_json(record, indent=None))
 
-    def _lines(self, name: str) -> list[dict[str, Any]]:
-        path = self.path / name
-        if not path.exists():
-            return []
-        lines: list[dict[str, Any]] = []
-        for number, line in enumerate(path.read_bytes().splitlines(keepends=True), 1):
-            if not line.endswith(b"\n"):
-                break  # a kill can cut the last line short
-            try:
-                values = json.loads(line)
-            except ValueError:
-                values = None
-            if not isinstance(values, dict) or not isinstance(values.get("step"), int):
-                raise DamagedError(
-                    f"{path} cannot be read at line {number}: it was damaged, remove that line."
-                )
-            lines.append(values)
-        return lines
-
-    def forget_metrics_after(self, step: int) -> None:
-        """Drop lines of steps that a resumed run will take again."""
-        for name in ("metrics.jsonl", "times.jsonl"):
-            kept = [line for line in self._lines(name) if line["step"] <= step]
-            text = "".join(json.dumps(line) + "\n" for line in kept)
-            replace_file(self.path / name, text.encode())
+    def forget_after(self, step: int) -> None:
+        """Drop the metrics and times of later steps, which a resumed run takes again."""
+        for name, lines in (("metrics.jsonl", self.metrics()), ("times.jsonl", self.times())):
+            kept = [records.to_json(line, indent=None) for line in lines if line.step <= step]
+            replace_file(self.path / name, "".join(kept).encode())
 
     def save_best(self, weights: Mapping[str, Tensor]) -> None:
         """Replace the best weights."""

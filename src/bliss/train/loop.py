@@ -1,413 +1,221 @@
-"""The training loop: the method section, in order, and everything it takes to stop and go on."""
+"""The training loop: steps, evaluations and checkpoints in a run's folder."""
 
 from __future__ import annotations
 
-import signal
-import threading
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from statistics import median
 from time import perf_counter
-from typing import Any, NamedTuple
-
-import torch
-from torch import Tensor
-from torch_geometric.data import Data
+from typing import NamedTuple
 
 from bliss.data import Dataset, fingerprint
-from bliss.errors import DamagedError, InputError, ResourceError
-from bliss.graph import Graph
-from bliss.loader import BlockLoader
-from bliss.nn import GNN, infer
-from bliss.rng import Stream, derive_key
+from bliss.errors import DamagedError, InputError
+from bliss.train.checkpoints import Progress, capture, in_short, restore
 from bliss.train.config import TrainConfig
-from bliss.train.folder import Checkpoint, RunFolder
+from bliss.train.evaluation import evaluate, evaluate_sampled
+from bliss.train.folder import RunFolder
 from bliss.train.memory import forget_peak, peak_mb
-from bliss.train.metrics import criterion, micro_f1
+from bliss.train.records import Evaluation, RunResult, StepTime
+from bliss.train.signals import Interrupted, Signals, catch_signals
+from bliss.train.step import Learner
+from bliss.train.task import Task, build_task
 
-PARTS = ("sample", "gather", "forward", "backward", "update", "total")
 
-
-class Progress(NamedTuple):
-    """Where a run stands."""
+class Standing(NamedTuple):
+    """Progress of a run, after each step."""
 
     step: int
     steps: int
     loss: float
-    val_f1: float  # the newest; NaN before the first evaluation
-
-
-class Interrupted(Exception):
-    """A signal ended the run after a whole step; a checkpoint was written."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(f"stopped by signal {number}")
-        self.number = number
+    evaluated: int  # step of the last evaluation; 0 before the first
+    val_f1: float  # validation F1 of that evaluation
 
 
 class Trainer:
-    """One run: data, network, sampler, optimiser, folder.
+    """One run in one folder.
 
-    Every random choice is a function of seed and step, so a run resumed from a checkpoint ends with
-    the same weights, policy state and metrics as one that was never stopped.
+    A run resumed from a checkpoint ends with the same weights, policy state and metrics, bit for
+    bit, as one that was never stopped.
+
+    Parameters
+    ----------
+    config
+        The settings.
+    dataset
+        The data set.
+    out
+        The run's folder.
+    say
+        Called with each message.
     """
 
     def __init__(
         self, config: TrainConfig, dataset: Dataset, out: str | Path, say: Callable[[str], None]
     ) -> None:
-        _check(config, dataset)
-        config = config.fitted(dataset.graph.num_nodes)
-        self.config, self.dataset, self.say = config, dataset, say
+        self.task = build_task(config, dataset)
+        self.config = self.task.config
+        self.learner = Learner(self.task)
         self.folder = RunFolder(Path(out))
-        self.device = torch.device(config.device)
-        self.graph = _with_norm(dataset.graph, config)
-        self.x = _row_normalised(dataset.x) if config.features == "row" else dataset.x
-        torch.manual_seed(_torch_seed(config.seed, Stream.WEIGHTS))
-        self.model = GNN(dataset.num_features, dataset.num_classes, config.model_config)
-        self.model.to(self.device)
-        kind = config.sampler_config
-        self.sampler = kind.build(
-            self.graph,
-            config.budgets,
-            layers=config.layers,
-            seed=config.seed,
-            x=self.x if kind.needs_features else None,
-        )
-        seeds, batch_size = dataset.splits["train"], config.batch_size
-        if not self.sampler.makes_batches:  # which may draw more than there are seeds
-            batch_size = min(batch_size, len(seeds))
-        self.loader = BlockLoader(
-            Data(x=self.x, y=dataset.y, num_nodes=self.graph.num_nodes),
-            self.sampler,
-            seeds,
-            batch_size=batch_size,
-            shuffle=config.batch_size < len(seeds),  # a batch of all has no order to change
-            drop_last=True,
-            prefetch=config.prefetch,
-        )
-        self.optimizer = torch.optim.Adam(
-            self.model.parameters(),
-            lr=config.lr,
-            weight_decay=config.weight_decay,
-            fused=True,
-        )
-        self.best = {"step": 0, "val_f1": float("-inf")}
-        self.stale = 0  # evaluations since the best
-        self.losses = [0.0, 0.0]  # sum and number since the last evaluation
-        self.val_f1 = float("nan")
-        self.seconds = 0.0  # of the whole run
-        self.step_seconds = 0.0  # of steps alone, without evaluations
-        self.sampled = [0, 0]  # input nodes and edges of all layers, summed over steps
-        self.times: dict[str, list[float]] = {part: [] for part in PARTS}
+        self.progress = Progress()
+        self.say = say
 
     def run(
         self,
         resume: bool = False,
-        on_step: Callable[[Progress], None] | None = None,
-        on_evaluation: Callable[[Mapping[str, Any]], None] | None = None,
-    ) -> dict[str, Any]:
-        """Train to the end and return what result.json holds."""
-        with self.folder.locked(), _signals() as stop:
-            forget_peak(self.device)
+        on_step: Callable[[Standing], None] | None = None,
+        on_evaluation: Callable[[Evaluation], None] | None = None,
+    ) -> RunResult:
+        """Train to the end and return the result."""
+        with self.folder.locked(), catch_signals() as signals:
+            forget_peak(self.task.device)
             self._begin(resume)
-            started = perf_counter()
-            before = self.seconds
-            for batch in self.batches():
-                loss = self.learn(batch)
-                self.seconds = before + perf_counter() - started
-                step = self.loader.step
-                is_last = step == self.config.steps
-                if step % self.config.evaluate_every == 0 or is_last:
-                    metrics = self._evaluate(step)
-                    self._checkpoint(step)
-                    if on_evaluation:
-                        on_evaluation(metrics)
-                elif stop:
-                    self._checkpoint(step)
+            started = perf_counter() - self.progress.seconds
+            self._evaluate_if_due(signals, on_evaluation)  # an evaluation that was interrupted
+            for batch in self.learner.batches(self._is_patience_spent):
+                loss = self.learner.learn(batch)
+                self.progress.seconds = perf_counter() - started
+                self._evaluate_if_due(signals, on_evaluation)
+                if signals.number is not None and self.progress.evaluated != self.learner.steps:
+                    self._checkpoint()
                 if on_step:
-                    on_step(Progress(step, self.config.steps, loss, self.val_f1))
-                if stop and not is_last:
-                    raise Interrupted(stop[0])
-            return self._finish()
-
-    def batches(self) -> Iterator[Data]:
-        """Batches until the last step, or until patience ends."""
-        config = self.config
-        while self.loader.step < config.steps and not self._is_patience_spent():
-            for batch in self.loader:
-                yield batch
-                if self.loader.step >= config.steps or self._is_patience_spent():
-                    break
-
-    def learn(self, batch: Data) -> float:
-        """One step on a batch: forward, backward, optimiser, policy. Returns the loss."""
-        config, started = self.config, perf_counter()
-        torch.manual_seed(_torch_seed(config.seed, Stream.DROPOUT, self.loader.step))
-        self.model.train()
-        self._set_rate()
-        batch = batch.to(self.device)
-        with torch.autocast(
-            self.device.type, torch.bfloat16, enabled=config.precision == "bfloat16"
-        ):
-            logits = self.model(batch.x, batch.blocks)
-        loss = criterion(logits.float(), batch.y, batch.blocks[-1].dst_weight)
-        value = loss.item()
-        if value != value or value in (float("inf"), float("-inf")):
-            raise InputError(
-                f"loss={value} at step {self.loader.step}: the network has diverged. Lower lr "
-                f"(now {config.lr}) and start anew."
-            )
-        forward = perf_counter()
-        self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
-        self.optimizer.step()
-        backward = perf_counter()
-        self.sampler.update(batch.blocks)
-        updated = perf_counter()
-        self.losses = [self.losses[0] + value, self.losses[1] + 1]
-        parts = {
-            **batch.seconds,
-            "forward": forward - started,
-            "backward": backward - forward,
-            "update": updated - backward,
-        }
-        for part, taken in parts.items():
-            self.times[part].append(taken)
-        self.times["total"].append(sum(parts.values()))
-        self.step_seconds += self.times["total"][-1]
-        self.sampled[0] += batch.blocks[0].num_src
-        self.sampled[1] += sum(block.num_edges for block in batch.blocks)
-        return value
-
-    def _set_rate(self) -> None:
-        """The learning rate of step t of T: lr lr_decay^(epoch // decay_epochs).
-
-        With the linear schedule, times 1 - (t - 1) / T.
-        """
-        config = self.config
-        rate = config.lr * config.lr_decay ** (self.loader.epoch // config.decay_epochs)
-        if config.schedule == "linear":
-            rate *= 1 - (self.loader.step - 1) / config.steps
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
-
-    def _evaluate(self, step: int) -> dict[str, Any]:
-        """F1 of training and validation nodes; keeps the best weights."""
-        sampled = self.config.validation == "sampled"
-        scores = (self.evaluate_sampled if sampled else self.evaluate)(("train", "val"))
-        self.val_f1 = scores["val"]
-        metrics = {
-            "step": step,
-            "loss": self.losses[0] / max(self.losses[1], 1.0),
-            "train_f1": scores["train"],
-            "val_f1": scores["val"],
-        }
-        self.folder.add_metrics(metrics)
-        self.folder.add_times({"step": step, "seconds": self.step_seconds})
-        self.losses = [0.0, 0.0]
-        self.stale += 1
-        if scores["val"] > self.best["val_f1"]:
-            self.best, self.stale = {"step": step, "val_f1": scores["val"]}, 0
-            self.folder.save_best(self.model.state_dict())
-        return metrics
-
-    def evaluate(self, splits: tuple[str, ...]) -> dict[str, float]:
-        """Micro-F1 by split, with the weights as they are."""
-        logits = self.logits()
-        found = {}
-        for name in splits:
-            nodes = self.dataset.splits[name]
-            found[name] = micro_f1(logits[nodes], self.dataset.y[nodes])
-        return found
-
-    @torch.no_grad()
-    def evaluate_sampled(self, splits: tuple[str, ...]) -> dict[str, float]:
-        """Micro-F1 by split from sampled neighbourhoods, with the weights as they are."""
-        self.model.eval()
-        found = {}
-        for name in splits:
-            nodes, logits = self.dataset.splits[name], []
-            for number, seeds in enumerate(torch.split(nodes, self.config.batch_size)):
-                blocks = self.sampler.sample(seeds, Stream.EVALUATION + number)
-                x = self.x.index_select(0, blocks[0].src).to(self.device)
-                moved = [block.to(self.device) for block in blocks]
-                logits.append(self.model(x, moved).float().cpu())
-            found[name] = micro_f1(torch.cat(logits), self.dataset.y[nodes])
-        return found
-
-    def logits(self) -> Tensor:
-        """Logits of all nodes from full neighbourhoods. [V, C]."""
-        return infer(self.model, self.graph, self.x, device=self.device)
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """What tells this data from other data, for those who resume."""
-        return fingerprint(self.dataset)
-
-    def _is_patience_spent(self) -> bool:
-        return 0 < self.config.patience <= self.stale
+                    on_step(self._standing(loss))
+                if self.learner.steps < self.config.steps:
+                    signals.check()
+            return self._finish(signals)
 
     def _begin(self, resume: bool) -> None:
         folder, config = self.folder, self.config
         if folder.is_started:
             if not resume:
                 raise InputError(
-                    f"out={str(folder.path)!r} holds a run already: pass --resume to go on with "
-                    "it, or choose another folder."
+                    f"out={str(folder.path)!r} holds a run already: pass --resume to continue it, "
+                    "or choose another folder."
                 )
-            folder.check_settings(config)
-            checkpoint = folder.load_checkpoint(self.say)
-            if checkpoint is not None:
-                self._restore(checkpoint)
-                self.say(f"Resuming after step {self.loader.step}.")
-        else:
-            if resume:
-                self.say(f"There is no run in {str(folder.path)!r} to resume: starting one.")
-            folder.write_json("config.json", config.to_dict())
-        folder.forget_metrics_after(self.loader.step)
+            folder.check_settings(config, may_extend=True)
+            self._resume()
+        elif resume:
+            self.say(f"There is no run in {str(folder.path)!r} to resume: starting one.")
+        folder.remove_leftovers()
+        folder.write_settings(config)
+        folder.forget_after(self.learner.steps)
 
-    def _checkpoint(self, step: int) -> None:
-        tensors = {f"model.{name}": t for name, t in self.model.state_dict().items()}
-        for number, state in self.optimizer.state_dict()["state"].items():
-            tensors |= {f"optimizer.{number}.{name}": t for name, t in state.items()}
-        tensors |= {f"sampler.{name}": t for name, t in self.sampler.state_dict().items()}
-        tensors |= {f"times.{part}": torch.tensor(taken) for part, taken in self.times.items()}
-        counters = {
-            "data": self.fingerprint,
-            "loader": self.loader.state_dict(),
-            "best": self.best,
-            "stale": self.stale,
-            "losses": self.losses,
-            "val_f1": self.val_f1,
-            "seconds": self.seconds,
-            "step_seconds": self.step_seconds,
-            "sampled": self.sampled,
-        }
-        self.folder.save_checkpoint(step, Checkpoint(tensors, counters))
-
-    def _restore(self, checkpoint: Checkpoint) -> None:
-        parts: dict[str, dict[str, Tensor]] = defaultdict(dict)
-        for name, tensor in checkpoint.tensors.items():
-            part, rest = name.split(".", 1)
-            parts[part][rest] = tensor
-        counters = checkpoint.counters
-        if counters["data"] != self.fingerprint:
+    def _resume(self) -> None:
+        checkpoint = self.folder.load_checkpoint(self.say)
+        if checkpoint is None:
+            return
+        if checkpoint.counters["data"] != self._fingerprint:
             raise InputError(
-                f"dataset={self.config.dataset!r} is not as it was when the run in "
+                f"dataset={self.config.dataset!r} has changed since the run in "
                 f"{str(self.folder.path)!r} was started: bring the same data (and --root), or "
                 "start a run in another folder."
             )
-        try:
-            self.model.load_state_dict(parts["model"])
-            state: dict[int, dict[str, Tensor]] = {}
-            for name, tensor in parts["optimizer"].items():
-                number, key = name.split(".")
-                state.setdefault(int(number), {})[key] = tensor
-            groups = self.optimizer.state_dict()["param_groups"]
-            self.optimizer.load_state_dict({"state": state, "param_groups": groups})
-            self.sampler.load_state_dict(parts["sampler"])
-        except (RuntimeError, KeyError, ValueError) as error:
-            raise DamagedError(
-                f"the checkpoint in {str(self.folder.path)!r} does not fit the network "
-                f"({_in_short(error)}): was it written by another version of bliss? Start the run "
-                "anew."
-            ) from error
-        self.times = {part: parts["times"][part].tolist() for part in PARTS}
-        self.loader.load_state_dict(counters["loader"])
-        self.best, self.stale = counters["best"], counters["stale"]
-        self.losses, self.val_f1 = counters["losses"], counters["val_f1"]
-        self.seconds, self.step_seconds = counters["seconds"], counters["step_seconds"]
-        self.sampled = counters["sampled"]
+        self.progress = restore(checkpoint, self.learner)
+        self.say(f"Resuming after step {self.learner.steps}.")
 
-    def load_best(self) -> None:
-        """Give the network the weights of the run's best step."""
-        weights = self.folder.load_best()
-        try:
-            self.model.load_state_dict(weights)
-        except RuntimeError as error:
-            raise DamagedError(
-                f"the weights in {str(self.folder.path)!r} do not fit the data and network "
-                f"({_in_short(error)}): was the data, or the version of bliss, changed? Train anew."
-            ) from error
+    def _evaluate_if_due(
+        self, signals: Signals, on_evaluation: Callable[[Evaluation], None] | None
+    ) -> None:
+        """Evaluate and write a checkpoint where the settings ask for it.
 
-    def _finish(self) -> dict[str, Any]:
-        """Judge the best weights once, on all splits, and write the result."""
-        self.load_best()
-        scores = self.evaluate(("train", "val", "test"))
-        config = self.config
-        medians = {part: median(taken) * 1e3 for part, taken in self.times.items() if taken}
-        nodes, edges = (count / max(self.loader.step, 1) for count in self.sampled)
-        result = {
-            "dataset": config.dataset,
-            "model": config.model,
-            "sampler": config.sampler,
-            "policy": config.policy,
-            "seed": config.seed,
-            "steps": self.loader.step,
-            "best_step": self.best["step"],
-            "train_f1": scores["train"],
-            "val_f1": scores["val"],
-            "test_f1": scores["test"],
-            "seconds": self.seconds,
-            "step_ms": medians,
-            "sampled": {"nodes": nodes, "edges": edges},
-            "peak_mb": peak_mb(self.device),
-        }
-        self.folder.write_json("result.json", result)
+        A signal ends a long evaluation early: it is then repeated when the run is resumed.
+        """
+        step = self.learner.steps
+        is_due = step % self.config.evaluate_every == 0 or step == self.config.steps
+        if not is_due or step == self.progress.evaluated:
+            return
+        try:
+            scores = self._scores(signals)
+        except Interrupted:
+            self._checkpoint()
+            raise
+        found = self._record(step, scores)
+        self._checkpoint()
+        if on_evaluation:
+            on_evaluation(found)
+
+    def _scores(self, signals: Signals) -> dict[str, float]:
+        splits = ("train", "val")
+        if self.config.validation == "sampled":
+            return evaluate_sampled(self.task, self.learner.sampler, splits, signals.check)
+        return evaluate(self.task, splits, signals.check)
+
+    def _record(self, step: int, scores: dict[str, float]) -> Evaluation:
+        """Write an evaluation's metrics; keep the weights if it is the best so far."""
+        progress, learner = self.progress, self.learner
+        found = Evaluation(
+            step=step, loss=learner.mean_loss(), train_f1=scores["train"], val_f1=scores["val"]
+        )
+        self.folder.add_metrics(found)
+        self.folder.add_times(StepTime(step=step, seconds=learner.step_seconds))
+        progress.evaluated, progress.val_f1 = step, found.val_f1
+        progress.stale += 1
+        if found.val_f1 > progress.best_val_f1:
+            progress.best_step, progress.best_val_f1, progress.stale = step, found.val_f1, 0
+            self.folder.save_best(self.task.model.state_dict())
+        return found
+
+    def _checkpoint(self) -> None:
+        checkpoint = capture(self.learner, self.progress, self._fingerprint)
+        self.folder.save_checkpoint(self.learner.steps, checkpoint)
+
+    @cached_property
+    def _fingerprint(self) -> str:
+        return fingerprint(self.task.dataset)
+
+    def _is_patience_spent(self) -> bool:
+        return 0 < self.config.patience <= self.progress.stale
+
+    def _standing(self, loss: float) -> Standing:
+        progress = self.progress
+        return Standing(
+            self.learner.steps, self.config.steps, loss, progress.evaluated, progress.val_f1
+        )
+
+    def _finish(self, signals: Signals) -> RunResult:
+        """Evaluate the best weights once, on all splits, and write the result."""
+        config, learner, progress = self.config, self.learner, self.progress
+        if learner.steps < config.steps:
+            self.say(
+                f"Stopped early at step {learner.steps}: no better validation F1 in "
+                f"{progress.stale} evaluations (--patience {config.patience})."
+            )
+        load_best(self.task, self.folder)
+        scores = evaluate(self.task, ("train", "val", "test"), signals.check)
+        result = RunResult(
+            dataset=config.dataset,
+            model=config.model,
+            sampler=config.sampler,
+            policy=config.policy,
+            seed=config.seed,
+            steps=learner.steps,
+            best_step=progress.best_step,
+            train_f1=scores["train"],
+            val_f1=scores["val"],
+            test_f1=scores["test"],
+            seconds=progress.seconds,
+            step_ms=learner.step_ms(),
+            sampled=learner.mean_sampled(),
+            peak_mb=peak_mb(self.task.device),
+        )
+        self.folder.write_result(result)
         return result
 
 
-def _check(config: TrainConfig, dataset: Dataset) -> None:
-    if dataset.num_classes == 0:
-        raise InputError(
-            f"{dataset.name!r} has no labels, and training needs them: import it with --labels."
-        )
-    for name in ("train", "val", "test"):
-        if name not in dataset.splits or len(dataset.splits[name]) == 0:
-            raise InputError(
-                f"the {name} split of {dataset.name!r} is empty, and training needs all three: "
-                "import the graph with train, validation and test nodes."
-            )
-    if config.device.startswith("cuda") and not torch.cuda.is_available():
-        raise ResourceError(f"device={config.device!r} was asked for, but torch sees no GPU.")
-
-
-def _in_short(error: Exception) -> str:
-    """The first thing that torch complains of, in one line."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[min(1, len(lines) - 1)].rstrip(".:") if lines else type(error).__name__
-
-
-def _row_normalised(x: Tensor) -> Tensor:
-    """Each row divided by its sum where that is above 1, as PyG's `NormalizeFeatures`. [V, F]."""
-    return x / x.sum(dim=1, keepdim=True).clamp(min=1.0)
-
-
-def _torch_seed(seed: int, *counters: int) -> int:
-    return int(derive_key(seed, *counters)) >> 1  # torch takes 63 bits
-
-
-@contextmanager
-def _signals() -> Iterator[list[int]]:
-    """Collect SIGINT and SIGTERM instead of dying in the middle of a step."""
-    caught: list[int] = []
-    if threading.current_thread() is not threading.main_thread():
-        yield caught
-        return
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = {n: signal.signal(n, lambda number, _frame: caught.append(number)) for n in numbers}
+def load_best(task: Task, folder: RunFolder) -> None:
+    """Load the weights of the run's best step into the network."""
+    weights = folder.load_best()
     try:
-        yield caught
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        task.model.load_state_dict(weights)
+    except RuntimeError as error:
+        raise DamagedError(
+            f"the weights in {str(folder.path)!r} do not fit the data and network "
+            f"({in_short(error)}): the data or the version of bliss has changed. Train again."
+        ) from error
 
 
-def _with_norm(graph: Graph, config: TrainConfig) -> Graph:
-    """The coefficients of the network; SAGE keeps the weights that a person's own edges carry."""
-    if graph.norm == "weights" and config.model == "sage":
-        return graph
-    return graph.with_norm(config.model_config.norm)
+def open_task(folder: RunFolder, load: Callable[[TrainConfig], Dataset]) -> Task:
+    """The data and the best network of a run."""
+    config = folder.settings()
+    task = build_task(config, load(config))
+    load_best(task, folder)
+    return task

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from bliss.errors import InputError
+from bliss.train.records import Evaluation
 
 
 @contextmanager
 def tensorboard_writer(
     folder: Path | None,
-) -> Iterator[Callable[[Mapping[str, Any]], None] | None]:
+) -> Iterator[Callable[[Evaluation], None] | None]:
     """What `Trainer.run` calls at each evaluation; None where no folder is given."""
     if folder is None:
         yield None
@@ -27,10 +27,9 @@ def tensorboard_writer(
         ) from error
     writer = SummaryWriter(str(folder / "tensorboard"))
 
-    def log(metrics: Mapping[str, Any]) -> None:
-        for name, value in metrics.items():
-            if name != "step":
-                writer.add_scalar(name, value, metrics["step"])
+    def log(evaluation: Evaluation) -> None:
+        for name in ("loss", "train_f1", "val_f1"):
+            writer.add_scalar(name, getattr(evaluation, name), evaluation.step)
         writer.flush()
 
     try:

@@ -1,0 +1,274 @@
+"""What studies write: compare.json, reproduce.json and variance.json.
+
+F1 is a share of 1. Deviations (`_std`) are sample standard deviations over seeds, None for one
+seed. Layers are listed input layer first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from statistics import mean, stdev
+
+import msgspec
+
+from bliss.records import Record
+from bliss.train.records import Evaluation
+
+
+def mean_and_deviation(values: Iterable[float]) -> tuple[float, float | None]:
+    """Mean and sample standard deviation; one value has no deviation (None)."""
+    numbers = list(values)
+    return mean(numbers), stdev(numbers) if len(numbers) > 1 else None
+
+
+class Machine(Record, frozen=True, kw_only=True):
+    """The machine and the versions that the numbers were measured with."""
+
+    processor: str
+    cores: int | None
+    threads: int
+    torch: str
+    python: str
+
+
+class Curve(Record, frozen=True, kw_only=True):
+    """Validation F1 and loss over training steps, averaged over seeds."""
+
+    step: list[int]
+    val_f1: list[float]
+    val_f1_std: list[float | None]
+    loss: list[float]
+    loss_std: list[float | None]
+
+    def __post_init__(self) -> None:
+        for name in ("val_f1", "val_f1_std", "loss", "loss_std"):
+            if (length := len(getattr(self, name))) != len(self.step):
+                raise ValueError(f"{length} values of `{name}` for {len(self.step)} steps")
+
+
+def average_curve(runs: Sequence[Sequence[Evaluation]]) -> Curve:
+    """Mean and deviation at each step over the runs that were evaluated there."""
+    at: dict[int, list[Evaluation]] = {}
+    for run in runs:
+        for line in run:
+            at.setdefault(line.step, []).append(line)
+    steps = sorted(at)
+    val_f1 = [mean_and_deviation(line.val_f1 for line in at[step]) for step in steps]
+    loss = [mean_and_deviation(line.loss for line in at[step]) for step in steps]
+    return Curve(
+        step=steps,
+        val_f1=[average for average, _ in val_f1],
+        val_f1_std=[deviation for _, deviation in val_f1],
+        loss=[average for average, _ in loss],
+        loss_std=[deviation for _, deviation in loss],
+    )
+
+
+class ComparisonRow(Record, frozen=True, kw_only=True):
+    """One sampler with one network and one share of the budget. Means over seeds."""
+
+    dataset: str
+    model: str
+    sampler: str
+    policy: str
+    budget_share: float
+    budgets: list[int]
+    """Budget of each layer; empty for samplers without budgets."""
+    seeds: int
+    """Number of seeds."""
+    train_f1: float
+    train_f1_std: float | None
+    val_f1: float
+    val_f1_std: float | None
+    test_f1: float
+    test_f1_std: float | None
+    difference: float | None
+    """Mean test F1 minus that of the first sampler at the same share, over equal seeds."""
+    p_value: float | None
+    """Two-sided paired t-test of the difference, not corrected for multiple comparisons."""
+    step_ms: dict[str, float]
+    nodes: float
+    edges: float
+    peak_mb: float
+    seconds: float
+    seconds_to_target: float | None
+    """Mean time in training steps until the target F1, over the seeds that reached it."""
+    reached: int
+    """Number of seeds that reached the target F1."""
+    curve: Curve
+
+
+class Skipped(Record, frozen=True, kw_only=True):
+    """A sampler that cannot be combined with a network."""
+
+    model: str
+    sampler: str
+    why: str
+
+
+class Comparison(Record, frozen=True, kw_only=True, tag_field="kind", tag="comparison"):
+    """compare.json."""
+
+    dataset: str
+    command: str
+    machine: Machine
+    date: str
+    seeds: list[int]
+    target_f1: float
+    """Validation F1 whose time is reported."""
+    rows: list[ComparisonRow]
+    skipped: list[Skipped] = msgspec.field(default_factory=list)
+    notes: list[str] = msgspec.field(default_factory=list)
+    """Warnings that the numbers must be read with."""
+
+
+class Score(Record, frozen=True, kw_only=True):
+    """A published F1 beside ours."""
+
+    preset: str
+    dataset: str
+    model: str
+    sampler: str
+    split: str
+    ours: float
+    ours_std: float | None
+    published: float
+    published_std: float
+    difference: float
+    """Ours minus published."""
+    seeds: int
+    scores: list[float]
+    """Ours, by seed."""
+
+
+class Pace(Record, frozen=True, kw_only=True):
+    """Published seconds of a training step beside ours."""
+
+    preset: str
+    dataset: str
+    model: str
+    sampler: str
+    ours: float
+    ours_std: float | None
+    published: float
+    published_std: float
+    ratio: float
+    """Ours over published."""
+
+
+class Growth(Record, frozen=True, kw_only=True):
+    """How a quantity grows: y ~ x^exponent, fitted to points (x, y)."""
+
+    quantity: str
+    sampler: str
+    grows_with: str
+    exponent: float
+    stated: float | str
+    """Exponent that the paper states, a number or words."""
+    points: list[tuple[float, float]]
+
+
+class Tables(Record, frozen=True, kw_only=True):
+    """The tables of a reproduction; those that were not asked for are empty."""
+
+    f1: list[Score] = msgspec.field(default_factory=list)
+    time: list[Pace] = msgspec.field(default_factory=list)
+    variance: list[Growth] = msgspec.field(default_factory=list)
+
+
+class PresetCurve(Curve, frozen=True, kw_only=True):
+    """A learning curve of a reproduction."""
+
+    preset: str
+    dataset: str
+    model: str
+    sampler: str
+
+
+class Missing(Record, frozen=True, kw_only=True):
+    """A data set whose files are missing, and where to get them."""
+
+    dataset: str
+    remedy: str
+
+
+class Reproduction(Record, frozen=True, kw_only=True, tag_field="kind", tag="reproduction"):
+    """reproduce.json."""
+
+    command: str
+    machine: Machine
+    date: str
+    seconds: float
+    presets: list[str]
+    tables: Tables
+    figures: list[PresetCurve] = msgspec.field(default_factory=list)
+    missing: list[Missing] = msgspec.field(default_factory=list)
+
+
+class PolicyRatios(Record, frozen=True, kw_only=True):
+    """V of a policy over that of PLADIES and over the limit for the policy's number of sources.
+
+    None where the denominator is 0.
+    """
+
+    over_pladies: float | None
+    over_limit: float | None
+    relative_over_pladies: float | None
+    relative_over_limit: float | None
+
+
+class LayerRatios(Record, frozen=True, kw_only=True):
+    """Ratios of one layer, means over the second half of training."""
+
+    budget: int
+    policies: dict[str, PolicyRatios]
+    limit_over_pladies: float | None
+    relative_limit_over_pladies: float | None
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether anything was left out; False if the budget covers every candidate."""
+        return self.limit_over_pladies is not None
+
+
+class LayerErrors(Record, frozen=True, kw_only=True):
+    """V of one layer at one step, absolute and relative."""
+
+    pladies: float
+    limit: float
+    """The least V with as many sources as PLADIES keeps on average."""
+    policies: dict[str, float]
+    limits: dict[str, float]
+    """The least V with as many sources as the policy keeps on average."""
+    relative_pladies: float
+    relative_limit: float
+    relative_policies: dict[str, float]
+    relative_limits: dict[str, float]
+
+
+class Moment(Record, frozen=True, kw_only=True):
+    """V of every layer at one step."""
+
+    step: int
+    layers: list[LayerErrors]
+
+
+class Variance(Record, frozen=True, kw_only=True, tag_field="kind", tag="variance"):
+    """variance.json."""
+
+    dataset: str
+    model: str
+    budgets: list[int]
+    batch_size: int
+    steps: int
+    seed: int
+    layers: list[LayerRatios]
+    history: list[Moment]
+
+    def __post_init__(self) -> None:
+        for moment in self.history:
+            if len(moment.layers) != len(self.layers):
+                raise ValueError(
+                    f"{len(moment.layers)} layers in the history of step {moment.step}, but "
+                    f"{len(self.layers)} in `layers`"
+                )

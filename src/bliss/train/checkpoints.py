@@ -1,0 +1,86 @@
+"""Checkpoints: the whole state of a run as tensors and counters, and back."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bliss.errors import DamagedError
+from bliss.train.folder import Checkpoint
+from bliss.train.step import PARTS, TIMED, Learner
+
+
+@dataclass
+class Progress:
+    """Where a run stands, apart from its learner."""
+
+    best_step: int = 0
+    best_val_f1: float = float("-inf")
+    evaluated: int = 0
+    """Step of the last evaluation."""
+    val_f1: float = float("nan")
+    """Validation F1 of the last evaluation."""
+    stale: int = 0
+    """Evaluations since the best one."""
+    seconds: float = 0.0
+    """Duration of the run, evaluations included."""
+
+
+def capture(learner: Learner, progress: Progress, fingerprint: str) -> Checkpoint:
+    """All that a resumed run needs."""
+    model, optimizer = learner.task.model, learner.optimizer
+    tensors = {f"model.{name}": t for name, t in model.state_dict().items()}
+    for number, state in optimizer.state_dict()["state"].items():
+        tensors |= {f"optimizer.{number}.{name}": t for name, t in state.items()}
+    tensors |= {f"sampler.{name}": t for name, t in learner.sampler.state_dict().items()}
+    tensors |= {f"times.{part}": torch.tensor(list(t)) for part, t in learner.times.items()}
+    counters = {
+        "data": fingerprint,
+        "loader": learner.loader.state_dict(),
+        "losses": learner.losses,
+        "step_seconds": learner.step_seconds,
+        "sampled": learner.sampled,
+        "progress": asdict(progress),
+    }
+    return Checkpoint(tensors, counters)
+
+
+def restore(checkpoint: Checkpoint, learner: Learner) -> Progress:
+    """Load a checkpoint into the learner; returns the progress of the run."""
+    parts: dict[str, dict[str, Tensor]] = defaultdict(dict)
+    for name, tensor in checkpoint.tensors.items():
+        part, rest = name.split(".", 1)
+        parts[part][rest] = tensor
+    counters = checkpoint.counters
+    try:
+        learner.task.model.load_state_dict(parts["model"])
+        learner.optimizer.load_state_dict(_optimizer_state(learner, parts["optimizer"]))
+        learner.sampler.load_state_dict(parts["sampler"])
+        learner.times = {part: deque(parts["times"][part].tolist(), TIMED) for part in PARTS}
+        learner.loader.load_state_dict(counters["loader"])
+        learner.losses, learner.sampled = counters["losses"], counters["sampled"]
+        learner.step_seconds = counters["step_seconds"]
+        return Progress(**counters["progress"])
+    except (RuntimeError, KeyError, ValueError, TypeError) as error:
+        raise DamagedError(
+            f"the checkpoint does not fit the settings ({in_short(error)}): it was written by "
+            "another version of bliss. Start the run again in another folder."
+        ) from error
+
+
+def in_short(error: Exception) -> str:
+    """The first complaint of an error of torch, in one line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[min(1, len(lines) - 1)].rstrip(".:") if lines else type(error).__name__
+
+
+def _optimizer_state(learner: Learner, tensors: dict[str, Tensor]) -> dict[str, Any]:
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        number, key = name.split(".")
+        state.setdefault(int(number), {})[key] = tensor
+    return {"state": state, "param_groups": learner.optimizer.state_dict()["param_groups"]}

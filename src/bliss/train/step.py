@@ -1,0 +1,143 @@
+"""One training step: sample, forward, backward, optimiser, policy."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from statistics import median
+from time import perf_counter
+
+import torch
+from torch_geometric.data import Data
+
+from bliss.errors import InputError
+from bliss.loader import BlockLoader
+from bliss.rng import Stream
+from bliss.train.metrics import criterion
+from bliss.train.records import Sampled
+from bliss.train.task import Task, torch_seed
+
+PARTS = ("sample", "gather", "forward", "backward", "update", "total")
+TIMED = 1000
+"""Steps whose times are kept; medians are over the newest ones."""
+
+
+class Learner:
+    """Trains the network of a task step by step: its sampler, loader and optimiser.
+
+    Every random choice is a function of seed and step.
+    """
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        config = task.config
+        kind = config.sampler_config
+        self.sampler = kind.build(
+            task.graph,
+            config.budgets,
+            layers=config.layers,
+            seed=config.seed,
+            x=task.x if kind.needs_features else None,
+        )
+        seeds, batch_size = task.dataset.splits["train"], config.batch_size
+        if not self.sampler.makes_batches:  # those may draw more than there are seeds
+            batch_size = min(batch_size, len(seeds))
+        self.loader = BlockLoader(
+            Data(x=task.x, y=task.dataset.y, num_nodes=task.graph.num_nodes),
+            self.sampler,
+            seeds,
+            batch_size=batch_size,
+            shuffle=config.batch_size < len(seeds),  # a batch of all seeds has no order
+            drop_last=True,
+            prefetch=config.prefetch,
+        )
+        self.optimizer = torch.optim.Adam(
+            task.model.parameters(), lr=config.lr, weight_decay=config.weight_decay, fused=True
+        )
+        self.losses = [0.0, 0.0]  # sum and number since `mean_loss` was last taken
+        self.step_seconds = 0.0  # of all steps
+        self.sampled = [0, 0]  # input nodes and edges of all layers, summed over steps
+        self.times = {part: deque[float](maxlen=TIMED) for part in PARTS}
+
+    @property
+    def steps(self) -> int:
+        """Steps taken so far."""
+        return self.loader.step
+
+    def batches(self, is_done: Callable[[], bool] = lambda: False) -> Iterator[Data]:
+        """Batches until the last step of the settings, or until `is_done`."""
+        last = self.task.config.steps
+        while self.steps < last and not is_done():
+            for batch in self.loader:
+                yield batch
+                if self.steps >= last or is_done():
+                    break
+
+    def learn(self, batch: Data) -> float:
+        """Take one step on a batch of `batches`; returns the loss."""
+        config, model, device = self.task.config, self.task.model, self.task.device
+        started = self._clock()
+        torch.manual_seed(torch_seed(config.seed, Stream.DROPOUT, self.steps))
+        model.train()
+        self._set_rate()
+        batch = batch.to(device)
+        with torch.autocast(device.type, torch.bfloat16, enabled=config.precision == "bfloat16"):
+            logits = model(batch.x, batch.blocks)
+        loss = criterion(logits.float(), batch.y, batch.blocks[-1].dst_weight)
+        value = loss.item()
+        if not -float("inf") < value < float("inf"):
+            raise InputError(
+                f"loss={value} at step {self.steps}: the network has diverged. Lower lr (now "
+                f"{config.lr}) and start again."
+            )
+        forward = self._clock()
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.optimizer.step()
+        backward = self._clock()
+        self.sampler.update(batch.blocks)
+        updated = self._clock()
+        self.losses = [self.losses[0] + value, self.losses[1] + 1]
+        self.sampled[0] += batch.blocks[0].num_src
+        self.sampled[1] += sum(block.num_edges for block in batch.blocks)
+        parts = {"forward": forward - started, "backward": backward - forward}
+        self._record(batch.seconds | parts | {"update": updated - backward})
+        return value
+
+    def mean_loss(self) -> float:
+        """Mean loss since the last call."""
+        total, count = self.losses
+        self.losses = [0.0, 0.0]
+        return total / max(count, 1.0)
+
+    def step_ms(self) -> dict[str, float]:
+        """Median milliseconds of each part of the newest steps."""
+        return {part: median(taken) * 1e3 for part, taken in self.times.items() if taken}
+
+    def mean_sampled(self) -> Sampled:
+        """Mean sizes of a batch."""
+        nodes, edges = (count / max(self.steps, 1) for count in self.sampled)
+        return Sampled(nodes=nodes, edges=edges)
+
+    def _record(self, parts: dict[str, float]) -> None:
+        total = sum(parts.values())
+        for part, taken in (parts | {"total": total}).items():
+            self.times[part].append(taken)
+        self.step_seconds += total
+
+    def _clock(self) -> float:
+        if self.task.device.type == "cuda":
+            torch.cuda.synchronize(self.task.device)  # kernels run asynchronously
+        return perf_counter()
+
+    def _set_rate(self) -> None:
+        """Set the learning rate of step t of T: lr lr_decay^(epoch // decay_epochs).
+
+        With the linear schedule, times 1 - (t - 1) / T.
+        """
+        config = self.task.config
+        rate = config.lr * config.lr_decay ** (self.loader.epoch // config.decay_epochs)
+        if config.schedule == "linear":
+            rate *= 1 - (self.steps - 1) / config.steps
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate

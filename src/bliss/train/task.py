@@ -1,0 +1,72 @@
+"""What a run works on: the graph, the features and the network of given settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from bliss.data import Dataset
+from bliss.errors import InputError, ResourceError
+from bliss.graph import Graph
+from bliss.nn.model import GNN
+from bliss.rng import Stream, derive_key
+from bliss.train.config import TrainConfig
+
+
+@dataclass(frozen=True)
+class Task:
+    """A data set as a network sees it, and the network: all that evaluation and prediction need."""
+
+    config: TrainConfig  # budgets filled in
+    dataset: Dataset
+    graph: Graph  # with the coefficients of the network
+    x: Tensor  # float32[V, F] on the CPU, normalised if the settings say so
+    model: GNN
+    device: torch.device
+
+
+def build_task(config: TrainConfig, dataset: Dataset) -> Task:
+    """Check that settings and data fit, and initialise the network from the seed."""
+    _check(config, dataset)
+    config = config.fitted(dataset.graph.num_nodes)
+    device = torch.device(config.device)
+    torch.manual_seed(torch_seed(config.seed, Stream.WEIGHTS))
+    model = GNN(dataset.num_features, dataset.num_classes, config.model_config).to(device)
+    x = _row_normalised(dataset.x) if config.features == "row" else dataset.x
+    return Task(config, dataset, _with_norm(dataset.graph, config), x, model, device)
+
+
+def torch_seed(seed: int, *counters: int) -> int:
+    """A seed for torch's generator."""
+    return int(derive_key(seed, *counters)) >> 1  # torch takes 63 bits
+
+
+def _check(config: TrainConfig, dataset: Dataset) -> None:
+    if dataset.num_classes == 0:
+        raise InputError(
+            f"{dataset.name!r} has no labels, and training needs them: import it with --labels."
+        )
+    for name in ("train", "val", "test"):
+        if name not in dataset.splits or len(dataset.splits[name]) == 0:
+            raise InputError(
+                f"the {name} split of {dataset.name!r} is empty, and training needs all three: "
+                "import the graph with train, validation and test nodes."
+            )
+    if config.device.startswith("cuda") and not torch.cuda.is_available():
+        raise ResourceError(
+            f"device={config.device!r} was asked for, but torch sees no GPU: choose --device cpu."
+        )
+
+
+def _row_normalised(x: Tensor) -> Tensor:
+    """Each row divided by its sum if that is above 1, as PyG's `NormalizeFeatures`. [V, F]."""
+    return x / x.sum(dim=1, keepdim=True).clamp(min=1.0)
+
+
+def _with_norm(graph: Graph, config: TrainConfig) -> Graph:
+    """The graph with the network's coefficients; SAGE keeps given edge weights."""
+    if graph.norm == "weights" and config.model == "sage":
+        return graph
+    return graph.with_norm(config.model_config.norm)
