@@ -38,7 +38,7 @@ class Graph:
     * ``norm="weights"``: the given weight
 
     Build one with `Graph.of`, or with the constructor for your format: `from_data`,
-    `from_edge_index`, `from_scipy`, `from_csc`, `open`.
+    `from_edge_index`, `from_scipy`, `from_csc`. `bliss.data.open_graph` opens a saved one.
 
     Examples
     --------
@@ -120,9 +120,9 @@ class Graph:
 
     @classmethod
     def of(cls, source: Any, norm: Norm | None = None) -> Graph:
-        """Make a graph of whatever describes one: `Graph`, PyG, SciPy, or a folder's path.
+        """Make a graph of a `Graph`, a PyG `Data` or `EdgeIndex`, or a SciPy sparse matrix.
 
-        `norm` defaults to "mean", or to what a graph or folder already says.
+        `norm` defaults to "mean", or to the norm of a given `Graph`.
         """
         if isinstance(source, Graph):
             if norm is not None and norm != source.norm:
@@ -132,7 +132,10 @@ class Graph:
                 )
             return source
         if isinstance(source, (str, PathLike)):
-            return cls.open(source, norm=norm)
+            raise InputError(
+                f"a graph cannot be made of the path {str(source)!r}: open a saved graph with "
+                "bliss.data.open_graph."
+            )
         if isinstance(source, Data):
             return cls.from_data(source, norm=norm or "mean")
         if isinstance(source, EdgeIndex):
@@ -141,7 +144,7 @@ class Graph:
             return cls.from_scipy(source, norm=norm or "mean")
         raise InputError(
             f"a graph cannot be made of {type(source).__name__}: pass a Graph, a PyG Data or "
-            "EdgeIndex, a SciPy sparse matrix, or the path of a saved graph."
+            "EdgeIndex, or a SciPy sparse matrix."
         )
 
     @classmethod
@@ -270,22 +273,6 @@ class Graph:
             self_loops=self_loops,
             duplicates=duplicates,
         )
-
-    @classmethod
-    def open(cls, folder: str | PathLike[str], norm: Norm | None = None) -> Graph:
-        """Open a folder of memory-mapped .npy files, as `save` writes it; see `bliss.data.store`.
-
-        Edges are used as they stand there: self-loops are neither added nor removed.
-        """
-        from bliss.data.store import open_graph  # the reader of disks stands above the contracts
-
-        return open_graph(folder, norm=norm)
-
-    def save(self, folder: str | PathLike[str]) -> None:
-        """Write to a new folder that `open` reads; whole or not at all."""
-        from bliss.data.store import save_graph
-
-        save_graph(self, folder)
 
 
 def _index_type(num_nodes: int) -> type[np.int32] | type[np.int64]:

@@ -15,7 +15,9 @@ import torch
 from torch_geometric.io import read_planetoid_data
 
 from bliss import InputError
-from bliss.data import Dataset, catalog, data_root, dataset_names, describe, load_dataset, ogbn
+from bliss.data import Dataset, data_root, dataset_names, describe, download, load_dataset
+from bliss.data.download import DownloadError
+from bliss.data.sources import ogbn_files
 
 FACTS = {  # nodes, edges without self-loops, features, classes, train, val, test
     "cora": (2_708, 10_556, 1_433, 7, 140, 500, 1_000),
@@ -28,9 +30,9 @@ FACTS = {  # nodes, edges without self-loops, features, classes, train, val, tes
 @pytest.fixture()
 def offline(monkeypatch):
     def refuse(*_args):
-        return "no network"
+        raise DownloadError("no network")
 
-    monkeypatch.setattr(catalog, "download", refuse)
+    monkeypatch.setattr(download, "download", refuse)
 
 
 @pytest.mark.parametrize("name", FACTS)
@@ -204,7 +206,7 @@ def write_ogbn(folder, name):
         [[1]],
         [[2]],
     )
-    for file, rows in zip(ogbn.ogbn_files(name), tables, strict=True):
+    for file, rows in zip(ogbn_files(name), tables, strict=True):
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
         with gzip.open(folder / file, "wt") as stream:
             stream.writelines(",".join(map(str, row)) + "\n" for row in rows)
@@ -216,41 +218,6 @@ def test_ogbn_reads_the_published_text_files(tmp_path):
     assert describe(dataset)["edges"] == 6  # both directions
     assert dataset.splits["train"].tolist() == [0, 3]
     assert dataset.x[1].tolist() == [1, 1.5]
-
-
-def test_ogbn_names_its_extra_where_files_are_missing(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "ogb", None)
-    with pytest.raises(InputError, match=r"ogbn-arxiv needs .*bliss-gnn\[ogb\]"):
-        load_dataset("ogbn-arxiv", tmp_path / "new")
-    assert not (tmp_path / "new").exists()
-
-
-def test_a_download_goes_to_its_place_whole(tmp_path, monkeypatch):
-    def fetch(staging):
-        write_ogbn(staging / "arxiv", "ogbn-arxiv")
-        return staging / "arxiv"
-
-    entry = catalog.ENTRIES["ogbn-arxiv"]
-    monkeypatch.setitem(
-        catalog.ENTRIES, "ogbn-arxiv", catalog.Entry(entry.folder, entry.files, entry.read, fetch)
-    )
-    assert load_dataset("ogbn-arxiv", tmp_path).num_classes == 2
-    assert [path.name for path in tmp_path.iterdir()] == ["ogbn_arxiv"]
-
-
-def test_pyg_downloads_without_processing(tmp_path, monkeypatch):
-    from torch_geometric.datasets import Amazon
-
-    def download(self):
-        with open(f"{self.raw_dir}/{self.raw_file_names}", "wb") as stream:
-            stream.write(b"not an archive")
-
-    monkeypatch.setattr(Amazon, "download", download)
-    with pytest.raises(InputError, match="cannot be read as arrays"):
-        load_dataset("computers", tmp_path)
-    assert sorted(p.name for p in tmp_path.rglob("*") if p.is_file()) == [
-        "amazon_electronics_computers.npz"
-    ]
 
 
 def test_a_dataset_checks_itself(toy_graph):

@@ -1,4 +1,4 @@
-"""A person's own graph: every form gives the same store, and the store is mapped, not read."""
+"""Every form of a user's own graph gives the same store, and the store is mapped, not read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import scipy.sparse
 import torch
 
 from bliss import Graph
-from bliss.data import describe, features, import_graph, load_dataset, open_store
+from bliss.data import describe, features, import_graph, load_dataset, open_graph, open_store
 from bliss.errors import ResourceError
 from tests.data.files import HOT, SOURCE, SPLITS, TARGET, WEIGHT, X, Y, csv, write
 
@@ -201,7 +201,7 @@ def test_a_graph_without_labels_opens(tmp_path, good):
 def test_a_store_loads_by_its_path_and_is_a_graph_folder_too(tmp_path, good):
     folder = import_graph(tmp_path / "mine", **good)
     assert load_dataset(folder).name == load_dataset(str(folder)).name == "mine"
-    assert Graph.open(folder).num_nodes == 5
+    assert open_graph(folder).num_nodes == 5
     assert describe(load_dataset(folder))["edges"] == 4
     assert sorted(path.name for path in folder.iterdir()) == [
         "dataset.json",
@@ -250,7 +250,7 @@ def test_features_larger_than_memory_are_opened_and_imported_in_pieces(tmp_path,
         "    global most\n"
         "    for chunk in rows(*arguments):\n"
         "        most = max(most, anonymous()); yield chunk\n"
-        "import bliss.data.own as own; own.finite_rows = watched\n"
+        "import bliss.data.importing as importing; importing.finite_rows = watched\n"
         "import_graph(sys.argv[1], edges=sys.argv[2], features=sys.argv[3])\n"
         "print((most - before) * 1024)"
     )
@@ -271,7 +271,7 @@ def test_a_full_disk_is_said_and_leaves_nothing(tmp_path, good):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, limits[1]))
     try:
-        with pytest.raises(ResourceError, match=r"could not be written .*too large"):
+        with pytest.raises(ResourceError, match=r"cannot be written .*too large\): free some"):
             import_graph(tmp_path / "s", **good)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
@@ -281,9 +281,9 @@ def test_a_full_disk_is_said_and_leaves_nothing(tmp_path, good):
 @pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
 def test_a_place_where_one_may_not_write_is_refused(tmp_path, good):
     (tmp_path / "file").write_text("")
-    with pytest.raises(ResourceError, match="cannot be made"):
+    with pytest.raises(ResourceError, match="cannot be written"):
         import_graph(tmp_path / "file" / "s", **good)
     if os.geteuid() != 0:  # the superuser may write anywhere
         (tmp_path / "locked").mkdir(mode=0o500)
-        with pytest.raises(ResourceError, match="cannot be made"):
+        with pytest.raises(ResourceError, match="cannot be written"):
             import_graph(tmp_path / "locked" / "s", **good)
