@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import pickle
 import subprocess
 import sys
 import warnings
@@ -143,6 +144,32 @@ def test_the_root_is_the_argument_then_the_variable_then_the_cache(monkeypatch, 
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     assert data_root() == tmp_path / "cache" / "bliss"
+
+
+@pytest.mark.parametrize("name", [None, 5, b"cora", "x" * 5000, "~nosuchuser", "a\0b"])
+def test_odd_names_get_one_sentence(name):
+    with pytest.raises(InputError, match="dataset=") as caught:
+        load_dataset(name)
+    assert len(str(caught.value)) < 500
+
+
+DAMAGES = {
+    "fractions for nodes": ("graph", pickle.dumps({0: [0.5]}, protocol=2), "table of neighbours"),
+    "a stranger": ("graph", pickle.dumps({0: [9999]}, protocol=2), "edge_index holds 9999"),
+    "a wild test id": ("test.index", b"10000000000", "do not fit together"),
+    "a test id twice": ("test.index", b"1708 1708", "must hold distinct node ids"),
+    "a test id too large for int64": ("test.index", b"9" * 30, "does not hold node ids"),
+}
+
+
+@pytest.mark.parametrize("case", DAMAGES)
+def test_damaged_planetoid_files_get_one_sentence(tmp_path, cora, case):
+    part, content, message = DAMAGES[case]
+    (cora / f"ind.cora.{part}").unlink()
+    (cora / f"ind.cora.{part}").write_bytes(content)
+    with pytest.raises(InputError, match=message) as caught:
+        load_dataset("cora", tmp_path)
+    assert "\n" not in str(caught.value)
 
 
 def npz_form(path):
