@@ -88,7 +88,7 @@ def writing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-        remedy = "free some space" if full else "choose a place where you may write"
+        remedy = "make room" if full else "choose a place where you may write"
         raise ResourceError(
             f"{path} cannot be written ({error.strerror or error}): {remedy}, then try again."
         ) from error

@@ -271,7 +271,7 @@ def test_a_full_disk_leaves_the_old_file_whole(tmp_path, monkeypatch):
             raise OSError(28, "No space left on device")
 
         monkeypatch.setattr(os, "fsync", full)
-        with pytest.raises(ResourceError, match="free some space"):
+        with pytest.raises(ResourceError, match="make room"):
             folder.write_json("config.json", {"a": 2})
     assert json.loads((tmp_path / "config.json").read_text()) == {"a": 1}
     assert sorted(p.name for p in tmp_path.iterdir()) == [".lock", "checkpoints", "config.json"]

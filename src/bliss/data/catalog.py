@@ -142,4 +142,6 @@ def _expand(field: str, path: StrPath) -> Path:
     try:
         return Path(path).expanduser()
     except RuntimeError as error:  # ~name of an unknown user
-        raise InputError(f"{field}={os.fspath(path)!r} has no home folder: {error}.") from error
+        raise InputError(
+            f"{field}={os.fspath(path)!r} names an unknown user: write the path in full."
+        ) from error

@@ -117,7 +117,7 @@ def _parquet(file: Path) -> FeatureSource:
 
 def _matrix(names: list[str], batch: Any) -> Array:
     """Convert a pyarrow batch, of one column of lists or of columns of numbers. [n, F]."""
-    from pyarrow import types
+    from pyarrow import compute, types
 
     lists = batch.column(0) if len(names) == 1 else None
     if lists is None or not (
@@ -130,6 +130,6 @@ def _matrix(names: list[str], batch: Any) -> Array:
     if lists.null_count:
         raise InputError(f"features has {lists.null_count} empty lists: fill them.")
     values = column_values("features", names[0], lists.flatten())
-    if len(set(lists.value_lengths().to_pylist())) != 1:
+    if len(compute.unique(compute.list_value_length(lists))) != 1:
         raise InputError("features has lists of different lengths: make them equally long.")
     return values.reshape(len(lists), -1)

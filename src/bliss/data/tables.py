@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -116,7 +116,7 @@ def open_parquet(file: Path) -> Any:
     return parquet.ParquetFile(file, memory_map=True)
 
 
-def parquet_errors(field: str, file: Path) -> Any:
+def parquet_errors(field: str, file: Path) -> AbstractContextManager[None]:
     """`arrow_errors` for a parquet file."""
     return arrow_errors(field, file, "parquet", "it is truncated or damaged, write it again")
 
