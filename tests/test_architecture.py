@@ -19,8 +19,8 @@ ALLOWED = {
     "rng.py": {"arrays", "kernels"},
     "kernels": {"arrays", "kernels"},
     "types.py": {"arrays", "errors"},
-    "graph.py": {"arrays", "checks", "errors", "kernels", "types", "data"},
-    "data": {"arrays", "checks", "data", "errors", "graph", "rng", "types"},
+    "graph.py": {"arrays", "checks", "errors", "kernels", "types"},
+    "data": {"arrays", "checks", "data", "errors", "files", "graph", "rng"},
     "policies": {"arrays", "checks", "errors", "graph", "kernels", "policies", "types"},
     "samplers": {
         "arrays",

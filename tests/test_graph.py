@@ -21,12 +21,6 @@ def edges(graph: Graph) -> list[tuple[int, int]]:
     return sorted(zip(graph.indices.tolist(), target.tolist(), strict=True))
 
 
-def is_mapped(array: np.ndarray) -> bool:
-    while isinstance(array, np.ndarray) and not isinstance(array, np.memmap):
-        array = array.base
-    return isinstance(array, np.memmap)
-
-
 LOOPS = [(i, i) for i in range(5)]
 OTHERS = [(0, 1), (1, 2), (2, 0), (2, 0), (3, 1)]
 
@@ -57,17 +51,14 @@ def test_rows_are_sorted_and_types_are_as_promised():
         assert (np.diff(row) >= 0).all()
 
 
-def test_every_source_gives_the_same_graph(tmp_path):
+def test_every_source_gives_the_same_graph():
     reference = Graph.from_edge_index(PAIRS, 5)
     tensor = torch.from_numpy(PAIRS)
     matrix = scipy.sparse.coo_matrix((WEIGHT, PAIRS), shape=(5, 5))
     plain = Graph.from_edge_index(PAIRS, 5, self_loops="keep")
-    reference.save(tmp_path / "graph")
     made = [
         Graph.of(Data(edge_index=tensor, num_nodes=5)),
         Graph.of(EdgeIndex(tensor, sparse_size=(5, 5))),
-        Graph.of(tmp_path / "graph"),
-        Graph.of(str(tmp_path / "graph")),
         Graph.from_csc(plain.indptr, plain.indices),
         Graph.from_edge_index(PAIRS.tolist(), 5),
     ]
@@ -77,19 +68,6 @@ def test_every_source_gives_the_same_graph(tmp_path):
     merged = Graph.from_edge_index(PAIRS, 5, duplicates="coalesce")
     for form in (matrix.tocsc(), matrix.tocsr()):  # these add up duplicates themselves
         assert edges(Graph.of(form)) == edges(merged)
-
-
-@pytest.mark.parametrize("norm", ["mean", "gcn", "weights"])
-def test_a_saved_graph_is_mapped_and_equal(tmp_path, norm):
-    weight = WEIGHT if norm == "weights" else None
-    graph = Graph.from_edge_index(PAIRS, 5, weight=weight, norm=norm)
-    graph.save(tmp_path / "graph")
-    opened = Graph.open(tmp_path / "graph")
-    assert is_mapped(opened.indices)
-    assert not is_mapped(graph.indices)
-    assert opened.norm == norm
-    for name in ("indptr", "indices", "weight", "target_scale", "source_scale", "coefficient_sum"):
-        np.testing.assert_array_equal(getattr(opened, name), getattr(graph, name))
 
 
 def test_gcn_coefficients_are_those_of_pyg():
@@ -188,7 +166,7 @@ REFUSED = {
     "not square": (lambda: Graph.of(scipy.sparse.eye(3, 4, format="csc")), r"shape \(3, 4\)"),
     "no edges in data": (lambda: Graph.of(Data(num_nodes=3)), "data.edge_index is None"),
     "something else": (lambda: Graph.of(42), "cannot be made of int"),
-    "no folder": (lambda: Graph.open("nowhere"), "'nowhere' is not a folder"),
+    "a path": (lambda: Graph.of("nowhere"), r"bliss\.data\.open_graph"),
 }
 
 

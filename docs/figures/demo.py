@@ -33,7 +33,7 @@ def main() -> None:
                     errors.append((now.step, learnt / static, limit / static))
 
             trainer.run(on_step=measure)
-            curves[label] = [(line["step"], line["val_f1"]) for line in RunFolder(run).metrics()]
+            curves[label] = [(line.step, line.val_f1) for line in RunFolder(run).metrics()]
 
     plt.rcParams.update({"font.size": 9, "svg.hashsalt": "bliss", "axes.spines.right": False})
     figure, (left, right) = plt.subplots(1, 2, figsize=(7.2, 2.6), layout="constrained")

@@ -17,7 +17,7 @@ from bliss.data import Dataset, load_dataset
 from bliss.graph import Graph
 from bliss.samplers import PLADIES, LayerSampler
 from bliss.studies.variance import error, exact_frontiers, least_error
-from bliss.train import Progress, RunResult, Trainer, resolve
+from bliss.train import RunResult, Standing, Trainer, resolve
 
 STEPS = 300
 
@@ -50,7 +50,7 @@ def train(dataset: Dataset, show: bool) -> tuple[Trainer, RunResult]:
     with tempfile.TemporaryDirectory() as folder:
         trainer = Trainer(resolve(steps=STEPS), dataset, Path(folder) / "run", print)
 
-        def on_step(now: Progress) -> None:
+        def on_step(now: Standing) -> None:
             if show and now.step % 50 == 0:
                 print(f"  step {now.step:3d}   loss {now.loss:.3f}   val F1 {now.val_f1:.3f}")
 
@@ -65,12 +65,12 @@ def without_edges(dataset: Dataset) -> Dataset:
 
 def input_errors(trainer: Trainer) -> list[float]:
     """V of the input layer on one batch's frontier: PLADIES, the learnt policy, the limit."""
-    learnt = trainer.sampler
+    learnt, task = trainer.learner.sampler, trainer.task
     assert isinstance(learnt, LayerSampler)  # as the defaults have it
-    fixed = PLADIES(trainer.graph, learnt.budgets, seed=trainer.config.seed)
-    seeds = trainer.dataset.splits["train"][: trainer.config.batch_size]
+    fixed = PLADIES(task.graph, learnt.budgets, seed=trainer.config.seed)
+    seeds = task.dataset.splits["train"][: trainer.config.batch_size]
     targets = learnt.sample(seeds, trainer.config.steps)[0].dst.numpy()
-    (frontier,) = exact_frontiers(trainer.model, trainer.graph, trainer.x, [[targets]])
+    (frontier,) = exact_frontiers(task.model, task.graph, task.x, [[targets]])
     stake = frontier.stake.absolute
     chances = [sampler.inclusion(targets, 0).prob for sampler in (fixed, learnt)]
     limit = least_error(chances[1], targets.size, stake)

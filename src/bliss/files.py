@@ -1,9 +1,15 @@
-"""Files that appear whole: written beside, flushed, renamed."""
+"""Whole-file writes: scratch file, fsync, rename, fsync of the directory.
+
+A killed process leaves the old file or the new one, never part of one. It may also leave a scratch
+file called ``.NAME.XXXXXXXX.bliss-scratch``, which `remove_scratch` deletes.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
+import re
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,15 +17,18 @@ from pathlib import Path
 
 from bliss.errors import InputError, ResourceError
 
+_SUFFIX = ".bliss-scratch"
+_SCRATCH = re.compile(r"\..+\.[a-z0-9_]{8}" + re.escape(_SUFFIX))  # as `tempfile` draws names
+
 
 def refuse_folder(field: str, path: Path, example: str) -> None:
-    """Refuse a folder where a file is asked for."""
+    """Raise if `path` is a folder where a file is expected."""
     if path.is_dir():
         raise InputError(f"{field}={str(path)!r} is a folder: name a file, for instance {example}.")
 
 
 def replace_file(path: Path, content: bytes) -> Path:
-    """Write a file so that a kill leaves the old or the new one whole; makes its folder."""
+    """Replace the content of a file, or create the file and its folder."""
     with replacing(path) as scratch:
         scratch.write_bytes(content)
     return path
@@ -27,31 +36,81 @@ def replace_file(path: Path, content: bytes) -> Path:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A file to write instead of `path`; it takes its place at the end, or is gone on failure."""
+    """Yield an empty scratch file that replaces `path` on success and is deleted on failure."""
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        handle, name = tempfile.mkstemp(_SUFFIX, f".{path.name}.", path.parent)
         os.close(handle)
         scratch = Path(name)
         try:
             yield scratch
-            with open(scratch, "rb+") as file:
-                os.fsync(file.fileno())
-            scratch.chmod(0o644)
-            os.replace(scratch, path)
+            scratch.chmod(0o644)  # mkstemp makes private files
+            publish(scratch, path)
         except BaseException:
             scratch.unlink(missing_ok=True)
             raise
 
 
 @contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """Yield an empty scratch folder that becomes `path` on success and is deleted on failure."""
+    if path.exists():
+        raise InputError(f"{path} already exists: choose another name, or remove it first.")
+    with writing(path), scratch_folder(path) as scratch:
+        yield scratch
+        scratch.chmod(0o755)  # mkdtemp makes private folders
+        publish(scratch, path)
+
+
+@contextmanager
+def scratch_folder(path: Path) -> Iterator[Path]:
+    """Yield an empty folder beside `path`, and delete it at the end if it is still there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(_SUFFIX, f".{path.name}.", path.parent))
+    try:
+        yield scratch
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def publish(scratch: Path, path: Path) -> None:
+    """Rename a written file or folder to `path`, once its content is on the disk."""
+    for part in (scratch, *scratch.rglob("*")) if scratch.is_dir() else (scratch,):
+        _sync(part)
+    os.replace(scratch, path)
+    _sync(path.parent)  # makes the new name last
+
+
+@contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Failures to write become one sentence with the remedy."""
+    """Turn an `OSError` into a `ResourceError` that names the file and the remedy."""
     try:
         yield
     except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        remedy = "make room" if full else "choose a place that can be written to"
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        remedy = "make room" if full else "choose a place where you may write"
         raise ResourceError(
-            f"{path} cannot be written ({error.strerror}): {remedy}, then go on."
+            f"{path} cannot be written ({error.strerror or error}): {remedy}, then try again."
         ) from error
+
+
+def remove_scratch(folder: Path) -> None:
+    """Delete the scratch files that killed processes left directly in `folder`.
+
+    Call it only while no other process writes to the folder. Files of any other name, and folders,
+    are kept.
+    """
+    for path in folder.iterdir():
+        if _SCRATCH.fullmatch(path.name) and path.is_file() and not path.is_symlink():
+            path.unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    """Wait until a file or a directory is on the disk; only POSIX systems open directories."""
+    if path.is_dir() and os.name != "posix":
+        return
+    handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,4 +1,4 @@
-"""What `import_graph` takes, in order."""
+"""Arguments of `import_graph`, and a copy of Cora that a test may damage."""
 
 from __future__ import annotations
 
@@ -15,3 +15,13 @@ def good(tmp_path):
         "labels": write(tmp_path, "labels.npy", Y),
         "splits": SPLITS,
     }
+
+
+@pytest.fixture()
+def cora(tmp_path, data_root):
+    """The raw folder of Cora under tmp_path, as links: replace one to damage the copy."""
+    raw = tmp_path / "Cora" / "raw"
+    raw.mkdir(parents=True)
+    for file in (data_root / "Cora" / "raw").iterdir():
+        (raw / file.name).symlink_to(file)
+    return raw

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import pickle
 import subprocess
 import sys
 import warnings
@@ -15,7 +16,9 @@ import torch
 from torch_geometric.io import read_planetoid_data
 
 from bliss import InputError
-from bliss.data import Dataset, catalog, data_root, dataset_names, describe, load_dataset, ogbn
+from bliss.data import Dataset, data_root, dataset_names, describe, download, load_dataset
+from bliss.data.download import DownloadError
+from bliss.data.sources import ogbn_files
 
 FACTS = {  # nodes, edges without self-loops, features, classes, train, val, test
     "cora": (2_708, 10_556, 1_433, 7, 140, 500, 1_000),
@@ -28,9 +31,9 @@ FACTS = {  # nodes, edges without self-loops, features, classes, train, val, tes
 @pytest.fixture()
 def offline(monkeypatch):
     def refuse(*_args):
-        return "no network"
+        raise DownloadError("no network")
 
-    monkeypatch.setattr(catalog, "download", refuse)
+    monkeypatch.setattr(download, "download", refuse)
 
 
 @pytest.mark.parametrize("name", FACTS)
@@ -143,6 +146,32 @@ def test_the_root_is_the_argument_then_the_variable_then_the_cache(monkeypatch, 
     assert data_root() == tmp_path / "cache" / "bliss"
 
 
+@pytest.mark.parametrize("name", [None, 5, b"cora", "x" * 5000, "~nosuchuser", "a\0b"])
+def test_odd_names_get_one_sentence(name):
+    with pytest.raises(InputError, match="dataset=") as caught:
+        load_dataset(name)
+    assert len(str(caught.value)) < 500
+
+
+DAMAGES = {
+    "fractions for nodes": ("graph", pickle.dumps({0: [0.5]}, protocol=2), "table of neighbours"),
+    "a stranger": ("graph", pickle.dumps({0: [9999]}, protocol=2), "edge_index holds 9999"),
+    "a wild test id": ("test.index", b"10000000000", "do not fit together"),
+    "a test id twice": ("test.index", b"1708 1708", "must hold distinct node ids"),
+    "a test id too large for int64": ("test.index", b"9" * 30, "does not hold node ids"),
+}
+
+
+@pytest.mark.parametrize("case", DAMAGES)
+def test_damaged_planetoid_files_get_one_sentence(tmp_path, cora, case):
+    part, content, message = DAMAGES[case]
+    (cora / f"ind.cora.{part}").unlink()
+    (cora / f"ind.cora.{part}").write_bytes(content)
+    with pytest.raises(InputError, match=message) as caught:
+        load_dataset("cora", tmp_path)
+    assert "\n" not in str(caught.value)
+
+
 def npz_form(path):
     """Six nodes a class, two classes, in the form of gnn-benchmark."""
     random = np.random.default_rng(0)
@@ -204,7 +233,7 @@ def write_ogbn(folder, name):
         [[1]],
         [[2]],
     )
-    for file, rows in zip(ogbn.ogbn_files(name), tables, strict=True):
+    for file, rows in zip(ogbn_files(name), tables, strict=True):
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
         with gzip.open(folder / file, "wt") as stream:
             stream.writelines(",".join(map(str, row)) + "\n" for row in rows)
@@ -216,41 +245,6 @@ def test_ogbn_reads_the_published_text_files(tmp_path):
     assert describe(dataset)["edges"] == 6  # both directions
     assert dataset.splits["train"].tolist() == [0, 3]
     assert dataset.x[1].tolist() == [1, 1.5]
-
-
-def test_ogbn_names_its_extra_where_files_are_missing(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "ogb", None)
-    with pytest.raises(InputError, match=r"ogbn-arxiv needs .*bliss-gnn\[ogb\]"):
-        load_dataset("ogbn-arxiv", tmp_path / "new")
-    assert not (tmp_path / "new").exists()
-
-
-def test_a_download_goes_to_its_place_whole(tmp_path, monkeypatch):
-    def fetch(staging):
-        write_ogbn(staging / "arxiv", "ogbn-arxiv")
-        return staging / "arxiv"
-
-    entry = catalog.ENTRIES["ogbn-arxiv"]
-    monkeypatch.setitem(
-        catalog.ENTRIES, "ogbn-arxiv", catalog.Entry(entry.folder, entry.files, entry.read, fetch)
-    )
-    assert load_dataset("ogbn-arxiv", tmp_path).num_classes == 2
-    assert [path.name for path in tmp_path.iterdir()] == ["ogbn_arxiv"]
-
-
-def test_pyg_downloads_without_processing(tmp_path, monkeypatch):
-    from torch_geometric.datasets import Amazon
-
-    def download(self):
-        with open(f"{self.raw_dir}/{self.raw_file_names}", "wb") as stream:
-            stream.write(b"not an archive")
-
-    monkeypatch.setattr(Amazon, "download", download)
-    with pytest.raises(InputError, match="cannot be read as arrays"):
-        load_dataset("computers", tmp_path)
-    assert sorted(p.name for p in tmp_path.rglob("*") if p.is_file()) == [
-        "amazon_electronics_computers.npz"
-    ]
 
 
 def test_a_dataset_checks_itself(toy_graph):

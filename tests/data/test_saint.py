@@ -79,6 +79,16 @@ DAMAGES = {
         lambda f: put(f, "class_map.json", {"0": [0, 1], "1": [0, 1, 1]}),
         "entry for '1'",
     ),
+    "list of one": (
+        lambda f: put(f, "class_map.json", {"0": [0, 1], "1": [1]}),
+        "entry for '1'",
+    ),
+    "another spelling": (lambda f: put(f, "class_map.json", {"00": 1}), "is written as '0'"),
+    "a node twice": (
+        lambda f: (f / "class_map.json").write_text('{"0": 1, "0": 2}'),
+        "the key '0' is there twice",
+    ),
+    "a wild class": (lambda f: put(f, "class_map.json", {"0": 10**9}), "entry for '0'"),
     "list of 2": (lambda f: put(f, "class_map.json", {"0": [0, 2]}), "0 and 1 in its lists"),
     "negative class": (lambda f: put(f, "class_map.json", {"0": -3}), "holds class -3"),
     "unlabelled": (lambda f: put(f, "class_map.json", {"0": 1}), "node 1 of .* has no label"),

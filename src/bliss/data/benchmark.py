@@ -1,4 +1,4 @@
-"""Computers, Photo, CS and Physics: one .npz file each, in the form of gnn-benchmark."""
+"""Computers, Photo, CS and Physics: one .npz file each, in the format of gnn-benchmark."""
 
 from __future__ import annotations
 
@@ -7,20 +7,22 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from bliss.data.arrays import read_npz, read_sparse
 from bliss.data.dataset import Dataset
-from bliss.data.planetoid import undirected
+from bliss.data.edges import undirected
+from bliss.data.npy import read_npz, read_sparse
+from bliss.data.sources import BENCHMARK_FILES
 from bliss.data.splits import per_class
 from bliss.errors import InputError
 
 
-def read_benchmark(name: str, file: Path, seed: int) -> Dataset:
-    """Read adj_*, attr_* and labels of a file; the graph is made undirected.
+def read_benchmark(name: str, folder: Path, seed: int) -> Dataset:
+    """Read adj_*, attr_* and labels of a file, and make the graph undirected.
 
-    Features become dense float32, with positive counts set to 1, as PyG does. These data come
-    without splits: the seed draws 20 nodes of each class for training and 30 for validation, and
-    the rest is for the test.
+    Features become dense float32 with positive counts set to 1, as in PyG. There are no published
+    splits: the seed draws 20 nodes of each class for training and 30 for validation. The rest is
+    for testing.
     """
+    file = folder / "raw" / BENCHMARK_FILES[name]
     adjacency = read_sparse(file, "adj_").tocoo()
     features = read_sparse(file, "attr_")
     labels = read_npz(file, ("labels",))["labels"]
@@ -33,14 +35,14 @@ def read_benchmark(name: str, file: Path, seed: int) -> Dataset:
     ):
         raise InputError(
             f"{file} has an adjacency of shape {adjacency.shape}, features of shape "
-            f"{features.shape} and labels of shape {labels.shape}, which do not belong together: "
-            "get it again."
+            f"{features.shape} and labels of shape {labels.shape}, which do not fit together: "
+            "download it again."
         )
     features.sum_duplicates()
     features.data = np.where(features.data > 0, 1, features.data).astype(np.float32)
     if not np.isfinite(features.data).all():
-        raise InputError(f"{file} has features that are not finite: get it again.")
-    x = torch.from_numpy(features.toarray())  # float32 all along: no copy of another type
+        raise InputError(f"{file} has features that are not finite: download it again.")
+    x = torch.from_numpy(features.toarray())  # already float32, so there is no second copy
     y = labels.astype(np.int64)
     splits = {key: torch.from_numpy(ids) for key, ids in per_class(y, 20, 30, seed).items()}
     graph = undirected(np.stack([adjacency.row, adjacency.col]), num_nodes)

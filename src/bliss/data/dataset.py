@@ -1,4 +1,4 @@
-"""`Dataset`: a graph with features, labels and splits, checked when it is made."""
+"""`Dataset`: a graph with features, labels and splits, checked on construction."""
 
 from __future__ import annotations
 
@@ -8,16 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from bliss import checks
+from bliss.arrays import Array, IntArray
 from bliss.errors import InputError
 from bliss.graph import Graph
-
-Array = npt.NDArray[Any]
-Ids = npt.NDArray[np.int64]
 
 SPLITS = ("train", "val", "test")
 
@@ -26,12 +23,12 @@ SPLITS = ("train", "val", "test")
 class Dataset:
     """A graph to learn on: V nodes, F features, C classes.
 
-    `x` may be memory-mapped, so read rows of it, not all of it. The classes of a multi-label
-    dataset do not exclude each other. A graph that came without labels has `num_classes` 0.
+    `x` may be memory-mapped: read only the rows that are needed. In a multi-label dataset a node
+    can have several classes, or none. A graph without labels has `num_classes` 0.
     """
 
     name: str
-    graph: Graph  # norm "mean", or "weights" where a person's own edges carry weights
+    graph: Graph  # norm "mean", or "weights" if the user's edges have weights
     x: Tensor  # float32[V, F]
     y: Tensor  # int64[V] class ids, -1 where unlabelled; or float32[V, C] of 0 and 1
     splits: Mapping[str, Tensor]  # "train", "val", "test": int64 ids, disjoint
@@ -53,8 +50,7 @@ class Dataset:
         self._check_classes()
         if set(self.splits) != set(SPLITS):
             raise InputError(
-                f"splits has {sorted(self.splits)}, but must have train, val and test: name them "
-                "so."
+                f"splits has {sorted(self.splits)}, but must have train, val and test: rename them."
             )
         for name, ids in self.splits.items():
             if ids.dtype != torch.int64 or ids.ndim != 1:
@@ -67,7 +63,7 @@ class Dataset:
 
     @property
     def is_multilabel(self) -> bool:
-        """Whether a node may have several classes, or none."""
+        """Whether a node can have several classes."""
         return self.y.ndim == 2
 
     @property
@@ -93,17 +89,15 @@ class Dataset:
             )
 
 
-def check_splits(splits: Mapping[str, Ids], y: Array, num_nodes: int) -> None:
-    """Hold splits against their promise: ids of labelled nodes, distinct, in one split only.
+def check_splits(splits: Mapping[str, IntArray], y: Array, num_nodes: int) -> None:
+    """Check that splits hold distinct ids of labelled nodes and do not overlap.
 
-    y is int64[V] or [V, C]; train must not be empty, val and test may be.
+    y is int64[V] or [V, C]. Only train must not be empty.
     """
     owner = np.full(num_nodes, -1, np.int8)
     for position, name in enumerate(SPLITS):
-        field, ids = (
-            f"splits[{name!r}]",
-            checks.node_ids(f"splits[{name!r}]", splits[name], num_nodes),
-        )
+        field = f"splits[{name!r}]"
+        ids = checks.node_ids(field, splits[name], num_nodes)
         taken = ids[owner[ids] >= 0]
         if taken.size:
             raise InputError(
@@ -116,16 +110,14 @@ def check_splits(splits: Mapping[str, Ids], y: Array, num_nodes: int) -> None:
         unlabelled = ids[y[ids] < 0] if y.ndim == 1 else ids[:0]
         if unlabelled.size:
             raise InputError(
-                f"node {unlabelled[0]} of {field} has no label (-1): label it or take it out."
+                f"node {unlabelled[0]} of {field} has no label (-1): label it or remove it."
             )
     if splits["train"].size == 0:
-        raise InputError(
-            "splits['train'] is empty, but there must be nodes to learn from: put some in."
-        )
+        raise InputError("splits['train'] is empty, but training needs nodes: add some.")
 
 
 def fingerprint(dataset: Dataset) -> str:
-    """A digest of edges, weights, labels and splits, and of up to 1,000 rows of the features."""
+    """Digest of edges, weights, labels, splits and up to 1,000 rows of the features."""
     graph, every = dataset.graph, max(-(-len(dataset.x) // 1000), 1)
     arrays = [graph.indptr, graph.indices, graph.weight, dataset.y, dataset.x[::every]]
     arrays += [dataset.splits[name] for name in SPLITS]
@@ -138,10 +130,9 @@ def fingerprint(dataset: Dataset) -> str:
 
 
 def describe(dataset: Dataset) -> dict[str, Any]:
-    """Sizes for people, in plain numbers that JSON can hold.
+    """Sizes and in-degrees of a dataset, as plain numbers that JSON can hold.
 
-    Edges are directed and counted without self-loops, of which the graph has one per node;
-    degrees are in-degrees, counted the same way.
+    Edges are directed. Edges and degrees are counted without self-loops.
     """
     graph = dataset.graph
     degree = graph.degree - _self_loops(graph)
@@ -162,8 +153,8 @@ def describe(dataset: Dataset) -> dict[str, Any]:
     }
 
 
-def _self_loops(graph: Graph) -> Any:
-    """How many self-loops each node has, with a bounded number of edges in memory. int64[V]."""
+def _self_loops(graph: Graph) -> IntArray:
+    """Number of self-loops of each node, counted in chunks of nodes. int64[V]."""
     loops = np.zeros(graph.num_nodes, np.int64)
     chunk = 1 << 16
     for start in range(0, graph.num_nodes, chunk):

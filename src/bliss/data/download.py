@@ -1,55 +1,133 @@
-"""The network: missing files of named datasets, fetched with PyG's download functions."""
+"""Download the files of named datasets over https, and check their digests."""
 
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import Callable, Sequence
+import re
+import shutil
+import sys
+import zipfile
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import urljoin, urlsplit
 
-Fetch = Callable[[Path], Path]  # a scratch folder -> the folder that took the place of root/<Name>
+from bliss.data.npy import first_line
+from bliss.data.sources import Source
+from bliss.files import publish, scratch_folder
+
+_TIMEOUT = 60  # seconds without an answer
 
 
-def from_pyg(kind: str, **fields: str) -> Fetch:
-    """Download as the class `kind` of torch_geometric.datasets does, and do nothing else.
+class DownloadError(RuntimeError):
+    """A download failed. The message is a reason that fits inside a sentence."""
 
-    Its constructor would also process the files and keep them as a pickle, so it is not called.
+
+def download(sources: Sequence[Source], folder: Path, missing: Collection[str]) -> None:
+    """Download the `missing` files of a dataset into `folder`.
+
+    Everything is fetched into a scratch folder beside `folder` and checked there. Files are moved
+    to their places once all of them are complete, so a failure leaves nothing behind.
+
+    Parameters
+    ----------
+    sources
+        Where the files come from. Sources without a missing file are skipped.
+    folder
+        The folder of the dataset.
+    missing
+        Paths under the folder.
     """
-
-    def fetch(staging: Path) -> Path:
-        from torch_geometric import datasets
-
-        bare: Any = object.__new__(getattr(datasets, kind))
-        bare.root = str(staging)
-        for name, value in fields.items():
-            setattr(bare, name, value)
-        raw = Path(bare.raw_dir)
-        raw.mkdir(parents=True, exist_ok=True)
-        bare.download()
-        return raw.parent
-
-    return fetch
-
-
-def download(fetch: Fetch, folder: Path, missing: Sequence[str]) -> str:
-    """Put the missing files of a folder in their places; what went wrong, or nothing.
-
-    Files arrive in a scratch folder first, so that a broken download leaves no half of a file.
-    """
-    root = folder.parent
-    is_new = not root.exists()
+    is_new = not folder.parent.exists()
     try:
-        root.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".download-", dir=root) as staging:
-            found = fetch(Path(staging))
-            for file in missing:
+        with scratch_folder(folder) as staging:
+            records = [
+                record
+                for source in sources
+                if not set(source.files).isdisjoint(missing)
+                for record in _fetch(source, staging, folder)
+            ]
+            for file in (*records, *missing):  # a digest is on the disk before its file
                 (folder / file).parent.mkdir(parents=True, exist_ok=True)
-                os.replace(found / file, folder / file)
-    except Exception as error:  # network libraries raise what they like
+                publish(staging / file, folder / file)
+    except Exception as error:  # network libraries raise many types
         if is_new:
             with suppress(OSError):
-                root.rmdir()
-        return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
-    return ""
+                folder.parent.rmdir()
+        raise DownloadError(_reason(error)) from error
+
+
+def _fetch(source: Source, staging: Path, folder: Path) -> list[str]:
+    """Download one source into `staging`, check its digest and unpack it.
+
+    Returns the name of the record of its digest, if a new one was written.
+    """
+    import pooch
+
+    target = staging / source.file
+    target.parent.mkdir(parents=True, exist_ok=True)
+    get = pooch.HTTPDownloader(
+        progressbar=sys.stderr.isatty(),
+        chunk_size=1 << 20,
+        timeout=_TIMEOUT,
+        hooks={"response": _check_response},
+    )
+    get(source.url, str(target), None)
+    record = f"{source.file}.sha256"
+    found, expected = pooch.file_hash(str(target)), source.sha256 or _recorded(folder / record)
+    if expected and found != expected:
+        origin = "known" if source.sha256 else f"recorded in {folder / record}"
+        raise DownloadError(
+            f"{source.url} has the SHA-256 digest {found}, but {expected} is {origin}"
+        )
+    if source.members:
+        with zipfile.ZipFile(target) as archive:
+            for file, member in source.members.items():  # written to our paths, not the archive's
+                (staging / file).parent.mkdir(parents=True, exist_ok=True)
+                with archive.open(member) as content, open(staging / file, "wb") as stream:
+                    shutil.copyfileobj(content, stream)
+    if expected:
+        return []
+    (staging / record).write_text(f"{found}  {target.name}\n", encoding="utf-8")
+    return [record]
+
+
+def _recorded(record: Path) -> str:
+    """The digest in a record, or an empty string."""
+    if not record.exists():
+        return ""
+    words = record.read_text(encoding="utf-8", errors="replace").split()
+    if not words or not re.fullmatch("[0-9a-f]{64}", words[0]):
+        raise DownloadError(f"{record} holds no SHA-256 digest, remove it")
+    return words[0]
+
+
+def _check_response(response: Any, **_options: Any) -> None:
+    """Refuse redirects to anything but https, errors, and web pages such as a quota notice."""
+    trouble = ""
+    if response.is_redirect:
+        target = urljoin(response.url, response.headers["location"])
+        if urlsplit(target).scheme != "https":
+            trouble = f"redirects to {target}, which is not https"
+    elif not response.ok:
+        trouble = f"answers with {response.status_code} {response.reason}"
+    elif response.headers.get("content-type", "").startswith("text/html"):
+        trouble = "answers with a web page instead of the file"
+    if trouble:
+        response.close()
+        raise DownloadError(f"{response.url} {trouble}")
+
+
+def _reason(error: Exception) -> str:
+    """What went wrong, as part of a sentence."""
+    from requests.exceptions import ChunkedEncodingError, ConnectionError, Timeout
+
+    if isinstance(error, DownloadError):
+        return str(error)
+    if isinstance(error, ChunkedEncodingError):
+        return "the connection broke"
+    if isinstance(error, (ConnectionError, Timeout)) and error.request is not None:
+        return f"no connection to {urlsplit(str(error.request.url)).hostname}"
+    if isinstance(error, KeyError):  # of zipfile, for a member that is not there
+        return str(error.args[0])
+    return first_line(error)

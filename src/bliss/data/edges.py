@@ -1,27 +1,25 @@
-"""Edges of a person's own graph, from whatever file holds them."""
+"""Edges of a user's own graph, from .npy, .npz, text or parquet files."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from bliss.data.arrays import map_npy, read_npy, read_npz, read_sparse
-from bliss.data.tables import TEXT, read_csv, read_parquet
+from bliss.arrays import Array
+from bliss.data.npy import map_npy, read_npy, read_npz, read_sparse
+from bliss.data.tables import TEXT, read_csv, read_parquet, suffix
 from bliss.errors import InputError
 from bliss.graph import Graph
-
-Array = npt.NDArray[Any]
 
 _SOURCES = ("src", "source", "from", "row")
 _TARGETS = ("dst", "target", "to", "col")
 
 
 class Edges(NamedTuple):
-    """Pairs, and a weight for each if the file has one."""
+    """Edges as pairs, with optional weights."""
 
     source: Array  # [E]
     target: Array  # [E]
@@ -29,16 +27,17 @@ class Edges(NamedTuple):
 
 
 def read_edges(file: Path, weight: Path | None = None) -> Edges:
-    """Read edges, and their weights from the same file or from one of their own."""
+    """Read edges. Weights come from the same file or from the .npy file `weight`."""
     if not file.exists():
-        raise InputError(f"edges={str(file)!r} is not there: check the path.")
-    if file.suffix == ".npy":
+        raise InputError(f"edges={str(file)!r} does not exist: check the path.")
+    form = suffix(file)
+    if form == ".npy":
         edges = _pairs(map_npy(file))
-    elif file.suffix == ".npz":
+    elif form == ".npz":
         edges = _archive(file)
-    elif file.suffix == ".parquet":
+    elif form == ".parquet":
         edges = _named(file, read_parquet("edges", file))
-    elif file.suffix in TEXT:
+    elif form in TEXT:
         edges = _text(file)
     else:
         raise InputError(
@@ -53,21 +52,21 @@ def read_edges(file: Path, weight: Path | None = None) -> Edges:
         )
     if weight.suffix != ".npy" or not weight.exists():
         raise InputError(
-            f"weight={str(weight)!r} must be a .npy file that is there, one number per edge."
+            f"weight={str(weight)!r} must be an existing .npy file: save one number per edge."
         )
     return edges._replace(weight=read_npy(weight))
 
 
 def make_graph(edges: Edges, num_nodes: int, directed: bool) -> Graph:
-    """Check the edges and put them into a graph: parallel ones merged, one self-loop a node.
+    """Build a graph with merged parallel edges and one self-loop per node.
 
-    Merging adds weights up. Undirected edges count in both directions; where a file already has
-    both, their weights are added up too, as PyG's `to_undirected` does.
+    Merging adds weights. With directed=False every edge is used in both directions. If the file
+    already has both, their weights are added, as PyG's `to_undirected` does.
     """
     for name, ids in (("source", edges.source), ("target", edges.target)):
         if ids.dtype.kind not in "iu":
             raise InputError(
-                f"edges has a {name} of type {ids.dtype}, but node ids are whole numbers: convert "
+                f"edges has a {name} of type {ids.dtype}, but node ids are integers: convert "
                 "it to int64."
             )
         if ids.size == 0:
@@ -97,6 +96,12 @@ def make_graph(edges: Edges, num_nodes: int, directed: bool) -> Graph:
     )
 
 
+def undirected(pairs: Array, num_nodes: int) -> Graph:
+    """Build a graph with each edge once in both directions, and self-loops. pairs [2, E]."""
+    both = np.concatenate([pairs, pairs[::-1]], axis=1)
+    return Graph.from_edge_index(both, num_nodes, duplicates="coalesce")
+
+
 def _pairs(array: Array) -> Edges:
     if array.ndim != 2 or 2 not in array.shape:
         raise InputError(
@@ -105,15 +110,15 @@ def _pairs(array: Array) -> Edges:
         )
     if array.shape == (2, 2):
         raise InputError(
-            "edges has shape (2, 2), which can be read in two ways: save it as .npz with the "
-            "arrays src and dst."
+            "edges has shape (2, 2), which is ambiguous between [2, E] and [E, 2]: save it as .npz "
+            "with the arrays src and dst."
         )
     rows = array if array.shape[0] == 2 else array.T
     return Edges(np.array(rows[0]), np.array(rows[1]), None)
 
 
 def _archive(file: Path) -> Edges:
-    """A SciPy matrix, whose entry [j, i] is the edge j -> i, or arrays src, dst and weight."""
+    """Read a SciPy matrix, in which entry [j, i] is the edge j -> i, or src, dst and weight."""
     names = (*_SOURCES, *_TARGETS, "weight")
     found = read_npz(file, (), ("format", *names))
     if "format" not in found:
@@ -148,22 +153,22 @@ def _text(file: Path) -> Edges:
     names, columns = read_csv("edges", file, weighted=True)
     if len(columns) not in (2, 3):
         raise InputError(
-            f"edges={str(file)!r} has {len(columns)} columns, but must have source, target and, "
-            "if you like, weight: remove the others."
+            f"edges={str(file)!r} has {len(columns)} columns, but must have source, target and "
+            "optionally weight: remove the others."
         )
     source, target = _order(file, names)
     return Edges(columns[source], columns[target], columns[2] if len(columns) == 3 else None)
 
 
 def _order(file: Path, names: Sequence[str]) -> tuple[int, int]:
-    """Which column is the source and which the target: by name, or without known names in order."""
+    """Positions of source and target: by name, or the first two if no name is known."""
     if not {*_SOURCES, *_TARGETS} & set(names) and "weight" not in names[:2]:
         return 0, 1
     source = [place for place, name in enumerate(names[:2]) if name in _SOURCES]
     target = [place for place, name in enumerate(names[:2]) if name in _TARGETS]
     if len(source) != 1 or len(target) != 1 or names[2:] not in ((), ("weight",)):
         raise InputError(
-            f"edges={str(file)!r} has the columns {', '.join(names)}, but must have src, dst and, "
-            "if you like, weight, in this order: rename or remove the others."
+            f"edges={str(file)!r} has the columns {', '.join(names)}, but must have src, dst and "
+            "optionally weight, in this order: rename or remove the others."
         )
     return source[0], target[0]

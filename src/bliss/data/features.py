@@ -1,4 +1,4 @@
-"""Features from files of any size: opened at once, read in pieces, each piece checked."""
+"""Features from files of any size, read and checked in chunks of rows."""
 
 from __future__ import annotations
 
@@ -8,22 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from bliss.data.arrays import map_npy, read_sparse
-from bliss.data.tables import column_values, open_parquet
+from bliss.arrays import Array, FloatArray
+from bliss.data.npy import map_npy, read_sparse
+from bliss.data.tables import column_values, open_parquet, parquet_errors
 from bliss.errors import InputError
 
-Array = npt.NDArray[Any]
-FloatRows = npt.NDArray[np.float32]
-
 CHUNK_BYTES = 1 << 25
-"""About how much of the features is in memory at a time."""
+"""Approximate size of one chunk in memory."""
 
 
 @dataclass(frozen=True)
 class FeatureSource:
-    """Features that are read when they are asked for."""
+    """An open file of features."""
 
     shape: tuple[int, int]  # V, F
     chunks: Callable[[], Iterator[Array]]  # rows in order, [n, F] each
@@ -35,7 +32,7 @@ def open_features(file: Path) -> FeatureSource:
     A parquet file may also hold one column of equally long lists.
     """
     if not file.exists():
-        raise InputError(f"features={str(file)!r} is not there: check the path.")
+        raise InputError(f"features={str(file)!r} does not exist: check the path.")
     if file.suffix == ".npy":
         source = _dense(map_npy(file))
     elif file.suffix == ".npz":
@@ -51,8 +48,8 @@ def open_features(file: Path) -> FeatureSource:
     return source
 
 
-def finite_rows(field: str, chunks: Iterable[Array]) -> Iterator[FloatRows]:
-    """Chunks as float32, each checked for NaN and infinity. [n, F] each."""
+def finite_rows(field: str, chunks: Iterable[Array]) -> Iterator[FloatArray]:
+    """Chunks in float32, after a check that all values are finite. [n, F] each."""
     start = 0
     for chunk in chunks:
         with np.errstate(over="ignore"):
@@ -68,7 +65,7 @@ def finite_rows(field: str, chunks: Iterable[Array]) -> Iterator[FloatRows]:
 
 
 def rows_per_chunk(columns: int) -> int:
-    """How many rows of float64 make up a chunk."""
+    """Number of float64 rows in a chunk."""
     return max(1, CHUNK_BYTES // (8 * max(1, columns)))
 
 
@@ -98,48 +95,41 @@ def _sparse(matrix: Any) -> FeatureSource:
 
 
 def _parquet(file: Path) -> FeatureSource:
-    table = open_parquet("features", file)
-    names = table.schema_arrow.names
-    height = table.metadata.num_rows
-    first = next(table.iter_batches(batch_size=1), None) if height else None
-    if first is None:
-        return FeatureSource((0, len(names)), lambda: iter(()))
-    width = _batch_rows(names, first).shape[1]
+    with parquet_errors("features", file), open_parquet(file) as table:
+        names = table.schema_arrow.names
+        height = table.metadata.num_rows
+        first = next(table.iter_batches(batch_size=1), None) if height else None
+        width = len(names) if first is None else _matrix(names, first).shape[1]
 
     def chunks() -> Iterator[Array]:
-        for batch in table.iter_batches(batch_size=rows_per_chunk(width)):
-            rows = _batch_rows(names, batch)
-            if rows.shape[1] != width:
-                raise InputError(
-                    f"features has lists of {width} and of {rows.shape[1]} numbers: make them "
-                    "equally long."
-                )
-            yield rows
+        with parquet_errors("features", file), open_parquet(file) as table:
+            for batch in table.iter_batches(batch_size=rows_per_chunk(width)):
+                rows = _matrix(names, batch)
+                if rows.shape[1] != width:
+                    raise InputError(
+                        f"features has lists of {width} and of {rows.shape[1]} numbers: make them "
+                        "equally long."
+                    )
+                yield rows
 
     return FeatureSource((height, width), chunks)
 
 
-def _batch_rows(names: list[str], batch: Any) -> Array:
-    """A pyarrow batch as a matrix. [n, F]."""
-    if (
-        len(names) == 1
-        and hasattr(batch.column(0), "flatten")
-        and hasattr(batch.column(0), "values")
+def _matrix(names: list[str], batch: Any) -> Array:
+    """Convert a pyarrow batch, of one column of lists or of columns of numbers. [n, F]."""
+    from pyarrow import compute, types
+
+    lists = batch.column(0) if len(names) == 1 else None
+    if lists is None or not (
+        types.is_list(lists.type)
+        or types.is_large_list(lists.type)
+        or types.is_fixed_size_list(lists.type)
     ):
-        lists = batch.column(0)
-        if lists.null_count:
-            raise InputError(f"features has {lists.null_count} empty lists: fill them.")
-        values = _column(names[0], lists.flatten())
-        if values.size % len(lists) or set(lists.value_lengths().to_pylist()) != {
-            values.size // len(lists)
-        }:
-            raise InputError("features has lists of different lengths: make them equally long.")
-        return values.reshape(len(lists), -1)
-    columns = [_column(name, batch.column(name)) for name in names]
-    return np.stack(columns, axis=1)
-
-
-def _column(name: str, column: Any) -> Array:
-    import pyarrow as arrow
-
-    return column_values("features", name, arrow.chunked_array([column]))
+        pairs = zip(names, batch.columns, strict=True)
+        return np.stack([column_values("features", name, column) for name, column in pairs], axis=1)
+    if lists.null_count:
+        raise InputError(f"features has {lists.null_count} empty lists: fill them.")
+    values = column_values("features", names[0], lists.flatten())
+    if len(compute.unique(compute.list_value_length(lists))) != 1:
+        raise InputError("features has lists of different lengths: make them equally long.")
+    return values.reshape(len(lists), -1)

@@ -1,38 +1,36 @@
-"""Labels of a person's own graph: class ids, or a matrix of 0 and 1."""
+"""Labels of a user's own graph: class ids, or a matrix of 0 and 1."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from bliss import checks
-from bliss.data.arrays import read_npy
-from bliss.data.tables import TEXT, read_csv, read_parquet
+from bliss.arrays import Array
+from bliss.data.npy import read_npy
+from bliss.data.tables import TEXT, read_csv, read_parquet, suffix
 from bliss.errors import InputError
-
-Array = npt.NDArray[Any]
 
 _ID_NAMES = ("node", "id", "node_id")
 
 
 def read_labels(file: Path, num_nodes: int) -> tuple[Array, int]:
-    """Read a .npy, .csv or .parquet file: int64[V] or float32[V, C], and the number of classes.
+    """Read labels and the number of classes from a .npy, .csv or .parquet file.
 
-    One column holds class ids, several hold 0 and 1. Rows are in the order of the nodes, unless
-    the table's first column is called node or id: then it says whose labels these are, and nodes
-    that are not named are unlabelled.
+    One column holds class ids and gives int64[V]. Several columns hold 0 and 1 and give
+    float32[V, C]. Rows are in the order of the nodes, unless the first column is called node, id or
+    node_id: then it holds node ids, and nodes that are not listed are unlabelled.
     """
     if not file.exists():
-        raise InputError(f"labels={str(file)!r} is not there: check the path.")
-    if file.suffix == ".npy":
+        raise InputError(f"labels={str(file)!r} does not exist: check the path.")
+    form = suffix(file)
+    if form == ".npy":
         return check_labels(read_npy(file), num_nodes)
-    if file.suffix == ".parquet":
+    if form == ".parquet":
         table = read_parquet("labels", file)
         names, columns = tuple(table), list(table.values())
-    elif file.suffix in TEXT:
+    elif form in TEXT:
         names, columns = read_csv("labels", file)
     else:
         raise InputError(f"labels={str(file)!r} must be a .npy, .csv or .parquet file: convert it.")
@@ -42,7 +40,7 @@ def read_labels(file: Path, num_nodes: int) -> tuple[Array, int]:
 
 
 def check_labels(labels: Array, num_nodes: int) -> tuple[Array, int]:
-    """Class ids int64[V], -1 for none, or 0 and 1 as float32[V, C]; and the number of classes."""
+    """Labels as int64[V] class ids (-1: none) or float32[V, C] of 0 and 1, and C."""
     if labels.ndim == 2 and labels.shape[1] == 1 and labels.dtype.kind in "iu":
         labels = labels[:, 0]
     if labels.ndim not in (1, 2) or len(labels) != num_nodes:
@@ -56,7 +54,7 @@ def check_labels(labels: Array, num_nodes: int) -> tuple[Array, int]:
 def _classes(labels: Array) -> tuple[Array, int]:
     if labels.dtype.kind not in "iu":
         raise InputError(
-            f"labels has type {labels.dtype}, but class ids are whole numbers, with -1 for no "
+            f"labels has type {labels.dtype}, but class ids are integers, with -1 for no "
             "label: convert it to int64."
         )
     low, high = int(labels.min()), int(labels.max())
@@ -92,10 +90,10 @@ def _hot(labels: Array) -> tuple[Array, int]:
 
 
 def _by_node(ids: Array, columns: list[Array], num_nodes: int) -> list[Array]:
-    """Columns in the order of the nodes; -1, or 0 among several, where a node is not named."""
+    """Sort columns by node. Nodes that are not listed get -1, or 0 in several columns."""
     nodes = checks.node_ids("labels", ids, num_nodes)
     if np.unique(nodes).size != nodes.size:
-        raise InputError("labels names a node more than once: keep one row per node.")
+        raise InputError("labels lists a node more than once: keep one row per node.")
     placed = []
     for column in columns:
         values = np.full(num_nodes, -1 if len(columns) == 1 else 0, column.dtype)

@@ -1,4 +1,4 @@
-"""The Reddit graph with 114 million edges, from the two files of GraphSAGE as DGL packs them."""
+"""The Reddit graph of GraphSAGE with 114 million edges, from the two files that DGL publishes."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from bliss.data.arrays import read_npz, read_sparse
 from bliss.data.dataset import Dataset
 from bliss.data.features import finite_rows
+from bliss.data.npy import read_npz, read_sparse
 from bliss.errors import InputError
 from bliss.graph import Graph
 
 
 def read_reddit(name: str, folder: Path, seed: int) -> Dataset:
-    """Read reddit_data.npz and reddit_graph.npz of raw/; features are as in the file."""
+    """Read raw/reddit_data.npz and raw/reddit_graph.npz. Features are not scaled."""
     file = folder / "raw" / "reddit_data.npz"
     parts = read_npz(file, ("feature", "label", "node_types"))
     adjacency = read_sparse(folder / "raw" / "reddit_graph.npz")
@@ -24,16 +24,18 @@ def read_reddit(name: str, folder: Path, seed: int) -> Dataset:
     if (
         adjacency.shape[1] != num_nodes
         or x.ndim != 2
-        or not len(x) == len(y) == len(role) == num_nodes
+        or y.ndim != 1
+        or role.shape != y.shape
+        or not len(x) == len(y) == num_nodes
         or not {y.dtype.kind, role.dtype.kind} <= {"i", "u"}
     ):
-        raise InputError(f"the files in {folder / 'raw'} do not belong together: get them again.")
-    (x,) = finite_rows("feature", [x])
+        raise InputError(f"the files in {folder / 'raw'} do not fit together: download them again.")
+    (features,) = finite_rows("feature", [x])
     splits = {key: np.flatnonzero(role == i) for i, key in enumerate(("train", "val", "test"), 1)}
     return Dataset(
         name,
         Graph.from_scipy(adjacency, duplicates="coalesce"),
-        torch.from_numpy(x),
+        torch.from_numpy(features),
         torch.from_numpy(y.astype(np.int64)),
         {key: torch.from_numpy(ids) for key, ids in splits.items()},
         int(y.max()) + 1,

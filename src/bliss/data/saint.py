@@ -1,33 +1,30 @@
-"""Folders in GraphSAINT's form: Flickr, Reddit2, Yelp, PPI, or your own."""
+"""Folders in GraphSAINT's form: Flickr, Reddit2, Yelp, PPI, or a user's own."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from bliss import checks
-from bliss.data.arrays import map_npy, read_sparse
+from bliss.arrays import Array, IntArray
 from bliss.data.dataset import Dataset
 from bliss.data.features import finite_rows, row_chunks, rows_per_chunk
+from bliss.data.npy import map_npy, read_sparse
+from bliss.data.sources import SAINT_FILES
 from bliss.data.store import read_json
 from bliss.errors import InputError
 from bliss.graph import Graph
 
-FILES = ("adj_full.npz", "feats.npy", "class_map.json", "role.json")
 ROLES = {"train": "tr", "val": "va", "test": "te"}
-
-Array = npt.NDArray[Any]
 
 
 def find_saint(folder: Path) -> Path | None:
-    """The folder with GraphSAINT's files: this one, its raw/, or none."""
+    """The folder that holds GraphSAINT's files: `folder`, its raw/, or None."""
     for place in (folder, folder / "raw"):
-        if (place / FILES[0]).exists() or (place / "role.json").exists():
+        if (place / SAINT_FILES[0]).exists() or (place / "role.json").exists():
             return place
     return None
 
@@ -35,15 +32,15 @@ def find_saint(folder: Path) -> Path | None:
 def read_saint(name: str, folder: Path, seed: int = 0) -> Dataset:
     """Read adj_full.npz, feats.npy, class_map.json and role.json of a folder or of its raw/.
 
-    Features are standardised with mean and deviation of the training nodes, as GraphSAINT does
-    (PyG's classes leave that to you). Labels given as lists of 0 and 1 make it multi-label. The
-    graph is that of adj_full, its edges as they stand there.
+    Features are standardised with the mean and standard deviation of the training nodes, as in
+    GraphSAINT; PyG's classes do not do this. Labels that are lists of 0 and 1 make the dataset
+    multi-label. The graph has the edges of adj_full, in the directions of the file.
     """
     place = find_saint(folder) or folder
-    missing = [file for file in FILES if not (place / file).exists()]
+    missing = [file for file in SAINT_FILES if not (place / file).exists()]
     if missing:
-        raise InputError(f"{', '.join(missing)} must be in {place} and is not there: put it there.")
-    adjacency = read_sparse(place / FILES[0])
+        raise InputError(f"{', '.join(missing)} must be in {place}: put it there.")
+    adjacency = read_sparse(place / SAINT_FILES[0])
     features = map_npy(place / "feats.npy")
     num_nodes = adjacency.shape[0]
     for field, shape in (("adj_full.npz", adjacency.shape[::-1]), ("feats.npy", features.shape)):
@@ -65,11 +62,11 @@ def read_saint(name: str, folder: Path, seed: int = 0) -> Dataset:
     )
 
 
-def _splits(file: Path, num_nodes: int) -> dict[str, npt.NDArray[np.int64]]:
+def _splits(file: Path, num_nodes: int) -> dict[str, IntArray]:
     roles = read_json(file)
     if not isinstance(roles, dict) or not all(roles.get(key) for key in ROLES.values()):
-        raise InputError(f"{file} must name nodes under tr, va and te: write all three.")
-    found = {}
+        raise InputError(f"{file} must list nodes under tr, va and te: write all three.")
+    found: dict[str, IntArray] = {}
     for name, key in ROLES.items():
         ids = checks.node_ids(f"{file.name}[{key!r}]", roles[key], num_nodes)
         found[name] = np.sort(ids.astype(np.int64))
@@ -77,7 +74,7 @@ def _splits(file: Path, num_nodes: int) -> dict[str, npt.NDArray[np.int64]]:
 
 
 def _labels(file: Path, num_nodes: int) -> tuple[Array, int]:
-    """Class ids int64[V], or float32[V, C] where the labels are lists; and C."""
+    """Labels as int64[V] class ids, or float32[V, C] if they are lists, and C."""
     labels = read_json(file)
     if not isinstance(labels, dict) or not labels:
         raise InputError(f"{file} must hold a label for each node id: write it again.")
@@ -93,13 +90,17 @@ def _labels(file: Path, num_nodes: int) -> tuple[Array, int]:
             node = int(key)
             if not 0 <= node < num_nodes:
                 raise ValueError(f"there are {num_nodes} nodes")
-            if not is_multilabel and (isinstance(label, bool) or not isinstance(label, int)):
-                raise ValueError("class ids are whole numbers")
+            if str(node) != key:
+                raise ValueError(f"node {node} is written as {str(node)!r}")
+            if not is_multilabel and (type(label) is not int or label >= num_nodes):
+                raise ValueError("class ids are integers below the number of nodes")
+            if is_multilabel and (not isinstance(label, list) or len(label) != len(first)):
+                raise ValueError(f"the first label is a list of {len(first)}")
             y[node] = label
         except (TypeError, ValueError, OverflowError) as error:
             raise InputError(
                 f"{file} has an entry for {key!r} that cannot be used ({error}): give each node "
-                "a class id, or each the same number of 0 and 1."
+                "a class id, or each a list of equally many 0 and 1."
             ) from error
     if is_multilabel:
         if not np.isin(y, (0, 1)).all():
@@ -110,27 +111,24 @@ def _labels(file: Path, num_nodes: int) -> tuple[Array, int]:
     return y, int(y.max()) + 1
 
 
-def _standardised(features: Array, train: npt.NDArray[np.int64], file: Path) -> Array:
-    """(x - mean) / deviation over the training nodes; constant columns are only centred."""
+def _standardised(features: Array, train: IntArray, file: Path) -> Array:
+    """(x - mean) / std over the training nodes. Constant columns are only centred."""
     if features.dtype.kind not in "fiub":
         raise InputError(f"{file} has type {features.dtype}, but must hold numbers: convert it.")
     for _ in finite_rows(str(file), row_chunks(features)):
-        pass  # before a sum can hide where the fault is
+        pass  # reports the position of a value that is not finite
     count, width = train.size, features.shape[1]
     mean = sum((part.sum(0) for part in _parts(features, train)), np.zeros(width)) / count
     square = sum((((p - mean) ** 2).sum(0) for p in _parts(features, train)), np.zeros(width))
     deviation = np.sqrt(square / count)
     deviation[deviation < 1e-12 * np.maximum(np.abs(mean), 1)] = 1
-    scaled = ((part - mean) / deviation for part in row_chunks(features))
     x = np.empty(features.shape, np.float32)
-    start = 0
-    for rows in scaled:
-        x[start : start + len(rows)] = rows
-        start += len(rows)
+    for rows, source in zip(row_chunks(x), row_chunks(features), strict=True):
+        rows[:] = (source - mean) / deviation
     return x
 
 
-def _parts(features: Array, ids: npt.NDArray[np.int64]) -> Iterator[Array]:
+def _parts(features: Array, ids: IntArray) -> Iterator[Array]:
     step = rows_per_chunk(features.shape[1])
     for start in range(0, ids.size, step):
         yield np.asarray(features[ids[start : start + step]], np.float64)

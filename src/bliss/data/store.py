@@ -1,102 +1,112 @@
-"""Graphs on disk: a folder of .npy files that are mapped into memory, not read.
+"""Stores: folders of .npy files that are mapped into memory.
 
-    graph.json    format, norm, numbers of nodes and edges (optional when you write it yourself)
+A graph store holds
+
+    graph.json    format, norm, numbers of nodes and edges (optional in a folder written by hand)
     indptr.npy    int64[V + 1]
     indices.npy   int32[E] or int64[E], sources by target
     weight.npy    float32[E], with norm "weights"
 
-Nothing in it is ever unpickled. Opening checks every pointer and index once, because the kernels
-trust them.
+A dataset store also holds
+
+    dataset.json                    format, name, sizes
+    features.npy                    float32[V, F]
+    labels.npy                      int64[V], or float32[V, C]
+    train.npy, val.npy, test.npy    int64 ids
+
+Nothing is unpickled. Every pointer and index is checked when a store is opened, because the kernels
+do not check them again.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import tempfile
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
-import numpy.typing as npt
+import torch
 
 from bliss import checks
-from bliss.data.arrays import map_npy
-from bliss.errors import InputError, ResourceError
+from bliss.arrays import Array
+from bliss.data.dataset import SPLITS, Dataset
+from bliss.data.npy import first_line, map_npy, map_npy_private, read_npy, write_npy
+from bliss.errors import InputError
+from bliss.files import new_folder
+from bliss.graph import NORMS, Graph, Norm
 
-if TYPE_CHECKING:
-    from bliss.graph import Graph, Norm
+GRAPH_FORMAT = "bliss-graph-1"
+DATASET_FORMAT = "bliss-dataset-1"
+DATASET_HEADER = "dataset.json"
 
-FORMAT = "bliss-graph-1"
+StrPath = str | PathLike[str]
 
 
-def save_graph(graph: Graph, folder: str | PathLike[str]) -> None:
-    """Write `graph` to a folder that does not exist yet; a kill leaves nothing half-written."""
-    with fresh_folder(folder) as scratch:
+def save_graph(graph: Graph, folder: StrPath) -> None:
+    """Write `graph` to a new folder that `open_graph` reads. A failure leaves no folder."""
+    with new_folder(Path(folder)) as scratch:
         write_graph(graph, scratch)
 
 
-def open_graph(folder: str | PathLike[str], norm: Norm | None = None) -> Graph:
-    """Map the arrays of a folder into memory, check them, and make a `Graph` of them."""
-    from bliss.graph import Graph
+def open_graph(folder: StrPath, norm: Norm | None = None) -> Graph:
+    """Open a graph store: map its arrays into memory and check them.
 
+    Parameters
+    ----------
+    folder
+        A folder that `save_graph` or `import_graph` wrote, or one with indptr.npy and indices.npy.
+        Edges are used as they are: self-loops are neither added nor removed.
+    norm
+        Aggregation coefficients, see `Graph`. Default: what the folder says, otherwise "mean".
+    """
     path = Path(folder)
-    header = _read_header(path)
+    header = _graph_header(path)
     norm = norm or cast("Norm", header.get("norm", "mean"))
-    checks.choice("norm", norm, ("mean", "gcn", "weights"))
+    checks.choice("norm", norm, NORMS)
     indptr, indices = _map(path, "indptr"), _map(path, "indices")
-    for name, expected, found in (
-        ("num_nodes", header.get("num_nodes"), indptr.size - 1),
-        ("num_edges", header.get("num_edges"), indices.size),
-    ):
-        if expected is not None and expected != found:
-            raise InputError(
-                f"{path / 'graph.json'} says {name}={expected}, but the arrays have {found}: the "
-                "folder is damaged, write it again."
-            )
+    sizes = {"num_nodes": indptr.size - 1, "num_edges": indices.size}
+    _compare(path / "graph.json", {name: header[name] for name in sizes if name in header}, sizes)
     weight = _map(path, "weight") if norm == "weights" else None
     return Graph.from_csc(
         indptr, indices, weight=weight, norm=norm, self_loops="keep", duplicates="keep"
     )
 
 
-@contextmanager
-def fresh_folder(folder: str | PathLike[str]) -> Iterator[Path]:
-    """Give a scratch folder that takes its name only when everything in it is written.
-
-    A kill or an error leaves the name free; what cannot be written says so in one sentence.
-    """
-    destination = Path(folder)
-    if destination.exists():
+def open_store(folder: StrPath) -> Dataset:
+    """Open a dataset store that `import_graph` wrote. Features and labels are mapped, not read."""
+    path = Path(folder)
+    file = path / DATASET_HEADER
+    if not file.exists():
         raise InputError(
-            f"folder={str(destination)!r} exists already: choose another name or remove it first."
+            f"folder={str(path)!r} has no {DATASET_HEADER}: write a store with import_graph, or "
+            "with bliss data import."
         )
-    try:
-        destination.parent.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix=f".{destination.name}.", dir=destination.parent))
-    except OSError as error:
-        raise ResourceError(
-            f"folder={str(destination)!r} cannot be made ({error.strerror or error}): choose a "
-            "place where you may write."
-        ) from error
-    try:
-        yield scratch
-        scratch.chmod(0o755)  # mkdtemp makes private folders
-        os.rename(scratch, destination)
-        _flush_folder(destination.parent)
-    except OSError as error:
-        shutil.rmtree(scratch, ignore_errors=True)
-        raise ResourceError(
-            f"folder={str(destination)!r} could not be written ({error.strerror or error}): free "
-            "some space or choose another place."
-        ) from error
-    except BaseException:
-        shutil.rmtree(scratch, ignore_errors=True)
-        raise
+    header = read_json(file, "import the graph again")
+    if not isinstance(header, dict) or header.get("format") != DATASET_FORMAT:
+        raise InputError(f"{file} is not of format {DATASET_FORMAT!r}: import the graph again.")
+    x = _typed(path / "features.npy", map_npy_private(path / "features.npy"), np.float32)
+    y = _typed(path / "labels.npy", map_npy_private(path / "labels.npy"), np.float32, np.int64)
+    graph = open_graph(path)
+    files = {name: path / f"{name}.npy" for name in SPLITS}
+    splits = {name: _typed(part, read_npy(part), np.int64) for name, part in files.items()}
+    found = {
+        "num_nodes": graph.num_nodes,
+        "num_edges": graph.num_edges,
+        "num_features": x.shape[-1] if x.ndim else 0,
+        "multilabel": y.ndim == 2,
+        "splits": {name: ids.size for name, ids in splits.items()},
+    }
+    _compare(file, {name: header.get(name) for name in found}, found)
+    return Dataset(
+        str(header.get("name", path.name)),
+        graph,
+        torch.from_numpy(x),
+        torch.from_numpy(y),
+        {name: torch.from_numpy(ids) for name, ids in splits.items()},
+        checks.whole("num_classes", header.get("num_classes")),
+    )
 
 
 def write_graph(graph: Graph, folder: Path) -> None:
@@ -105,91 +115,77 @@ def write_graph(graph: Graph, folder: Path) -> None:
     write_npy(folder / "indices.npy", graph.indices)
     if graph.norm == "weights":
         write_npy(folder / "weight.npy", graph.weight)
-    write_json(
-        folder / "graph.json",
-        {
-            "format": FORMAT,
-            "norm": graph.norm,
-            "num_nodes": graph.num_nodes,
-            "num_edges": graph.num_edges,
-        },
-    )
-
-
-def write_npy(file: Path, array: npt.NDArray[Any]) -> None:
-    """Write an array and wait until it is on the disk."""
-    with open(file, "wb") as stream:
-        np.save(stream, array, allow_pickle=False)
-        _flush(stream)
-
-
-def write_npy_rows(
-    file: Path, chunks: Iterable[npt.NDArray[Any]], shape: tuple[int, int], dtype: type
-) -> None:
-    """Write a .npy file piece by piece: chunks of rows that make up `shape` together.
-
-    Written, not mapped: on a full disk a write fails with an error, a mapping with a signal.
-    """
-    with open(file, "wb") as stream:
-        kind = np.lib.format.dtype_to_descr(np.dtype(dtype))
-        header = {"descr": kind, "fortran_order": False, "shape": shape}
-        np.lib.format.write_array_header_2_0(stream, header)
-        rows = 0
-        for chunk in chunks:
-            stream.write(np.ascontiguousarray(chunk, dtype).data)
-            rows += len(chunk)
-        if rows != shape[0]:
-            raise InputError(
-                f"{file.name} was to have {shape[0]} rows, but {rows} came: its source changed "
-                "while it was read, try again."
-            )
-        _flush(stream)
+    header = {
+        "format": GRAPH_FORMAT,
+        "norm": graph.norm,
+        "num_nodes": graph.num_nodes,
+        "num_edges": graph.num_edges,
+    }
+    write_json(folder / "graph.json", header)
 
 
 def write_json(file: Path, content: Mapping[str, Any]) -> None:
-    """Write JSON and wait until it is on the disk."""
-    with open(file, "w", encoding="utf-8") as stream:
-        json.dump(content, stream, indent=2)
-        _flush(stream)
+    """Write a JSON file."""
+    file.write_text(json.dumps(content, indent=2), encoding="utf-8")
 
 
 def read_json(file: Path, remedy: str = "write it again") -> Any:
-    """Read JSON; what is not JSON gets one sentence."""
+    """Read a JSON file. An object that repeats a key is refused."""
     try:
-        return json.loads(file.read_text(encoding="utf-8"))
+        text = file.read_text(encoding="utf-8")
+        return json.loads(text, object_pairs_hook=_distinct)
     except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{file} is not valid JSON ({error}): {remedy}.") from error
+        raise InputError(f"{file} is not valid JSON ({first_line(error)}): {remedy}.") from error
 
 
-def _read_header(path: Path) -> dict[str, Any]:
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"the key {key!r} is there twice")
+        found[key] = value
+    return found
+
+
+def _graph_header(path: Path) -> dict[str, Any]:
     if not path.is_dir():
-        raise InputError(f"folder={str(path)!r} is not a folder: pass one with indptr.npy in it.")
+        raise InputError(
+            f"folder={str(path)!r} is not a folder: pass one that holds indptr.npy and indices.npy."
+        )
     file = path / "graph.json"
     if not file.exists():
         return {}
     header = read_json(file, "write the graph again")
-    if not isinstance(header, dict) or header.get("format") != FORMAT:
-        raise InputError(f"{file} is not of format {FORMAT!r}: write the graph with Graph.save.")
+    if not isinstance(header, dict) or header.get("format") != GRAPH_FORMAT:
+        raise InputError(
+            f"{file} is not of format {GRAPH_FORMAT!r}: write the graph with bliss.data.save_graph."
+        )
     return header
 
 
-def _map(path: Path, name: str) -> npt.NDArray[Any]:
+def _compare(file: Path, stated: Mapping[str, Any], found: Mapping[str, Any]) -> None:
+    for name, value in stated.items():
+        if value != found[name]:
+            raise InputError(
+                f"{file} says {name}={value}, but the arrays have {found[name]}: the folder is "
+                "damaged, write it again."
+            )
+
+
+def _map(path: Path, name: str) -> Array:
     file = path / f"{name}.npy"
     if not file.exists():
-        raise InputError(f"{file} is missing: a graph folder needs indptr.npy and indices.npy.")
+        raise InputError(
+            f"{file} is missing: a graph store needs indptr.npy and indices.npy, and weight.npy "
+            'for norm="weights".'
+        )
     return map_npy(file)
 
 
-def _flush(file: Any) -> None:
-    file.flush()
-    os.fsync(file.fileno())
-
-
-def _flush_folder(folder: Path) -> None:
-    """Make the new name itself last; only POSIX systems open folders."""
-    if os.name == "posix":
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+def _typed(file: Path, array: Array, *kinds: type) -> Array:
+    if not any(array.dtype == kind for kind in kinds):
+        raise InputError(
+            f"{file} has type {array.dtype}, but must be {' or '.join(k.__name__ for k in kinds)}: "
+            "import the graph again."
+        )
+    return array

@@ -1,36 +1,39 @@
-"""The embedded graph: communities, heavy-tailed degrees, heavy-tailed messages, from a seed."""
+"""The synthetic graph: communities, heavy-tailed degrees and heavy-tailed feature norms."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
-import numpy.typing as npt
 import torch
 
+from bliss.arrays import FloatArray, IntArray
 from bliss.data.dataset import Dataset
-from bliss.data.planetoid import undirected
+from bliss.data.edges import undirected
 from bliss.data.splits import by_fraction
 
 NUM_NODES = 20_000
-NUM_PAIRS = 206_000  # drawn; about 200,000 are left when equal ones and self-loops are merged
+NUM_PAIRS = 206_000  # drawn; about 200,000 remain without duplicates and self-loops
 NUM_CLASSES = 10
 NUM_FEATURES = 64
-AT_HOME = 0.5  # share of edges that stay within a community
-TAIL = 1.6  # popularity is Pareto distributed with this exponent
-SIGNAL = 0.2  # length of a class's direction against noise of length 1
-SPREAD = 1.0  # deviation of the log of a feature vector's size
+AT_HOME = 0.5  # fraction of edges within a community
+TAIL = 1.6  # exponent of the Pareto distribution of popularity
+SIGNAL = 0.2  # norm of a class direction; the noise has norm 1
+SPREAD = 1.0  # standard deviation of the log norm of a feature vector
 
 
-def make_synthetic(name: str, seed: int) -> Dataset:
-    """A stochastic block model whose nodes differ in popularity and in size of message.
+def make_synthetic(name: str, _folder: Path, seed: int) -> Dataset:
+    """Draw a stochastic block model whose nodes differ in popularity and feature norm.
 
-    Node v of class c, with popularity t_v ~ Pareto(TAIL) and size s_v ~ LogNormal(0, SPREAD), has
+    Node v of class c, with popularity t_v ~ Pareto(TAIL) and scale s_v ~ LogNormal(0, SPREAD), has
 
         x_v = s_v (SIGNAL m_c + e_v),    e_v ~ Normal(0, I / F),    |m_c| = 1
 
-    An edge starts at u with chance proportional to t_u and ends at a v chosen likewise: within
-    u's class with chance AT_HOME, otherwise anywhere. Sizes and popularities know nothing of
-    classes, so one node's features say little of its class, and its neighbourhood's much. Half of
-    the nodes are for training, a quarter each for validation and test.
+    The source u of an edge is drawn with probability proportional to t_u. Its target v is drawn in
+    the same way, with probability AT_HOME from the class of u and otherwise from all nodes. Scale
+    and popularity are independent of the class: the features of one node tell little about its
+    class, those of its neighbourhood much. Half of the nodes are for training, a quarter each for
+    validation and testing.
     """
     random = np.random.default_rng([seed, 0xB1155])
     y = random.integers(0, NUM_CLASSES, NUM_NODES)
@@ -60,11 +63,9 @@ def make_synthetic(name: str, seed: int) -> Dataset:
     )
 
 
-def _draw(
-    random: np.random.Generator, chance: npt.NDArray[np.float64], count: int
-) -> npt.NDArray[np.int64]:
-    """Positions drawn with chances proportional to `chance`. int64[count]."""
-    ends = np.cumsum(chance)
+def _draw(random: np.random.Generator, mass: FloatArray, count: int) -> IntArray:
+    """Draw positions with probabilities proportional to `mass`. int64[count]."""
+    ends = np.cumsum(mass)
     place = np.searchsorted(ends, random.random(count) * ends[-1], side="right")
-    inside: npt.NDArray[np.int64] = np.minimum(place, chance.size - 1)  # rounding may reach the end
+    inside: IntArray = np.minimum(place, mass.size - 1)  # rounding can reach the end
     return inside

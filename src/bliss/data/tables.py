@@ -1,26 +1,35 @@
-"""Tables of numbers from .csv and .parquet files."""
+"""Tables of numbers from text and parquet files, read with pyarrow.
+
+pyarrow is imported inside the functions because its import is slow. Its errors become `InputError`
+in one place, `arrow_errors`.
+"""
 
 from __future__ import annotations
 
-import warnings
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from bliss.arrays import Array
+from bliss.data.npy import first_line
 from bliss.errors import InputError
 
-Array = npt.NDArray[Any]
+TEXT = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")
 
-TEXT = (".csv", ".tsv", ".txt")
+_COMMENT = re.compile(rb"[ \t]*#[^\r\n]*")
+_BLANKS = re.compile(rb"[ \t]+")
+_MARGIN = re.compile(rb"^[ \t]+|[ \t]+(?=\r?$)", re.MULTILINE)
 
 
 class Csv(NamedTuple):
-    """The columns of a text file: all whole numbers, but for weights."""
+    """The columns of a text file."""
 
     names: tuple[str, ...]  # lower case; empty without a header
-    columns: list[Array]  # int64[N] each; the third is float64[N] in a file of weighted edges
+    columns: list[Array]  # int64[N]; in a file of weighted edges the third is float64[N]
 
     @property
     def matrix(self) -> Array:
@@ -28,97 +37,158 @@ class Csv(NamedTuple):
         return np.stack(self.columns, axis=1)
 
 
+def suffix(file: Path) -> str:
+    """The ending that names the format: ".npy", ".csv", ".csv.gz" and so on."""
+    return "".join(file.suffixes[-2:] if file.suffix == ".gz" else file.suffixes[-1:])
+
+
+@contextmanager
+def arrow_errors(field: str, file: Path, form: str, remedy: str) -> Iterator[None]:
+    """Turn any error of pyarrow on a bad file into an `InputError`."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:  # a damaged file raises OSError, ArrowException and other types
+        raise InputError(
+            f"{field}={str(file)!r} cannot be read as {form} ({first_line(error)}): {remedy}."
+        ) from error
+
+
 def read_csv(field: str, file: Path, weighted: bool = False) -> Csv:
-    """Read whole numbers separated by commas, semicolons, tabs or blanks.
+    """Read integers separated by commas, semicolons, tabs or blanks.
 
-    A first line that is not numbers is the header; lines after a # are left out. With
-    `weighted`, a third column may hold any numbers.
+    A first line that is not all numbers is the header. Text after a # is a comment. With
+    `weighted`, the third of three columns may hold any numbers. Files may be compressed with gzip.
     """
-    line_number, delimiter, first = _first_fields(field, file)
-    has_header = not all(map(_is_number, first))
-    count = len(first)
-    kind: Any = np.int64
-    if weighted and count == 3:
-        kind = [("source", np.int64), ("target", np.int64), ("weight", np.float64)]
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")  # an empty file, or 1.5 where a whole number stands
-            rows = np.loadtxt(
-                file,
-                kind,
-                delimiter=delimiter,
-                skiprows=line_number if has_header else 0,
-                encoding="utf-8-sig",
-                ndmin=1 if isinstance(kind, list) else 2,
-            )
-    except (ValueError, OverflowError, Warning, OSError) as error:
-        reason = str(error).splitlines()[0].rstrip(".")
-        raise InputError(
-            f"{field}={str(file)!r} cannot be read as whole numbers ({reason}): number nodes and "
-            "classes from 0, and leave no field empty."
-        ) from error
-    columns = [rows[name] for name in rows.dtype.names] if rows.dtype.names else list(rows.T)
-    return Csv(tuple(name.strip().lower() for name in first) if has_header else (), columns)
+    import pyarrow as arrow
+
+    if not file.is_file():
+        raise InputError(f"{field}={str(file)!r} is not a file: check the path.")
+    border = arrow_errors(field, file, "text", "check that it is complete")
+    with border, arrow.input_stream(str(file)) as stream:  # decompresses .gz
+        content = stream.read()
+    first = _first_line(field, file, content)
+    delimiter = next((mark for mark in ",;\t" if mark in first.text), " ")
+    parts = first.text.split(None if delimiter == " " else delimiter)
+    fields = [part.strip().strip('"').strip() for part in parts]
+    has_header = not all(map(_is_number, fields))
+    body: Any = memoryview(content)[first.end if has_header else first.start :]
+    if content.find(b"#", first.start) >= 0:
+        body = _COMMENT.sub(b"", body)
+    if delimiter == " ":
+        body = _BLANKS.sub(b" ", _MARGIN.sub(b"", body))
+    if not re.search(rb"\S", body):
+        raise InputError(f"{field}={str(file)!r} has a header but no rows: add the rows.")
+    kinds = [arrow.int64()] * len(fields)
+    if weighted and len(fields) == 3:
+        kinds[2] = arrow.float64()
+    with arrow_errors(
+        field,
+        file,
+        "whole numbers",
+        "number nodes and classes from 0, and leave no field empty",
+    ):
+        table = _parse(arrow.BufferReader(body), kinds, delimiter)
+    columns = [column.to_numpy() for column in table.columns]
+    return Csv(tuple(name.lower() for name in fields) if has_header else (), columns)
 
 
-def open_parquet(field: str, file: Path) -> Any:
-    """Open a pyarrow `ParquetFile`."""
-    try:
-        import pyarrow as arrow
-        import pyarrow.parquet as parquet
-    except ImportError as error:
-        raise InputError(
-            f"{field}={str(file)!r} needs the package pyarrow: install it with "
-            "pip install 'bliss-gnn[parquet]', or save the table as .npy."
-        ) from error
-    try:
-        return parquet.ParquetFile(file, memory_map=True)
-    except (OSError, arrow.ArrowException) as error:
-        raise InputError(
-            f"{field}={str(file)!r} cannot be read as parquet ({str(error).splitlines()[0]}): it "
-            "is cut short or something else, write it again."
-        ) from error
+def read_matrix(file: Path, dtype: type) -> Array:
+    """Read comma-separated numbers without a header, as OGB publishes them. [N, C]."""
+    import pyarrow as arrow
+
+    with arrow_errors("file", file, "numbers", "download it again"):
+        with arrow.input_stream(str(file)) as stream:
+            width = len(stream.read(1 << 16).split(b"\n", 1)[0].split(b","))
+        with arrow.input_stream(str(file)) as stream:
+            table = _parse(stream, [arrow.from_numpy_dtype(dtype)] * width, ",")
+        matrix = np.empty((table.num_rows, width), dtype)
+        for place, column in enumerate(table.columns):
+            matrix[:, place] = column.to_numpy()
+    return matrix
+
+
+def open_parquet(file: Path) -> Any:
+    """Open a pyarrow `ParquetFile`; call it and its methods within `parquet_errors`."""
+    import pyarrow.parquet as parquet
+
+    return parquet.ParquetFile(file, memory_map=True)
+
+
+def parquet_errors(field: str, file: Path) -> AbstractContextManager[None]:
+    """`arrow_errors` for a parquet file."""
+    return arrow_errors(field, file, "parquet", "it is truncated or damaged, write it again")
 
 
 def read_parquet(field: str, file: Path) -> dict[str, Array]:
-    """Read all columns, by name in lower case. dict of name -> array [N]."""
-    table = open_parquet(field, file).read()
-    return {
-        name.lower(): column_values(field, name, column)
-        for name, column in zip(table.column_names, table.columns, strict=True)
-    }
+    """Read all columns of a parquet file, by name in lower case. [N] each."""
+    found: dict[str, Array] = {}
+    with parquet_errors(field, file):
+        with open_parquet(file) as opened:
+            table = opened.read()
+        for name, column in zip(table.column_names, table.columns, strict=True):
+            if name.lower() in found:
+                raise InputError(f"{field} has two columns called {name.lower()!r}: remove one.")
+            found[name.lower()] = column_values(field, name, column)
+    if not found:
+        raise InputError(f"{field}={str(file)!r} has no columns: write it again.")
+    return found
 
 
 def column_values(field: str, name: str, column: Any) -> Array:
-    """A pyarrow column of numbers, without gaps, as an array. [N]."""
+    """A pyarrow array of numbers, without gaps, as a NumPy array. [N]."""
+    from pyarrow import types
+
+    kind = column.type
+    if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
+        raise InputError(
+            f"{field} has column {name!r} of type {kind}, but must hold numbers: convert or drop "
+            "it."
+        )
     if column.null_count:
         raise InputError(
             f"{field} has {column.null_count} empty entries in column {name!r}: fill them or "
             "remove their rows."
         )
-    values: Array = column.to_numpy()
-    if values.dtype.kind not in "fiub":
-        raise InputError(
-            f"{field} has column {name!r} of type {column.type}, but must hold numbers: convert "
-            "or drop it."
-        )
+    values: Array = np.asarray(column)
     return values
 
 
-def _first_fields(field: str, file: Path) -> tuple[int, str | None, list[str]]:
-    """Number, separator and fields of the first line that says something."""
-    try:
-        with open(file, encoding="utf-8-sig") as stream:
-            for number, line in enumerate(stream, 1):
-                text = line.split("#")[0].strip()
-                if text:
-                    delimiter = next((mark for mark in ",;\t" if mark in text), None)
-                    return number, delimiter, text.split(delimiter)
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(
-            f"{field}={str(file)!r} cannot be read as text ({error}): save it as UTF-8."
-        ) from error
-    raise InputError(f"{field}={str(file)!r} is empty: check that it was written whole.")
+class _Line(NamedTuple):
+    text: str
+    start: int  # byte where the line starts
+    end: int  # byte after its last
+
+
+def _first_line(field: str, file: Path, content: bytes) -> _Line:
+    """The first line with something besides a comment."""
+    mark = b"\xef\xbb\xbf"  # of UTF-8, as some spreadsheets write it
+    for line in re.compile(rb"[^\r\n]+").finditer(content, len(mark) * content.startswith(mark)):
+        try:
+            text = line[0].decode("utf-8").split("#")[0].strip()
+        except UnicodeDecodeError as error:
+            raise InputError(
+                f"{field}={str(file)!r} cannot be read as text ({error}): save it as UTF-8."
+            ) from error
+        if text:
+            return _Line(text, *line.span())
+    raise InputError(f"{field}={str(file)!r} is empty: check that it was written completely.")
+
+
+def _parse(source: Any, kinds: Sequence[Any], delimiter: str) -> Any:
+    """Read a headerless text as a pyarrow table with columns of the given types."""
+    from pyarrow import csv
+
+    names = [str(place) for place in range(len(kinds))]
+    return csv.read_csv(
+        source,
+        read_options=csv.ReadOptions(column_names=names),
+        parse_options=csv.ParseOptions(delimiter=delimiter),
+        convert_options=csv.ConvertOptions(
+            column_types=dict(zip(names, kinds, strict=True)), null_values=[]
+        ),
+    )
 
 
 def _is_number(text: str) -> bool:

@@ -1,8 +1,8 @@
-"""Planetoid's files are pickles of Python 2; they are read without running anything in them.
+"""Restricted reader of Planetoid's files, which are pickles of Python 2.
 
-A pickle is a program. Ours may name six things: each stands for an inert record of what the
-program says about it, and arrays are then made from those records by the rules of this file. No
-code of NumPy or SciPy ever sees the program's state, which can be forged to corrupt memory.
+A pickle is a program. This reader replaces each class that a Planetoid file needs by an inert
+record of its arguments and state, refuses all other names, and builds arrays from the records after
+checking them. NumPy and SciPy never see a forged state, which could corrupt memory.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse
 
+from bliss.arrays import Array
+from bliss.data.npy import first_line
 from bliss.errors import InputError
 
 _KINDS = ("b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8")
 
 
 class _Record:
-    """What a pickle says of one object: the arguments it is made with, and its state."""
+    """Arguments and state of one object of the pickle."""
 
     def __init__(self, *arguments: Any) -> None:
         self.arguments = arguments
@@ -33,23 +34,23 @@ class _Record:
 
 
 class _Kind(_Record):
-    """For `numpy.dtype`."""
+    """Record of a `numpy.dtype`."""
 
 
 class _Class(_Record):
-    """For `numpy.ndarray`, which is only named."""
+    """Stand-in for `numpy.ndarray` and `list`, which appear only as arguments."""
 
 
 class _Array(_Record):
-    """For an array."""
+    """Record of a `numpy.ndarray`."""
 
 
 class _Sparse(_Record):
-    """For a SciPy CSR matrix."""
+    """Record of a `scipy.sparse.csr_matrix`."""
 
 
 class _Lists(dict[Any, Any]):
-    """For `defaultdict(list)`."""
+    """Replacement of `defaultdict(list)`."""
 
     def __init__(self, *_factory: Any) -> None:
         super().__init__()
@@ -73,17 +74,16 @@ _NAMES: dict[tuple[str, str], type] = {
 
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        try:
-            return _NAMES[module, name]
-        except KeyError:
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}") from None
+        if (module, name) not in _NAMES:
+            raise pickle.UnpicklingError(f"it asks for {module}.{name}")
+        return _NAMES[module, name]
 
     def persistent_load(self, pid: Any) -> Any:
-        raise pickle.UnpicklingError("it asks for something outside itself")
+        raise pickle.UnpicklingError("it asks for an external object")
 
 
 def read_planetoid_pickle(file: Path) -> Any:
-    """An array, a CSR matrix, or a dict of lists, from a file that is not trusted."""
+    """Read an array, a CSR matrix or a dict of lists from a file that is not trusted."""
     try:
         with open(file, "rb") as stream:
             content = _Unpickler(stream, encoding="latin1").load()
@@ -93,20 +93,19 @@ def read_planetoid_pickle(file: Path) -> Any:
             return _matrix(content)
         if isinstance(content, dict):
             return content
-        raise pickle.UnpicklingError("it holds neither an array, nor a matrix, nor lists")
+        raise pickle.UnpicklingError("it holds neither an array nor a matrix nor lists")
     except Exception as error:  # a forged pickle can raise anything
-        reason = (str(error).splitlines() or [""])[0] or type(error).__name__
         raise InputError(
-            f"{file} cannot be read as a Planetoid file ({reason}): it is damaged or not what it "
-            "says, get it again."
+            f"{file} cannot be read as a Planetoid file ({first_line(error)}): it is damaged or of "
+            "another format, download it again."
         ) from error
 
 
-def _array(record: Any) -> npt.NDArray[Any]:
+def _array(record: Any) -> Array:
     if not isinstance(record, _Array):
         raise pickle.UnpicklingError("an array is missing")
     _, shape, kind, is_fortran, content = record.state
-    if isinstance(content, str):  # bytes of Python 2
+    if isinstance(content, str):  # byte strings of Python 2
         content = content.encode("latin1")
     if not isinstance(kind, _Kind) or kind.arguments[0] not in _KINDS:
         raise pickle.UnpicklingError("an array is not of numbers")
@@ -116,7 +115,7 @@ def _array(record: Any) -> npt.NDArray[Any]:
     if math.prod(sides) * dtype.itemsize != len(content) or any(side < 0 for side in sides):
         raise pickle.UnpicklingError(f"an array of shape {sides} has {len(content)} bytes")
     values = np.frombuffer(content, dtype).reshape(sides, order="F" if is_fortran else "C")
-    return cast("npt.NDArray[Any]", values.astype(dtype.newbyteorder("=")))
+    return cast("Array", values.astype(dtype.newbyteorder("=")))
 
 
 def _matrix(record: _Sparse) -> Any:

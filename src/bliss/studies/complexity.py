@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -17,7 +16,7 @@ from bliss.graph import Graph
 from bliss.samplers import SAMPLERS as REGISTRY
 from bliss.studies.records import Growth
 from bliss.studies.variance import VarianceStudy
-from bliss.train import TrainConfig, Trainer
+from bliss.train import Learner, TrainConfig, build_task
 
 NODES = 20_000
 SEEDS = 256
@@ -97,14 +96,14 @@ def row(
 
 def measure(sampler: str, setting: Setting) -> tuple[float, float]:
     """Seconds of a step and the bytes that it needs."""
-    trainer = Trainer(config(sampler, setting), random_data(setting), Path("unused"), _silent)
+    learner = Learner(build_task(config(sampler, setting), random_data(setting)))
     held: list[int] = []
-    for batch in trainer.batches():
-        trainer.learn(batch)
+    for batch in learner.batches():
+        learner.learn(batch)
         held.append(sum(_bytes_of(block, setting.width) for block in batch.blocks))
-    learnt = sum(t.nbytes for t in trainer.sampler.state_dict().values())
-    weights = 4 * sum(p.nbytes for p in trainer.model.parameters())  # with gradient and moments
-    return median(trainer.times["total"][WARM_UP:]), median(held) + learnt + weights
+    learnt = sum(t.nbytes for t in learner.sampler.state_dict().values())
+    weights = 4 * sum(p.nbytes for p in learner.task.model.parameters())  # gradient and moments
+    return median(list(learner.times["total"])[WARM_UP:]), median(held) + learnt + weights
 
 
 def aggregate_variance(sampler: str, setting: Setting) -> float:
@@ -151,7 +150,3 @@ def _bytes_of(block: Block, width: int) -> int:
     """Bytes of a block's arrays and of its activations with their gradients."""
     arrays = (block.src, block.indptr, block.row, block.edge, block.edge_prob, block.edge_weight)
     return sum(t.nbytes for t in arrays) + 8 * width * (block.num_src + block.num_dst)
-
-
-def _silent(text: str) -> None:
-    pass

@@ -13,7 +13,8 @@ import torch
 
 from bliss.data import Dataset, load_dataset
 from bliss.studies.records import Machine
-from bliss.train import Evaluation, Progress, RunFolder, RunResult, TrainConfig, Trainer
+from bliss.train import Evaluation, RunFolder, RunResult, TrainConfig, Trainer
+from bliss.train.loop import Standing as RunStanding
 from bliss.train.records import StepTime
 
 
@@ -78,7 +79,7 @@ def run_cells(
         config, folder = cell.config, RunFolder(out / cell.name)
         label = f"{number}/{len(cells)} {cell.name}"
 
-        def move(now: Progress, before: int = done, label: str = label) -> None:
+        def move(now: RunStanding, before: int = done, label: str = label) -> None:
             if on_progress:
                 on_progress(Standing(before + now.step, total, label, False))
 

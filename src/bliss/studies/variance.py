@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import mean
 from typing import Any, NamedTuple
 
@@ -28,7 +27,7 @@ from bliss.policies import POLICIES
 from bliss.rng import Stream, derive_key, hashes
 from bliss.samplers import PLADIES, Bliss, LayerSampler
 from bliss.studies.records import LayerErrors, LayerRatios, Moment, PolicyRatios, Variance
-from bliss.train import TrainConfig, Trainer
+from bliss.train import Learner, TrainConfig, build_task
 
 FRONTIERS = 4
 """Batches whose variance is summed at a checkpoint."""
@@ -135,21 +134,22 @@ class VarianceStudy:
         for name in policies:
             checks.choice("policies", name, list(POLICIES))
         self.every = every
-        self.trainer = Trainer(config, dataset, Path("unused"), _silent)
-        self.config = config = self.trainer.config
-        self.fixed = PLADIES(self.trainer.graph, config.budgets, seed=config.seed)
+        self.task = build_task(config, dataset)
+        self.learner = Learner(self.task)
+        self.config = config = self.task.config
+        self.fixed = PLADIES(self.task.graph, config.budgets, seed=config.seed)
         self.students = {
-            name: Bliss(self.trainer.graph, config.budgets, policy=name, seed=config.seed)
+            name: Bliss(self.task.graph, config.budgets, policy=name, seed=config.seed)
             for name in policies
         }
         self.history: list[Moment] = []
 
     def run(self, on_step: Callable[[int], None] | None = None) -> Variance:
         """Train, measure, and return the ratios and their history."""
-        trainer, steps = self.trainer, self.config.steps
-        for batch in trainer.batches():
-            trainer.learn(batch)
-            step = trainer.loader.step
+        steps = self.config.steps
+        for batch in self.learner.batches():
+            self.learner.learn(batch)
+            step = self.learner.steps
             for student in self.students.values():
                 self._teach(student, batch.blocks[-1].dst.cpu(), step)
             if step % self.every == 0 or step == steps:
@@ -162,25 +162,25 @@ class VarianceStudy:
         """Let a policy learn from its own sample of a batch, with the present network."""
         if not student.policy.learns:
             return
-        trainer, blocks = self.trainer, student.sample(seeds, step)
-        inputs = trainer.x.index_select(0, blocks[0].src).to(trainer.device)
-        blocks = [block.to(trainer.device) for block in blocks]
-        torch.manual_seed(int(derive_key(self.config.seed, Stream.DROPOUT, step)) >> 1)  # dropout
+        blocks = student.sample(seeds, step)
+        inputs = self.task.x.index_select(0, blocks[0].src).to(self.task.device)
+        blocks = [block.to(self.task.device) for block in blocks]
+        torch.manual_seed(torch_seed(self.config.seed, Stream.DROPOUT, step))
         with torch.no_grad():
-            trainer.model.train()(inputs, blocks)
+            self.task.model.train()(inputs, blocks)
         student.update(blocks)
 
     def _measure(self, step: int) -> Moment:
-        trainer, layers = self.trainer, self.config.layers
-        was_training = trainer.model.training
-        trainer.model.eval()
+        layers = self.config.layers
+        was_training = self.task.model.training
+        self.task.model.eval()
         batches = [
             self.fixed.sample(seeds, Stream.MEASUREMENT + step) for seeds in self._seeds(step)
         ]
         targets = [[blocks[layer].dst.numpy() for blocks in batches] for layer in range(layers)]
         with torch.no_grad():
-            frontiers = exact_frontiers(trainer.model, trainer.graph, trainer.x, targets)
-        trainer.model.train(was_training)
+            frontiers = exact_frontiers(self.task.model, self.task.graph, self.task.x, targets)
+        self.task.model.train(was_training)
         return Moment(
             step=step,
             layers=[
@@ -191,7 +191,7 @@ class VarianceStudy:
 
     def _seeds(self, step: int) -> list[IntArray]:
         """Batches of training nodes for a checkpoint: the first in the order of their hashes."""
-        nodes: IntArray = self.trainer.dataset.splits["train"].numpy()
+        nodes: IntArray = self.task.dataset.splits["train"].numpy()
         keys = [
             derive_key(self.config.seed, Stream.FRONTIERS, step, number)
             for number in range(FRONTIERS)
@@ -277,7 +277,3 @@ def _mean_ratio(pairs: Iterable[tuple[float, float]]) -> float | None:
     """Mean of above / below over the pairs with below > 0; None without such a pair."""
     known = [above / below for above, below in pairs if below > 0]
     return mean(known) if known else None
-
-
-def _silent(text: str) -> None:
-    pass

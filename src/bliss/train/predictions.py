@@ -15,17 +15,9 @@ FORMATS = (".csv", ".parquet")
 
 
 def check_format(out: Path) -> None:
-    """Refuse a file name of another kind, or parquet without its package, before any work."""
+    """Raise if the file name has another ending than .csv or .parquet."""
     if out.suffix not in FORMATS:
         raise InputError(f"out={str(out)!r} must end in .csv or .parquet: rename it.")
-    if out.suffix == ".parquet":
-        try:
-            import pyarrow  # noqa: F401
-        except ImportError as error:
-            raise InputError(
-                f"out={str(out)!r} needs the package pyarrow: install it with "
-                "pip install 'bliss-gnn[parquet]', or write a .csv."
-            ) from error
 
 
 def write_predictions(out: Path, chances: Tensor, is_multilabel: bool) -> None:

@@ -1,0 +1,150 @@
+"""Text and parquet files: what is accepted, and that damage never ends in a foreign exception."""
+
+from __future__ import annotations
+
+import gzip
+
+import numpy as np
+import pyarrow as arrow
+import pytest
+
+from bliss import InputError
+from bliss.data.features import finite_rows, open_features
+from bliss.data.tables import read_csv, read_matrix, read_parquet
+from tests.data.files import write
+
+ROWS = [[0, 1], [1, 2], [7, 8]]
+
+TEXTS = {
+    "commas": "0,1\n1,2\n7,8",
+    "semicolons": "0;1\n1;2\n7;8\n",
+    "tabs": "0\t1\n1\t2\n7\t8\n",
+    "several blanks": "  0   1\n1 2  \n\t7 \t 8\n",
+    "blanks around commas": " 0 , 1\n1 ,2 \n7, 8\n",
+    "line ends of Windows": "0 1 \r\n1 2\r\n7 8\r\n",
+    "empty lines": "\n\n0,1\n\n1,2\n7,8\n\n",
+    "comments": "# a comment\n0,1 # of an edge\n#5,6\n  # indented\n1,2\n7,8#\n",
+    "comments among blanks": "#src dst\n0 1 # of an edge\n#5 6\n1 2\n7 8\n",
+    "byte order mark": "\ufeff0,1\n1,2\n7,8\n",
+    "quotes": '"0","1"\n"1","2"\n7,8\n',
+    "header": "Src,Dst\n0,1\n1,2\n7,8\n",
+    "quoted header": '"src", "dst"\n0,1\n1,2\n7,8\n',
+    "header after a comment": "# made by hand\nsrc dst\n0 1\n1 2\n7 8\n",
+}
+
+
+@pytest.mark.parametrize("form", TEXTS)
+def test_texts_of_every_form_give_the_same_rows(tmp_path, form):
+    found = read_csv("edges", write(tmp_path, "e.txt", TEXTS[form]))
+    assert found.matrix.tolist() == ROWS
+    assert found.matrix.dtype == np.int64
+    assert found.names == (("src", "dst") if "header" in form else ())
+
+
+def test_a_compressed_text_is_read(tmp_path):
+    (tmp_path / "e.csv.gz").write_bytes(gzip.compress(TEXTS["header"].encode()))
+    assert read_csv("edges", tmp_path / "e.csv.gz").matrix.tolist() == ROWS
+    (tmp_path / "m.csv.gz").write_bytes(gzip.compress(TEXTS["commas"].encode()))
+    assert read_matrix(tmp_path / "m.csv.gz", np.float32).tolist() == ROWS
+
+
+def test_integers_beyond_2_to_the_53_stay_exact(tmp_path):
+    ids = [2**53 + 1, 2**63 - 1, -(2**63)]
+    file = write(tmp_path, "e.csv", "".join(f"{i},0,0.5\n" for i in ids))
+    assert read_csv("edges", file, weighted=True).columns[0].tolist() == ids
+
+
+def test_only_the_third_column_of_weighted_edges_may_hold_fractions(tmp_path):
+    file = write(tmp_path, "e.csv", "src,dst,weight\n0,1,0.5\n1,2,1e3\n")
+    found = read_csv("edges", file, weighted=True)
+    assert [column.tolist() for column in found.columns] == [[0, 1], [1, 2], [0.5, 1000.0]]
+    with pytest.raises(InputError, match=r"whole numbers \(.*invalid value '0\.5'\)"):
+        read_csv("labels", file)
+
+
+BAD_TEXTS = {
+    "too large": (b"9223372036854775808,1\n", "invalid value '9223372036854775808'"),
+    "rows of two lengths": (b"0,1\n1,2,3\n", "Expected 2 columns, got 3"),
+    "UTF-16": ("0,1\n1,2\n".encode("utf-16"), "save it as UTF-8"),
+    "a comment alone": (b"# nothing\n", "is empty"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_TEXTS)
+def test_bad_texts_get_one_sentence(tmp_path, case):
+    content, message = BAD_TEXTS[case]
+    (tmp_path / "e.csv").write_bytes(content)
+    with pytest.raises(InputError, match=message) as caught:
+        read_csv("edges", tmp_path / "e.csv")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_device_is_not_read(tmp_path):
+    (tmp_path / "endless.csv").symlink_to("/dev/zero")
+    with pytest.raises(InputError, match="is not a file"):
+        read_csv("edges", tmp_path / "endless.csv")
+
+
+def features_of(file):
+    return list(finite_rows("features", open_features(file).chunks()))
+
+
+def columns_of(file):
+    return read_parquet("edges", file)
+
+
+PARQUETS = {
+    "columns": ({"src": np.arange(300), "weight": np.linspace(0, 1, 300)}, columns_of),
+    "lists": ({"embedding": np.linspace(0, 1, 400).reshape(100, 4).tolist()}, features_of),
+}
+
+
+@pytest.mark.parametrize("form", PARQUETS)
+def test_mutated_parquet_is_read_or_refused_in_one_sentence(tmp_path, form):
+    content, read = PARQUETS[form]
+    whole = write(tmp_path, "whole.parquet", content).read_bytes()
+    random = np.random.default_rng(0)
+    refused = 0
+    for trial in range(150):
+        damaged = bytearray(whole)
+        for place in random.integers(0, len(whole), 3):
+            damaged[place] ^= 1 << int(random.integers(8))
+        if trial % 3 == 0:
+            del damaged[int(random.integers(len(whole))) :]
+        (tmp_path / "damaged.parquet").write_bytes(damaged)
+        try:
+            read(tmp_path / "damaged.parquet")
+        except InputError as error:
+            refused += 1
+            assert "\n" not in str(error)
+    assert refused > 75
+
+
+BAD_PARQUETS = {
+    "names that differ in case": ({"src": [1], "SRC": [2]}, columns_of, "two columns called 'src'"),
+    "no columns": ({}, columns_of, "has no columns"),
+    "dates": ({"src": arrow.array([1], arrow.timestamp("s"))}, columns_of, "of type timestamp"),
+    "maps": (
+        {"x": arrow.array([[(1, 2)]], arrow.map_(arrow.int64(), arrow.int64()))},
+        features_of,
+        "of type map",
+    ),
+    "lists of texts": ({"x": [["a"], ["b"]]}, features_of, "of type string"),
+    "missing lists": ({"x": [[1.0], None]}, features_of, "1 empty lists"),
+    "gaps in lists": ({"x": [[1.0, None], [1.0, 2.0]]}, features_of, "empty entries"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_PARQUETS)
+def test_bad_parquet_gets_one_sentence(tmp_path, case):
+    content, read, message = BAD_PARQUETS[case]
+    file = write(tmp_path, "bad.parquet", content)
+    with pytest.raises(InputError, match=message):
+        read(file)
+
+
+def test_features_may_repeat_a_name(tmp_path):
+    column = arrow.array([1.0, 2.0])
+    table = arrow.Table.from_arrays([column, column], ["a", "a"])
+    arrow.parquet.write_table(table, tmp_path / "x.parquet")
+    assert features_of(tmp_path / "x.parquet")[0].tolist() == [[1, 1], [2, 2]]
