@@ -43,6 +43,20 @@ def test_variance_shows_a_table_and_writes_what_was_promised(tmp_path):
             }  # fmt: skip
 
 
+def test_variance_says_where_nothing_was_sampled(tmp_path):
+    file = tmp_path / "variance.json"
+    budgets = ["--budgets", "100000,100000,50", "--steps", "2", "--hidden", "16"]
+    result = bliss("variance", "--policies", "node", "--json", file, *budgets)
+    assert result.exit_code == 0, result.output
+    assert "Nothing was sampled in layer 1, 2: the budget covers every candidate" in result.output
+    assert "Little to gain in layer 1" not in result.output
+    layers = json.loads(file.read_text())["layers"]
+    assert [layer["limit_over_pladies"] is None for layer in layers] == [True, True, False]
+    page = tmp_path / "report.html"
+    assert bliss("report", file, "--out", page).exit_code == 0
+    assert "nothing was sampled, because the budget covers" in page.read_text(encoding="utf-8")
+
+
 def test_comparison_shows_every_sampler_and_how_long_it_will_take(compared):
     out, text = compared
     found = json.loads((out / "compare.json").read_text())

@@ -171,7 +171,7 @@ def compare(
     models: Annotated[str, typer.Option(help="Networks, separated by commas.")] = "sage",
     seeds: Annotated[str, typer.Option(help="Seeds, or how many: 0,1,2 or 3.")] = "3",
     shares: Annotated[
-        str, typer.Option(help="Shares of the budget, for F1 as the budget shrinks; 1 for none.")
+        str, typer.Option(help="Shares of the budget, above 0 and at most 1, in any order.")
     ] = "1,0.5,0.25",
     target_f1: Annotated[
         float | None,
