@@ -1,5 +1,19 @@
-"""`python -m bliss` is the command `bliss`."""
+"""Entry point of the command `bliss`."""
 
-from bliss.cli import main
+from __future__ import annotations
 
-main()
+import sys
+
+
+def main() -> None:
+    """Run the command line; Ctrl-C ends it without a traceback, even during imports."""
+    try:
+        from bliss.cli import app
+
+        app()
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,9 +1,15 @@
-"""`bliss`: arguments become settings, settings become one call."""
+"""The command line: arguments become settings, settings become one call.
+
+Commands import torch and the rest of the library when they run, so that --help is quick.
+"""
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
+from bliss import __version__
 from bliss.cli.data import data_app
 from bliss.cli.studies import compare, report, reproduce, variance
 from bliss.cli.train import evaluate, predict, train
@@ -14,12 +20,25 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _version(value: bool) -> None:
+    if value:
+        print(f"bliss {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Train graph neural networks with layer-wise samplers that learn where to look."""
+
+
 for command in (train, evaluate, predict, compare, variance, reproduce, report):
     app.command()(command)
 app.add_typer(data_app, name="data")
-
-
-def main() -> None:
-    """Entry point of the command."""
-    app()

@@ -1,40 +1,57 @@
-"""What the command line says: plain lines, live bars, and errors in one sentence."""
+"""Output of the command line: plain lines, live bars, and errors in one sentence."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from time import perf_counter
-
-import torch
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from typing import TYPE_CHECKING
 
 from bliss.errors import DamagedError, InputError, ResourceError
-from bliss.studies import Standing as StudyStanding
-from bliss.train import Interrupted
-from bliss.train import Progress as Standing
+from bliss.train.signals import Interrupted
 
-console = Console(width=None if sys.stdout.isatty() else 140)  # tables need room in a file too
-complaints = Console(stderr=True)
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress, TaskID
+
+    from bliss.studies import Standing as StudyStanding
+    from bliss.train import Standing
+
+
+@cache
+def console() -> Console:
+    """Standard output; tables need room in a file, too."""
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else 140)
 
 
 def say(text: str) -> None:
     """Print a plain line."""
-    console.print(text, highlight=False, markup=False, soft_wrap=True)
+    console().print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def complain(text: str) -> None:
+    """Print a plain line to standard error."""
+    from rich.console import Console
+
+    Console(stderr=True).print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def standing(now: Standing) -> str:
-    """Loss and F1 in a few words."""
-    score = "-" if now.val_f1 != now.val_f1 else f"{now.val_f1:.4f}"  # NaN before the first
-    return f"loss {now.loss:.4f}  val F1 {score}"
+    """Loss, and the F1 of the last evaluation with its step if that is not the present one."""
+    if now.evaluated == 0:
+        return f"loss {now.loss:.4f}"
+    when = "" if now.evaluated == now.step else f" (step {now.evaluated})"
+    return f"loss {now.loss:.4f}  val F1 {now.val_f1:.4f}{when}"
 
 
 @contextmanager
 def shown(steps: int) -> Iterator[Callable[[Standing], None]]:
-    """A run's progress: a live bar on a terminal, plain lines elsewhere."""
-    if not console.is_terminal:
+    """Progress of a run: a live bar on a terminal, plain lines elsewhere."""
+    if not console().is_terminal:
         every = max(steps // 10, 1)
 
         def line(now: Standing) -> None:
@@ -59,9 +76,9 @@ def shown(steps: int) -> Iterator[Callable[[Standing], None]]:
 
 @contextmanager
 def shown_study() -> Iterator[Callable[[StudyStanding], None]]:
-    """A study's progress: a live bar on a terminal, a line for each finished run elsewhere."""
+    """Progress of a study: a live bar on a terminal, a line per finished run elsewhere."""
     started = perf_counter()
-    if not console.is_terminal:
+    if not console().is_terminal:
 
         def line(now: StudyStanding) -> None:
             if now.is_new:
@@ -81,9 +98,9 @@ def shown_study() -> Iterator[Callable[[StudyStanding], None]]:
 
 @contextmanager
 def shown_steps(steps: int, what: str) -> Iterator[Callable[[int], None]]:
-    """Steps of something: a live bar on a terminal, ten plain lines elsewhere."""
+    """Progress in steps: a live bar on a terminal, ten plain lines elsewhere."""
     started, every = perf_counter(), max(steps // 10, 1)
-    if not console.is_terminal:
+    if not console().is_terminal:
 
         def line(step: int) -> None:
             if step % every == 0 or step == steps:
@@ -98,14 +115,16 @@ def shown_steps(steps: int, what: str) -> Iterator[Callable[[int], None]]:
 
 @contextmanager
 def bar(total: int) -> Iterator[tuple[Progress, TaskID]]:
-    """A live bar: how much of how much, what it is about, and the time left."""
+    """A live bar: how much of how much, a description, and the time left."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
     columns = [
         TextColumn("{task.completed}/{task.total}"),
         BarColumn(),
         TextColumn("{task.description}"),
         TimeRemainingColumn(),
     ]
-    with Progress(*columns, console=console) as progress:
+    with Progress(*columns, console=console()) as progress:
         yield progress, progress.add_task("", total=total)
 
 
@@ -118,36 +137,36 @@ def clock(seconds: float) -> str:
 
 
 @contextmanager
-def errors(debug: bool) -> Iterator[None]:
-    """One sentence and a code: 2 bad input, 3 damaged state, 4 resources, 130 and 143 signals."""
+def errors(debug: bool, remedy: str = "Run the same command again to continue.") -> Iterator[None]:
+    """Turn errors into one sentence and an exit code.
+
+    Codes: 2 bad input, 3 damaged state, 4 resources, 130 and 143 signals.
+    """
     try:
         yield
     except Interrupted as stop:
-        complaints.print(
-            f"Stopped after a whole step; the same command goes on, `bliss train` with --resume "
-            f"({stop}).",
-            markup=False,
-            soft_wrap=True,
-        )
+        complain(f"Interrupted; progress is saved. {remedy}")
         sys.exit(128 + stop.number)
+    except KeyboardInterrupt:
+        complain("Interrupted.")
+        sys.exit(130)
     except (InputError, DamagedError, ResourceError, MemoryError, RuntimeError) as error:
         codes = {InputError: 2, DamagedError: 3, ResourceError: 4}
         code = codes.get(type(error))
         if debug or (code is None and not _is_out_of_memory(error)):
             raise
-        text = str(error) if code else _OUT_OF_MEMORY
-        complaints.print(f"Error: {text}", markup=False, highlight=False, soft_wrap=True)
+        complain(f"Error: {error if code else _OUT_OF_MEMORY}")
         sys.exit(code or 4)
 
 
 _OUT_OF_MEMORY = (
-    "the machine has not enough memory for this: lower --hidden, --batch-size or --budgets, or "
-    "bring the graph as a store with `bliss data import`."
+    "the machine does not have enough memory for this: lower --hidden, --batch-size or --budgets, "
+    "or bring the graph as a store with `bliss data import`."
 )
 
 
 def _is_out_of_memory(error: Exception) -> bool:
-    """NumPy's and torch's ways of saying so; on the CPU, torch has no error of its own for it."""
-    if isinstance(error, (MemoryError, torch.cuda.OutOfMemoryError)):
+    """Whether NumPy or torch ran out of memory; torch has no error of its own for it on the CPU."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
     return any(text in str(error) for text in ("can't allocate memory", "Storage size calculation"))

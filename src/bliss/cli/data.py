@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from bliss import data as bliss_data
 from bliss.cli.console import console, errors, say
@@ -16,14 +15,19 @@ from bliss.errors import InputError
 data_app = typer.Typer(help="List, describe and import data.", no_args_is_help=True)
 
 
+Nodes = Annotated[Path | None, typer.Option(help="Ids or a mask, instead of --split.")]
+
+
 @data_app.command("list")
 def data_list(root: Root = None) -> None:
-    """Name the data sets, and whether their files are there."""
+    """List the data sets, and whether their files are present."""
     with errors(False):
+        from rich.table import Table
+
         table = Table("name", "files")
-        for name, is_there in bliss_data.dataset_names(root):
-            table.add_row(name, "there" if is_there else "missing")
-        console.print(table)
+        for name, is_present in bliss_data.dataset_names(root):
+            table.add_row(name, "present" if is_present else "missing")
+        console().print(table)
 
 
 @data_app.command("info")
@@ -34,14 +38,16 @@ def data_info(
 ) -> None:
     """Describe a data set."""
     with errors(debug):
+        from rich.table import Table
+
         table = Table("", dataset)
         for name, value in bliss_data.describe(bliss_data.load_dataset(dataset, root)).items():
             table.add_row(name, _shown(value))
-        console.print(table)
+        console().print(table)
 
 
 def _shown(value: Any) -> str:
-    """Numbers with separators, yes or no, anything else as it is."""
+    """A value as text: numbers with separators, yes or no."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:,}" if isinstance(value, int) else str(value)
@@ -58,15 +64,26 @@ def data_import(
     split: Annotated[
         str, typer.Option(help="Shares of train, validation and test nodes, drawn by --seed.")
     ] = "0.6,0.2,0.2",
-    train_nodes: Annotated[Path | None, typer.Option(help="Ids or mask, instead.")] = None,
-    val_nodes: Annotated[Path | None, typer.Option(help="Ids or mask, instead.")] = None,
-    test_nodes: Annotated[Path | None, typer.Option(help="Ids or mask, instead.")] = None,
+    train_nodes: Annotated[
+        Path | None, typer.Option(help="Ids or a mask, instead of --split.")
+    ] = None,
+    val_nodes: Annotated[
+        Path | None, typer.Option(help="Ids or a mask, instead of --split.")
+    ] = None,
+    test_nodes: Annotated[
+        Path | None, typer.Option(help="Ids or a mask, instead of --split.")
+    ] = None,
     weight: Annotated[Path | None, typer.Option(help="One number per edge, .npy.")] = None,
-    directed: Annotated[bool, typer.Option(help="Edges run one way.")] = True,
-    seed: Annotated[int, typer.Option(help="Which nodes a share picks.")] = 0,
+    directed: Annotated[
+        bool,
+        typer.Option(
+            help="Use each edge in its direction only; --no-directed adds the reverse edges."
+        ),
+    ] = True,
+    seed: Annotated[int, typer.Option(help="Seed of the random split.")] = 0,
     debug: Debug = False,
 ) -> None:
-    """Check a graph of your own and write it as a folder that `bliss train --dataset` opens."""
+    """Check your own graph and write it as a folder for `bliss train --dataset`."""
     with errors(debug):
         files = {"train": train_nodes, "val": val_nodes, "test": test_nodes}
         written = bliss_data.import_graph(
@@ -85,7 +102,7 @@ def data_import(
 
 
 def parse_splits(shares: str, files: dict[str, Path | None]) -> Any:
-    """Files of ids where any was given, otherwise three shares."""
+    """Files of ids if given, otherwise three shares."""
     given = {name: path for name, path in files.items() if path is not None}
     if given and len(given) < len(files):
         missing = ", ".join(f"--{name}-nodes" for name in files if name not in given)

@@ -1,98 +1,94 @@
-"""Options that commands share."""
+"""Options of commands; those of runs are generated from the config dataclasses.
+
+A field's type, default and docstring become the option's type, default and help.
+"""
 
 from __future__ import annotations
 
+import ast
 import inspect
 import json
-from collections import Counter
-from collections.abc import Callable, Sequence
-from functools import wraps
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from functools import cache, wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
-import torch
 import typer
 
 from bliss.errors import InputError
-from bliss.nn import MODELS
-from bliss.policies import POLICIES
-from bliss.samplers import SAMPLERS
+from bliss.nn.config import MODELS, ModelConfig
+from bliss.samplers.configs import SAMPLERS, PolicySamplerConfig, SamplerConfig
+from bliss.train.config import TrainConfig, recipe, resolve
 
 Root = Annotated[
     Path | None,
-    typer.Option(help="Folder of data sets; by default $BLISS_DATA, then the user's cache."),
+    typer.Option(help="Folder of data sets; default $BLISS_DATA, then the user's cache."),
 ]
-Run = Annotated[Path, typer.Argument(help="Folder of a run, as --out named it.")]
-Threads = Annotated[int | None, typer.Option(help="Threads of torch.")]
+Run = Annotated[Path, typer.Argument(help="Folder of a run, as given by --out.")]
+Threads = Annotated[int | None, typer.Option(help="Number of threads of torch.")]
 Debug = Annotated[bool, typer.Option(help="Show tracebacks.")]
 
-SETTINGS: dict[str, tuple[Any, str]] = {
-    "dataset": (str, "Name or folder; see `bliss data list`."),
-    "model": (str, f"{', '.join(MODELS)}."),
-    "sampler": (str, f"{', '.join(SAMPLERS)}."),
-    "policy": (str, f"Where masses come from: {', '.join(POLICIES)}."),
-    "estimator": (str, "ht, hajek, sketch, released or plain, where a sampler has it."),
-    "thinning": (str, "How the budget is met: exact or paper."),
-    "sampler_options": (
-        str,
-        "What only this sampler or its policy knows: replace=true, or iterations=2,shared=true.",
+CHOICES: Mapping[str, Sequence[str]] = {
+    "model": MODELS,
+    "sampler": tuple(SAMPLERS),
+    "policy": tuple(dict.fromkeys(n for one in SAMPLERS.values() for n in one.policies)),
+    "estimator": tuple(
+        dict.fromkeys(n for one in SAMPLERS.values() for n in getattr(one, "estimators", ()))
     ),
-    "budgets": (
-        str,
-        "Per layer, input layer first: sources kept (4096,2048,1024), or neighbours of each target "
-        "for samplers that choose neighbours (10,10,10).",
-    ),
-    "batch_size": (int, "Seeds per step."),
-    "steps": (int, "Training steps."),
-    "lr": (float, "Learning rate."),
-    "schedule": (str, "Learning rate over steps: constant, or linear to 0."),
-    "lr_decay": (float, "Factor on the learning rate every --decay-epochs epochs."),
-    "decay_epochs": (int, "Epochs between decays of the learning rate."),
-    "weight_decay": (float, "L2 penalty."),
-    "hidden": (int, "Width of hidden layers."),
-    "layers": (int, "Number of layers."),
-    "heads": (int, "Attention heads of hidden layers."),
-    "dropout": (float, "Share of inputs dropped."),
-    "attention_dropout": (float, "Share of attention dropped."),
-    "residual": (bool, "Layers from the second on add their input."),
-    "bias": (bool, "Convolutions add a learnt constant."),
-    "normalisation": (str, "none, layer or batch."),
-    "attention": (str, "hajek (corrected) or plain."),
-    "initialisation": (str, "Weights at the start: default or relu (wider, as in DGL)."),
-    "feedback": (str, "What attention tells the policy: softmax or scores."),
-    "features": (str, "raw, or row: divided by their sum where it is above 1, a copy in memory."),
-    "seed": (int, "Decides every random choice."),
-    "evaluate_every": (int, "Steps between evaluations."),
-    "validation": (str, "Neighbourhoods of evaluations during training: full or sampled."),
-    "patience": (int, "Evaluations without progress before stopping; 0: never."),
-    "prefetch": (int, "1: draw ahead in a thread."),
-    "precision": (str, "float32 or bfloat16."),
-    "device": (str, "cpu or cuda."),
 }
-"""Settings of a run, as options: type and help. What is not given comes from recipe or default."""
+"""Names that settings may have, for their help."""
+_PLAIN = (str, int, float, bool)
 
 
-def takes_settings(*without: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options of SETTINGS but `without`; it gets them as `settings`."""
-    names = [name for name in SETTINGS if name not in without]
+class Setting(NamedTuple):
+    """One setting of a run as an option."""
+
+    name: str
+    kind: type  # str, int, float or bool; other types are parsed from str
+    help: str
+    default: str  # shown in the help
+    panel: str
+
+
+def takes_settings(
+    without: Sequence[str] = (), sampler: bool = True
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options of a run, which it gets as the dictionary `settings`.
+
+    Parameters
+    ----------
+    without
+        Settings that the command does not have.
+    sampler
+        Whether the options of samplers and policies are among them.
+    """
+    left_out = {*without, *(() if sampler else sampler_option_names())}
+    chosen = [setting for setting in run_settings() if setting.name not in left_out]
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @wraps(command)
         def run(**values: Any) -> None:
-            settings = {name: values.pop(name) for name in names}
-            command(settings=settings, **values)
+            given = {one.name: values.pop(one.name) for one in chosen}
+            command(settings={k: parse(k, v) for k, v in given.items() if v is not None}, **values)
 
         own = inspect.signature(command, eval_str=True)
         options = [
             inspect.Parameter(
-                name,
+                one.name,
                 inspect.Parameter.KEYWORD_ONLY,
                 default=None,
                 annotation=Annotated[
-                    SETTINGS[name][0] | None, typer.Option(help=SETTINGS[name][1])
+                    one.kind | None,
+                    typer.Option(
+                        help=one.help,
+                        rich_help_panel=one.panel,
+                        show_default=one.default or False,
+                    ),
                 ],
             )
-            for name in names
+            for one in chosen
         ]
         others = [
             parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
@@ -105,37 +101,137 @@ def takes_settings(*without: str) -> Callable[[Callable[..., None]], Callable[..
     return decorate
 
 
-def parsed(settings: dict[str, Any]) -> dict[str, Any]:
-    """Settings with their budgets as numbers, and the sampler's options by name."""
-    found = dict(settings)
-    if found.get("budgets") is not None:
-        found["budgets"] = whole_numbers("budgets", found["budgets"], "4096,2048,1024")
-    if found.get("sampler_options") is not None:
-        pairs = [named_value(text) for text in found["sampler_options"].split(",")]
-        twice = [name for name, count in Counter(name for name, _ in pairs).items() if count > 1]
-        if twice:
-            raise InputError(f"sampler_options has {twice[0]} more than once: give it once.")
-        found["sampler_options"] = dict(pairs)
+@cache
+def run_settings() -> list[Setting]:
+    """Every setting of a run, of the network and of samplers and their policies."""
+    network = {one.name for one in fields(ModelConfig)}
+    in_force, recipe_names = settings_in_force(sys.argv[1:])
+    found = []
+    for name, kind, doc in declared(TrainConfig):
+        if name != "sampler_options":
+            panel = "Network" if name in network else "Training"
+            default = _default(name, getattr(in_force, name), recipe_names)
+            found.append(Setting(name, kind, doc + _choices(name), default, panel))
+    for name, (kind, doc, held_by) in sampler_options().items():
+        default = _default(name, in_force.sampler_options.get(name), recipe_names)
+        text = f"{doc}{_choices(name)} Option of {', '.join(held_by)}."
+        found.append(Setting(name, kind, text, default, "Samplers and policies"))
     return found
 
 
-def named_value(text: str) -> tuple[str, Any]:
-    """NAME=VALUE: a number, true or false, null, or else a word."""
-    name, is_there, value = (part.strip() for part in text.partition("="))
-    if not (name and is_there and value):
-        raise InputError(
-            f"sampler_options has {text!r}, which is not NAME=VALUE: replace=true,iterations=2."
-        )
-    if value.lower() in ("true", "false"):  # Python's spelling, too
-        return name, value.lower() == "true"
+def _choices(name: str) -> str:
+    return f" One of {', '.join(CHOICES[name])}." if name in CHOICES else ""
+
+
+def _default(name: str, value: Any, recipe_names: set[str]) -> str:
+    """The value in force as text; empty if there is none."""
+    if isinstance(value, (tuple, list)):
+        value = ",".join(map(str, value)) or "by the size of the graph"
+    source = ", from the recipe" if name in recipe_names else ""
+    return "" if value is None else f"{value}{source}"
+
+
+def settings_in_force(arguments: Sequence[str]) -> tuple[TrainConfig, set[str]]:
+    """Settings before options are applied, for --help, and the names set by the recipe.
+
+    They depend on the data set, the network and the sampler, if these are given.
+    """
+    given = {}
+    for option in ("dataset", "model", "sampler"):
+        for place, text in enumerate(arguments):
+            if text == f"--{option}" and place + 1 < len(arguments):
+                given[option] = arguments[place + 1]
+            elif text.startswith(f"--{option}="):
+                given[option] = text.partition("=")[2]
     try:
-        return name, json.loads(value)
-    except ValueError:
-        return name, value
+        config = resolve(**given)
+    except InputError:  # the command itself will say so
+        return TrainConfig(), set()
+    return config, set(recipe(config.dataset, config.model, config.sampler))
+
+
+def sampler_option_names() -> set[str]:
+    """Names of the options of samplers and policies."""
+    return set(sampler_options())
+
+
+@cache
+def sampler_options() -> dict[str, tuple[type, str, list[str]]]:
+    """Options of samplers and their policies: type, help, and the names of their owners."""
+    found: dict[str, tuple[type, str, list[str]]] = {}
+    for owner, config in owners():
+        for name, kind, doc in declared(config):
+            if name != "policy_options":
+                held = found.setdefault(name, (kind, doc, []))[2]
+                if owner not in held:
+                    held.append(owner)
+    return found
+
+
+def owners() -> Iterator[tuple[str, type]]:
+    """Names with the classes of their settings: samplers, and policies that can be chosen."""
+    from bliss.policies.configs import POLICIES
+
+    seen: set[type[SamplerConfig]] = set()
+    for name, config in SAMPLERS.items():
+        if type(config) not in seen:
+            seen.add(type(config))
+            yield name, type(config)
+    if any(issubclass(kind, PolicySamplerConfig) for kind in seen):
+        yield from ((name, type(policy)) for name, policy in POLICIES.items())
+
+
+def declared(kind: type) -> list[tuple[str, type, str]]:
+    """Fields of a config dataclass: name, type of the option, docstring in one line."""
+    docs, hints = field_docs(kind), get_type_hints(kind)
+    found = []
+    for one in fields(kind):
+        hint = hints[one.name]
+        inner = [part for part in get_args(hint) if part in _PLAIN]  # of int | None
+        is_optional = len(inner) == 1 and get_origin(hint) is not tuple
+        plain = hint if hint in _PLAIN else inner[0] if is_optional else str
+        found.append((one.name, plain, " ".join(docs[one.name].split())))
+    return found
+
+
+def field_docs(kind: type) -> dict[str, str]:
+    """Docstrings of a dataclass's fields, those of its bases included."""
+    found: dict[str, str] = {}
+    for owner in reversed(kind.__mro__[:-1]):
+        found |= class_docs(owner.__module__).get(owner.__name__, {})
+    return found
+
+
+@cache
+def class_docs(module: str) -> dict[str, dict[str, str]]:
+    """Docstrings of fields by class and field, read from the module's source."""
+    tree = ast.parse(inspect.getsource(sys.modules[module]))
+    found: dict[str, dict[str, str]] = {}
+    for owner in tree.body:
+        if isinstance(owner, ast.ClassDef):
+            pairs = zip(owner.body, owner.body[1:], strict=False)
+            found[owner.name] = {
+                ast.unparse(field.target): str(ast.literal_eval(text.value))
+                for field, text in pairs
+                if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr)
+            }
+    return found
+
+
+def parse(name: str, value: Any) -> Any:
+    """The value of a setting: budgets as numbers, and text that stands for another type."""
+    if name == "budgets":
+        return whole_numbers("budgets", value, "4096,2048,1024")
+    if name in sampler_option_names() and isinstance(value, str):
+        try:
+            return json.loads(value)
+        except ValueError:
+            return value
+    return value
 
 
 def names(text: str, everything: Sequence[str] = ()) -> list[str]:
-    """Names separated by commas, in any case; "all" stands for everything."""
+    """Names separated by commas, in any case; "all" means everything."""
     if text == "all" and everything:
         return list(everything)
     return [part.strip().lower() for part in text.split(",") if part.strip()]
@@ -162,7 +258,7 @@ def numbers(field: str, text: str, example: str) -> tuple[float, ...]:
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
-    """Seeds separated by commas; a single number n stands for 0 to n - 1."""
+    """Seeds separated by commas; a single number n means 0 to n - 1."""
     found = whole_numbers("seeds", text, "0,1,2, or 3 for the same")
     if any(seed < 0 for seed in found) or len(set(found)) < len(found):
         raise InputError(f"seeds={text!r} must be different and not negative: 0,1,2.")
@@ -170,8 +266,10 @@ def parse_seeds(text: str) -> tuple[int, ...]:
 
 
 def set_threads(threads: int | None) -> None:
-    """Fix the number of torch's threads, if it was given."""
+    """Set the number of torch's threads, if it was given."""
     if threads is not None:
         if threads < 1:
             raise InputError(f"threads={threads} must be at least 1.")
+        import torch
+
         torch.set_num_threads(threads)

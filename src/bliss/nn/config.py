@@ -18,10 +18,10 @@ NORMALISATIONS = ("none", "layer", "batch")
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
-    """What a network looks like."""
+    """Settings of a network."""
 
     model: str = "sage"
-    """Kind of layer: sage, gcn, gat or gatv2."""
+    """Kind of layer."""
     layers: int = 3
     """Number of layers; budgets need one entry each."""
     hidden: int = 256
@@ -29,21 +29,21 @@ class ModelConfig:
     heads: int = 4
     """Attention heads of hidden layers; the last layer has one."""
     dropout: float = 0.1
-    """Share of a layer's inputs that training sets to 0."""
+    """Dropout rate of a layer's inputs."""
     attention_dropout: float = 0.1
-    """Share of attention weights that training sets to 0."""
+    """Dropout rate of attention weights."""
     residual: bool = False
-    """Whether layers from the second on add their input, projected where widths differ."""
+    """Residual connections from the second layer on, projected where widths differ."""
     bias: bool = True
-    """Whether convolutions add a learnt constant."""
+    """Whether convolutions have a bias."""
     normalisation: str = "none"
-    """After each hidden layer: none, layer or batch."""
+    """Normalisation after each hidden layer: none, layer or batch."""
     attention: str = "hajek"
     """Softmax over kept edges: hajek (corrected by -log p) or plain."""
     initialisation: str = "default"
-    """Weights at the start: default, or relu (Xavier times sqrt 2, no bias), as in DGL's layers."""
+    """Initial weights: default, or relu (Xavier times sqrt 2, zero bias, as in DGL's layers)."""
     feedback: str = "softmax"
-    """What attention tells the policy: softmax, or scores as the released code has it."""
+    """What the policy observes of attention: softmax, or scores as in the released code."""
 
     def __post_init__(self) -> None:
         checks.choice("model", self.model, MODELS)

@@ -139,7 +139,7 @@ class EstimatorConfig(SamplerConfig):
     estimators: ClassVar[Sequence[str]] = ("ht", "hajek")
     """Names that `estimator` may have."""
     estimator: str = "ht"
-    """Weights of kept edges: ht (unbiased) or hajek (rows rescaled; biased, often less error)."""
+    """Weights of kept edges; see docs/samplers.md."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -21,6 +21,10 @@ def mean_and_deviation(values: Iterable[float]) -> tuple[float, float | None]:
     return mean(numbers), stdev(numbers) if len(numbers) > 1 else None
 
 
+TABLES = ("f1", "time", "variance")
+"""The tables of a reproduction."""
+
+
 class Machine(Record, frozen=True, kw_only=True):
     """The machine and the versions that the numbers were measured with."""
 

@@ -20,6 +20,7 @@ from bliss import checks, records
 from bliss.data import missing_files
 from bliss.studies.complexity import measure_complexity
 from bliss.studies.records import (
+    TABLES,
     Missing,
     Pace,
     PresetCurve,
@@ -32,7 +33,6 @@ from bliss.studies.records import (
 from bliss.studies.runs import Cell, DataCache, Outcome, Standing, machine, run_cells
 from bliss.train import RunFolder, TrainConfig, resolve
 
-TABLES = ("f1", "time", "variance")
 SPLITS = ("train", "val", "test")
 
 

@@ -28,6 +28,7 @@ from bliss.rng import Stream, derive_key, hashes
 from bliss.samplers import PLADIES, Bliss, LayerSampler
 from bliss.studies.records import LayerErrors, LayerRatios, Moment, PolicyRatios, Variance
 from bliss.train import Learner, TrainConfig, build_task
+from bliss.train.task import torch_seed
 
 FRONTIERS = 4
 """Batches whose variance is summed at a checkpoint."""

@@ -1,4 +1,4 @@
-"""The settings of a run: one frozen record, filled from defaults, recipe and command line."""
+"""Settings of a run: a frozen dataclass, filled from defaults, recipe and command line."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from bliss.samplers.configs import SamplerConfig, sampler_config
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig(ModelConfig):
-    """All that decides a run's numbers, and how often it looks at them."""
+    """Settings of a run."""
 
     dataset: str = "synthetic"
     """Name of a data set, or the path of a folder."""
     sampler: str = "bliss"
-    """A name of `bliss.samplers.SAMPLERS`."""
+    """The sampler."""
     sampler_options: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """Settings of the sampler and its policy, by name: policy, estimator, replace, eta, ..."""
     budgets: tuple[int, ...] = ()
-    """Per layer, input layer first: sources kept on average, or, for node-wise samplers, neighbours
-    kept per target; default 2048,1024,512 (less on small graphs), or 10 a layer."""
+    """Budget per layer, input layer first: sources kept on average, or, for node-wise samplers,
+    neighbours kept per target. Without it 2048,1024,512 (less on small graphs) or 10 a layer."""
     batch_size: int = 256
-    """Seeds per step; for samplers of subgraphs, what docs/subgraphs.md says of each."""
+    """Seed nodes per step; for samplers of subgraphs see docs/subgraphs.md."""
     steps: int = 300
     """Training steps."""
     lr: float = 0.002
@@ -37,25 +37,25 @@ class TrainConfig(ModelConfig):
     weight_decay: float = 0.0
     """L2 penalty in Adam's gradient."""
     schedule: str = "constant"
-    """The learning rate over steps: constant, or linear to 0 at the last."""
+    """Learning rate over the steps: constant, or linear to 0 at the last step."""
     lr_decay: float = 1.0
-    """What the learning rate is multiplied with every `decay_epochs` epochs."""
+    """Factor of the learning rate, applied every --decay-epochs epochs."""
     decay_epochs: int = 1
     """Epochs between decays of the learning rate."""
     features: str = "raw"
-    """raw, or row: each node's features divided by their sum, where that is above 1."""
+    """Features: raw, or row (each row divided by its sum if that is above 1; makes a copy)."""
     seed: int = 0
-    """Decides weights, order, draws and dropout."""
+    """Seed of weights, order, draws and dropout."""
     evaluate_every: int = 50
-    """Steps between evaluations with full neighbours; each is followed by a checkpoint."""
+    """Steps between evaluations; each is followed by a checkpoint."""
     validation: str = "full"
-    """Neighbourhoods of evaluations during training: full, or sampled as in training."""
+    """Neighbourhoods of evaluations during training: full, or sampled."""
     patience: int = 0
-    """Stop after this many evaluations without a better validation F1; 0 never stops early."""
+    """Evaluations without a better validation F1 before the run stops; 0: never."""
     prefetch: int = 0
-    """1 draws the next batch in a thread; the policy is then one step old."""
+    """1: draw the next batch in a thread, with a policy that is one step old; 0: do not."""
     precision: str = "float32"
-    """float32, or bfloat16 for autocast."""
+    """Precision of forward passes: float32, or bfloat16 (autocast)."""
     device: str = "cpu"
     """cpu or cuda."""
 

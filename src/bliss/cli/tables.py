@@ -1,0 +1,155 @@
+"""Tables of studies and results on the terminal."""
+
+from __future__ import annotations
+
+from rich.table import Table
+
+from bliss.cli.console import console, say
+from bliss.studies.records import Comparison, Pace, Reproduction, Score, Variance
+from bliss.train.records import RunResult
+
+
+def show_variance(found: Variance) -> None:
+    """Print a table of each policy's V by layer, against PLADIES and the limit."""
+    table = Table(
+        "layer",
+        "budget",
+        "policy",
+        "over PLADIES",
+        "over limit",
+        "relative: over PLADIES",
+        "over limit",
+        "over training",
+        title="V over that of PLADIES and of the limit, means over the second half of training",
+    )
+    for number, layer in enumerate(found.layers):
+        place = (str(number + 1), f"{layer.budget:,}")
+        if not layer.is_sampled:
+            table.add_row(*place, "nothing sampled", end_section=True)
+            continue
+        least = [
+            decimals(value)
+            for value in (layer.limit_over_pladies, layer.relative_limit_over_pladies)
+        ]
+        table.add_row(*place, "limit", least[0], "1.000", least[1], "1.000", "")
+        for name, ratios in layer.policies.items():
+            shown = (
+                ratios.over_pladies,
+                ratios.over_limit,
+                ratios.relative_over_pladies,
+                ratios.relative_over_limit,
+            )
+            table.add_row(*place, name, *map(decimals, shown), course(found, number, name))
+        table.add_section()
+    console().print(table)
+    numbered = list(enumerate(found.layers, start=1))
+    if whole := [str(number) for number, layer in numbered if not layer.is_sampled]:
+        say(
+            f"Nothing was sampled in layer {', '.join(whole)}: the budget covers every candidate. "
+            "Lower --budgets."
+        )
+    if idle := [
+        str(number) for number, layer in numbered if (layer.limit_over_pladies or 0) > 0.95
+    ]:
+        say(
+            f"Little to gain in layer {', '.join(idle)}: the best possible is within 5% of PLADIES."
+        )
+
+
+def decimals(value: float | None) -> str:
+    """Three decimal places; a dash for a number that does not exist."""
+    return "\u2013" if value is None else f"{value:.3f}"
+
+
+def course(found: Variance, layer: int, policy: str) -> str:
+    """V over that of PLADIES during training, as bars from 0 to the largest, with both ends."""
+    measured = [moment.layers[layer] for moment in found.history]
+    ratios = [one.policies[policy] / one.pladies for one in measured if one.pladies > 0]
+    bars = "▁▂▃▄▅▆▇█"
+    drawn = "".join(bars[round((len(bars) - 1) * r / (max(ratios) or 1))] for r in ratios)
+    return f"{ratios[0]:.2f} {drawn} {ratios[-1]:.2f}" if ratios else ""
+
+
+def show_comparison(found: Comparison) -> None:
+    """Print one line for each row of a comparison."""
+    table = Table(
+        "model",
+        "sampler",
+        "budget",
+        "test F1",
+        "difference",
+        "p",
+        "ms a step",
+        "nodes",
+        "edges",
+        "peak MB",
+        f"s to F1 {found.target_f1:.3f}",
+        title=f"{found.dataset}, {len(found.seeds)} seed{'s' if len(found.seeds) > 1 else ''}",
+    )
+    for row in found.rows:
+        wait = row.seconds_to_target
+        table.add_row(
+            row.model,
+            row.sampler,
+            f"{row.budget_share:.0%}" if row.budgets else "",
+            spread(row.test_f1, row.test_f1_std, 4),
+            "" if row.difference is None else f"{row.difference:+.4f}",
+            "" if row.p_value is None else f"{row.p_value:.3f}",
+            f"{row.step_ms['total']:.1f}",
+            f"{row.nodes:,.0f}",
+            f"{row.edges:,.0f}",
+            f"{row.peak_mb:,.0f}",
+            "never" if wait is None else f"{wait:.1f} ({row.reached}/{row.seeds})",
+        )
+    console().print(table)
+    for one in found.skipped:
+        say(f"Left out: {one.sampler} with {one.model}: {one.why}")
+
+
+def spread(value: float, deviation: float | None, places: int) -> str:
+    """A mean with its deviation, which a single seed does not have."""
+    return f"{value:.{places}f}" + ("" if deviation is None else f" ± {deviation:.{places}f}")
+
+
+def show_reproduction(found: Reproduction) -> None:
+    """Print test F1, time and fitted exponents beside the published ones."""
+    names = ("preset", "data", "model", "sampler")
+    if found.tables.f1:
+        table = Table(*names, "split", "ours", "published", title="micro-F1")
+        for score in found.tables.f1:
+            table.add_row(*who(score), score.split, *ours_and_published(score, 3))
+        console().print(table)
+    if found.tables.time:
+        table = Table(*names, "ours", "published", title="seconds a step")
+        for pace in found.tables.time:
+            table.add_row(*who(pace), *ours_and_published(pace, 4))
+        console().print(table)
+    if found.tables.variance:
+        table = Table("quantity", "sampler", "grows with", "exponent", "stated")
+        for row in found.tables.variance:
+            stated = row.stated if isinstance(row.stated, str) else f"{row.stated:g}"
+            table.add_row(row.quantity, row.sampler, row.grows_with, f"{row.exponent:.2f}", stated)
+        console().print(table)
+
+
+def who(row: Score | Pace) -> tuple[str, ...]:
+    """The cells that identify a row of a reproduction."""
+    return row.preset, row.dataset, row.model, row.sampler
+
+
+def ours_and_published(row: Score | Pace, places: int) -> tuple[str, str]:
+    """Our number and the published one, each with its deviation."""
+    return (
+        spread(row.ours, row.ours_std, places),
+        spread(row.published, row.published_std, 3),
+    )
+
+
+def show_result(result: RunResult) -> None:
+    """Print the result of a run in two lines."""
+    say(
+        f"micro-F1 of the best step ({result.best_step}): train {result.train_f1:.4f}, "
+        f"validation {result.val_f1:.4f}, test {result.test_f1:.4f}"
+    )
+    parts = ", ".join(f"{name} {ms:.1f}" for name, ms in result.step_ms.items())
+    say(f"{result.seconds:.1f} s; a step in ms: {parts}")
