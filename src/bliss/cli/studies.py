@@ -36,7 +36,7 @@ from bliss.studies import (
 )
 from bliss.studies import compare as run_comparison
 from bliss.studies import reproduce as run_reproduction
-from bliss.studies.records import Pace, Score
+from bliss.studies.records import Rerun
 from bliss.train import resolve
 
 Out = Annotated[Path, typer.Option(help="Folder of the study; the same one goes on with it.")]
@@ -312,12 +312,12 @@ def show_reproduction(found: Reproduction) -> None:
         console.print(table)
 
 
-def who(row: Score | Pace) -> tuple[str, ...]:
+def who(row: Rerun) -> tuple[str, ...]:
     """The cells that identify a row of a reproduction."""
     return row.preset, row.dataset, row.model, row.sampler
 
 
-def ours_and_published(row: Score | Pace, places: int) -> tuple[str, str]:
+def ours_and_published(row: Rerun, places: int) -> tuple[str, str]:
     """Our number and the published one, each with its deviation."""
     return (
         spread(row.ours, row.ours_std, places),
