@@ -89,6 +89,7 @@ def test_reproduction_runs_small_and_says_what_is_missing(data_root, tmp_path):
     assert result.exit_code == 0, result.output
     assert "reddit is left out" in result.output
     assert "0.795 ± 0.009" in result.output
+    assert "± 0.000 " not in result.output  # one seed has no deviation
     assert list((out / "figures").glob("*.svg"))
 
 

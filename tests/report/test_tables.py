@@ -9,7 +9,7 @@ import pytest
 
 from bliss.report import tables
 from bliss.report.build import build
-from bliss.report.comparison import holm
+from bliss.report.significance import holm
 from tests.report import factory
 
 

@@ -27,7 +27,7 @@ def test_every_published_number_is_there():
                     assert 0 <= deviation < 0.07
 
 
-def test_published_numbers_are_the_papers(data_root):
+def test_published_numbers_are_in_the_paper(data_root):
     source = data_root.parent / "paper" / "bliss.tex"
     if not source.exists():
         pytest.skip("the paper is not beside the data")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.table import Table
 
 from bliss.cli.console import console, say
-from bliss.studies.records import Comparison, Pace, Reproduction, Score, Variance
+from bliss.studies.records import Comparison, Reproduction, Rerun, Variance
 from bliss.train.records import RunResult
 
 
@@ -132,12 +132,12 @@ def show_reproduction(found: Reproduction) -> None:
         console().print(table)
 
 
-def who(row: Score | Pace) -> tuple[str, ...]:
+def who(row: Rerun) -> tuple[str, ...]:
     """The cells that identify a row of a reproduction."""
     return row.preset, row.dataset, row.model, row.sampler
 
 
-def ours_and_published(row: Score | Pace, places: int) -> tuple[str, str]:
+def ours_and_published(row: Rerun, places: int) -> tuple[str, str]:
     """Our number and the published one, each with its deviation."""
     return (
         spread(row.ours, row.ours_std, places),

@@ -5,6 +5,7 @@ charts.py        numbers -> matplotlib figures, with the colours and lines of st
 svg.py           figures -> SVG that follows the theme of the page
 tables.py        numbers -> cells with rounded text and an exact sorting key
 sections.py      the parts of a page, filled by run.py, comparison.py, reproduction.py, variance.py
+significance.py  rows of a comparison -> which differences are significant
 build.py         paths -> sections
 page.py          sections -> page.html, with page.css and page.js included
 

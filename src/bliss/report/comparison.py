@@ -21,6 +21,7 @@ from bliss.report.sections import (
     present,
     step_time,
 )
+from bliss.report.significance import LEVEL, corrected, equals, verdict
 from bliss.report.tables import (
     Cell,
     Number,
@@ -32,7 +33,6 @@ from bliss.report.tables import (
     number,
     plural,
     plus,
-    probability,
     rounded,
     sentence_list,
     share,
@@ -43,8 +43,6 @@ from bliss.report.tables import (
 )
 from bliss.report.variance import variance_group, variance_table, variance_words
 from bliss.studies.records import Comparison, ComparisonRow, Variance
-
-LEVEL = 0.05  # differences with smaller corrected p-values are called significant
 
 Columns = dict[str, Callable[[ComparisonRow], Cell]]
 Look = dict[tuple[str, str], tuple[int, str]]  # (sampler, policy) -> place among all, label
@@ -97,23 +95,6 @@ def comparison_section(
             }
         ),
     )
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's correction: the i-th smallest of m p-values becomes (m - i + 1) p, made monotone."""
-    order = sorted(range(len(p_values)), key=lambda n: p_values[n])
-    corrected, highest = [0.0] * len(p_values), 0.0
-    for rank, n in enumerate(order):
-        highest = max(highest, min(1.0, (len(order) - rank) * p_values[n]))
-        corrected[n] = highest
-    return corrected
-
-
-def _corrected(rows: Sequence[ComparisonRow]) -> list[tuple[ComparisonRow, float]]:
-    """The rows that were tested, with their p-values after Holm's correction."""
-    tested = [(row, row.p_value) for row in rows if row.p_value is not None]
-    corrected = holm([p for _, p in tested])
-    return [(row, p) for (row, _), p in zip(tested, corrected, strict=True)]
 
 
 def _main(rows: Sequence[ComparisonRow]) -> list[ComparisonRow]:
@@ -188,14 +169,14 @@ BUDGETS: Columns = {"Budgets": lambda row: text(whole_numbers(row.budgets))}
 
 
 def _scores(rows: Sequence[ComparisonRow], look: Look) -> Table:
-    corrected = {id(row): p for row, p in _corrected(rows)}
+    after = {id(row): p for row, p in corrected(rows)}
     return Table.of(
         "Scores",
         rows,
         WHO
         | TESTED
         | {
-            "p, Holm": lambda row: chance(corrected.get(id(row))),
+            "p, Holm": lambda row: chance(after.get(id(row))),
             "Validation F1": lambda row: f1_spread(
                 row.val_f1, row.val_f1_std if row.seeds > 1 else None
             ),
@@ -254,7 +235,7 @@ def _words(about: str, rows: Sequence[ComparisonRow], look: Look, target: float)
     words = (
         f"{about}: mean test F1 over {plural(rows[0].seeds, 'seed')} is {sentence_list(scores)}."
     )
-    words += _verdict(rows, look)
+    words += verdict(rows, lambda row: _label(row, look))
     waits = [(row, row.seconds_to_target) for row in rows]
     reached = [(row, wait) for row, wait in waits if wait is not None]
     if reached:
@@ -266,31 +247,6 @@ def _words(about: str, rows: Sequence[ComparisonRow], look: Look, target: float)
     return words
 
 
-def _verdict(rows: Sequence[ComparisonRow], look: Look) -> str:
-    """What the paired tests say about the differences to the first sampler."""
-    if all(row.difference is None for row in rows):
-        return ""
-    first, corrected = _label(rows[0], look), _corrected(rows)
-    if not corrected:
-        return (
-            f" The differences to {first} were not tested: a paired test needs two seeds with "
-            "different results."
-        )
-    test = (
-        "paired t-test over equal seeds, Holm's correction for "
-        f"{plural(len(corrected), 'comparison')}, 5% level"
-    )
-    found = [
-        f"{_label(row, look)} ({plus(row.difference, 3)}, p {_equals(p)})"
-        for row, p in corrected
-        if p < LEVEL
-    ]
-    if not found:
-        return f" No sampler differs significantly from {first} in test F1 ({test})."
-    verb = "differs" if len(found) == 1 else "differ"
-    return f" {sentence_list(found)} {verb} significantly from {first} in test F1 ({test})."
-
-
 def _tiles(model: str, rows: Sequence[ComparisonRow], look: Look, alone: bool) -> list[Tile]:
     """The first sampler's numbers, and the largest significant gain over it."""
     first = rows[0]
@@ -298,22 +254,17 @@ def _tiles(model: str, rows: Sequence[ComparisonRow], look: Look, alone: bool) -
     tiles = [Tile(fixed(first.test_f1, 3), f"test F1: {name}, {model}")]
     gains = [
         (row.difference, _label(row, look), p)
-        for row, p in _corrected(rows)
+        for row, p in corrected(rows)
         if p < LEVEL and row.difference is not None and row.difference > 0
     ]
     if gains:
         gain, better, p = max(gains)
-        label = f"test F1 against {name}: {better}, {model} (p {_equals(p)})"
+        label = f"test F1 against {name}: {better}, {model} (p {equals(p)})"
         tiles.append(Tile(plus(gain, 3), label))
     if alone:
         tiles.append(Tile(f"{significant(first.step_ms.get('total'))} ms", f"per step: {name}"))
         tiles.append(Tile(significant(first.nodes, 4), f"nodes per step: {name}"))
     return known(tiles)
-
-
-def _equals(p: float) -> str:
-    shown = probability(p)
-    return shown if shown.startswith("<") else f"= {shown}"
 
 
 def _label(row: ComparisonRow, look: Look) -> str:

@@ -7,7 +7,7 @@ function remember(theme) {
   try {
     localStorage.setItem("bliss-theme", theme);
   } catch {
-    // storage is closed to pages read from disk in some browsers
+    // some browsers deny storage to pages opened from disk
   }
 }
 
@@ -40,7 +40,7 @@ function setUpTheme() {
   say();
 }
 
-// Numbers as numbers, text as text, and what is missing last in either direction.
+// Numbers sort as numbers, text as text; missing values come last in both directions.
 function compare(first, second, column, isNumeric, sign) {
   const [a, b] = [first, second].map((row) => {
     const cell = row.cells[column];
@@ -72,7 +72,7 @@ document.addEventListener("DOMContentLoaded", () => {
   }
 });
 
-// A print shows what is folded, in dark ink on white; afterwards all is as it was.
+// Printing unfolds everything and uses the light theme; afterwards both are restored.
 let folded = [];
 let before;
 window.addEventListener("beforeprint", () => {

@@ -1,4 +1,4 @@
-"""Sections -> one HTML page that needs nothing else: style, script and figures are inside it."""
+"""Sections -> one self-contained HTML page, with style, script and figures included."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HERE = Path(__file__).parent
 
 
 def page(sections: Sequence[Section]) -> str:
-    """The page as text. Whatever comes from data is escaped; no script but ours may run."""
+    """The page as text. Text from data is escaped, and the page runs no script but its own."""
     script = (HERE / "page.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     environment = jinja2.Environment(
@@ -46,6 +46,6 @@ def _title(sections: Sequence[Section]) -> str:
 
 
 def _bound(text: str) -> str:
-    """Keep numbers with their signs and units on one line."""
+    """Keep numbers on one line with their signs and units."""
     text = re.sub(r"(?<=\d) (?=(s|ms|seeds?)\b)|(?<=p) (?=[<=])|(?<=[<=]) (?=\d)", "\u00a0", text)
     return text.replace(" \u00b1 ", "\u00a0\u00b1\u00a0")

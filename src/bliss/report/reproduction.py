@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from statistics import mean, median
-from typing import TypeVar
 
 from bliss.report.charts import Chart, Series, against, growth
 from bliss.report.sections import (
@@ -35,9 +34,7 @@ from bliss.report.tables import (
     significant,
     text,
 )
-from bliss.studies.records import Growth, Pace, PresetCurve, Reproduction, Score
-
-Row = TypeVar("Row", Score, Pace)
+from bliss.studies.records import Growth, Pace, PresetCurve, Reproduction, Rerun, Score
 
 
 def reproduction_section(file: Reproduction, names: Names) -> Section:
@@ -110,7 +107,7 @@ def _part(
 
 
 def _against(
-    rows: Sequence[Row], title: str, preset: str, names: Names, is_log: bool = False
+    rows: Sequence[Rerun], title: str, preset: str, names: Names, is_log: bool = False
 ) -> Chart | None:
     series = []
     for n, sampler in enumerate(dict.fromkeys(row.sampler for row in rows)):
@@ -155,20 +152,19 @@ def _curves(curves: Sequence[PresetCurve], preset: str, names: Names) -> list[Gr
     return groups
 
 
-def _who(_: type[Row]) -> dict[str, Callable[[Row], Cell]]:
-    return {
-        "Data set": lambda row: text(row.dataset),
-        "Network": lambda row: text(row.model),
-        "Sampler": lambda row: text(row.sampler),
-    }
+WHO: dict[str, Callable[[Rerun], Cell]] = {
+    "Data set": lambda row: text(row.dataset),
+    "Network": lambda row: text(row.model),
+    "Sampler": lambda row: text(row.sampler),
+}
 
 
 def _score_table(rows: Sequence[Score]) -> Table:
     return Table.of(
         "F1",
         rows,
-        _who(Score)
-        | {
+        {
+            **WHO,
             "Nodes": lambda row: text(row.split),
             "Ours": lambda row: f1_spread(row.ours, row.ours_std),
             "Published": lambda row: f1_spread(row.published, row.published_std),
@@ -183,8 +179,8 @@ def _pace_table(rows: Sequence[Pace]) -> Table:
     return Table.of(
         "Time",
         rows,
-        _who(Pace)
-        | {
+        {
+            **WHO,
             "Ours, s": lambda row: rounded_spread(row.ours, row.ours_std),
             "Published, s": lambda row: rounded_spread(row.published, row.published_std),
             "Ratio": lambda row: rounded(row.ratio),

@@ -1,7 +1,7 @@
-"""How figures look and become files: colours, lines, type.
+"""Look of the figures: colours, lines and fonts; and their files.
 
-INK, GRID, PAPER and SERIES are the only colours, so that a page can swap them for those of its
-theme (svg.py). Series differ by colour, line style and marker.
+INK, GRID, PAPER and SERIES are the only colours, so that svg.py can replace them by those of the
+page's theme. Series differ by colour, line style and marker.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ SETTINGS: dict[Any, Any] = {
 
 @contextmanager
 def settings() -> Iterator[None]:
-    """Draw and save in this look, quietly about glyphs that the font lacks."""
+    """Draw and save with these settings, without warnings about missing glyphs."""
     with matplotlib.rc_context(SETTINGS), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # names in other scripts
         yield
 
 
 def look(index: int) -> dict[str, Any]:
-    """Colour, marker and line of the series at this place; six colours, then other lines."""
+    """Colour, marker and line style of a series; line styles change after six colours."""
     number = len(SERIES)
     return {
         "color": SERIES[index % number],
@@ -84,13 +84,13 @@ def file_formats(formats: Sequence[str]) -> tuple[str, ...]:
         if name not in FORMATS:
             raise InputError(
                 f"formats holds {name!r}, but figures are written as {', '.join(FORMATS)}: "
-                "choose of these."
+                "choose from these."
             )
     return tuple(dict.fromkeys(formats))
 
 
 def encode(figure: Figure, ending: str, is_inline: bool = False) -> bytes:
-    """The bytes of a file, the same for the same figure; inline ones have no paper."""
+    """The bytes of a file, always equal for equal figures; inline ones have no background."""
     content = io.BytesIO()
     dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
     with settings():

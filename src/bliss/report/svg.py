@@ -1,4 +1,4 @@
-"""A figure as SVG inside a page: colours of the page's theme, ids of its own, read out as `alt`."""
+"""A figure as inline SVG: colours of the page's theme, unique ids, `alt` for screen readers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COLOURS = {
 
 
 def inline(chart: Chart) -> Markup:
-    """The chart as an <svg> element; text in it stays text, whatever it says."""
+    """The chart as an <svg> element; its text is escaped."""
     root = ElementTree.fromstring(encode(chart.figure, "svg", is_inline=True))
     for parent in root.iter():
         for child in list(parent):

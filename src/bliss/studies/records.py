@@ -126,18 +126,23 @@ class Comparison(Record, frozen=True, kw_only=True, tag_field="kind", tag="compa
     """Warnings that the numbers must be read with."""
 
 
-class Score(Record, frozen=True, kw_only=True):
-    """A published F1 beside ours."""
+class Rerun(Record, frozen=True, kw_only=True):
+    """A published number beside ours."""
 
     preset: str
     dataset: str
     model: str
     sampler: str
-    split: str
     ours: float
     ours_std: float | None
     published: float
     published_std: float
+
+
+class Score(Rerun, frozen=True, kw_only=True):
+    """Micro-F1 on one split."""
+
+    split: str
     difference: float
     """Ours minus published."""
     seeds: int
@@ -145,17 +150,9 @@ class Score(Record, frozen=True, kw_only=True):
     """Ours, by seed."""
 
 
-class Pace(Record, frozen=True, kw_only=True):
-    """Published seconds of a training step beside ours."""
+class Pace(Rerun, frozen=True, kw_only=True):
+    """Seconds of a training step."""
 
-    preset: str
-    dataset: str
-    model: str
-    sampler: str
-    ours: float
-    ours_std: float | None
-    published: float
-    published_std: float
     ratio: float
     """Ours over published."""
 

@@ -243,38 +243,29 @@ def _errors(sampler: LayerSampler, frontiers: list[Frontier], kind: str) -> tupl
 
 def layer_ratios(budget: int, checkpoints: Sequence[LayerErrors]) -> LayerRatios:
     """Means over checkpoints of a layer's ratios."""
-
-    def against(kind: str, base: str) -> float | None:
-        return _mean_ratio((getattr(one, kind), getattr(one, base)) for one in checkpoints)
-
-    def of_policy(name: str, prefix: str, base: str) -> float | None:
-        return _mean_ratio(
-            (
-                getattr(one, f"{prefix}policies")[name],
-                getattr(one, f"{prefix}limits")[name]
-                if base == "limit"
-                else getattr(one, f"{prefix}pladies"),
-            )
-            for one in checkpoints
-        )
-
     return LayerRatios(
         budget=budget,
         policies={
             name: PolicyRatios(
-                over_pladies=of_policy(name, "", "pladies"),
-                over_limit=of_policy(name, "", "limit"),
-                relative_over_pladies=of_policy(name, "relative_", "pladies"),
-                relative_over_limit=of_policy(name, "relative_", "limit"),
+                over_pladies=mean_ratio((at.policies[name], at.pladies) for at in checkpoints),
+                over_limit=mean_ratio((at.policies[name], at.limits[name]) for at in checkpoints),
+                relative_over_pladies=mean_ratio(
+                    (at.relative_policies[name], at.relative_pladies) for at in checkpoints
+                ),
+                relative_over_limit=mean_ratio(
+                    (at.relative_policies[name], at.relative_limits[name]) for at in checkpoints
+                ),
             )
             for name in checkpoints[0].policies
         },
-        limit_over_pladies=against("limit", "pladies"),
-        relative_limit_over_pladies=against("relative_limit", "relative_pladies"),
+        limit_over_pladies=mean_ratio((at.limit, at.pladies) for at in checkpoints),
+        relative_limit_over_pladies=mean_ratio(
+            (at.relative_limit, at.relative_pladies) for at in checkpoints
+        ),
     )
 
 
-def _mean_ratio(pairs: Iterable[tuple[float, float]]) -> float | None:
+def mean_ratio(pairs: Iterable[tuple[float, float]]) -> float | None:
     """Mean of above / below over the pairs with below > 0; None without such a pair."""
     known = [above / below for above, below in pairs if below > 0]
     return mean(known) if known else None

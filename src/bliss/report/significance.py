@@ -1,0 +1,56 @@
+"""Which differences between samplers the paired tests of a comparison support."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from bliss.report.tables import plural, plus, probability, sentence_list
+from bliss.studies.records import ComparisonRow
+
+LEVEL = 0.05  # differences with smaller corrected p-values are called significant
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's correction: the i-th smallest of m p-values becomes (m - i + 1) p, made monotone."""
+    order = sorted(range(len(p_values)), key=lambda n: p_values[n])
+    found, highest = [0.0] * len(p_values), 0.0
+    for rank, n in enumerate(order):
+        highest = max(highest, min(1.0, (len(order) - rank) * p_values[n]))
+        found[n] = highest
+    return found
+
+
+def corrected(rows: Sequence[ComparisonRow]) -> list[tuple[ComparisonRow, float]]:
+    """The rows that were tested, with their p-values after Holm's correction."""
+    tested = [(row, row.p_value) for row in rows if row.p_value is not None]
+    after = holm([p for _, p in tested])
+    return [(row, p) for (row, _), p in zip(tested, after, strict=True)]
+
+
+def verdict(rows: Sequence[ComparisonRow], label: Callable[[ComparisonRow], str]) -> str:
+    """What the paired tests say about the differences to the first sampler."""
+    if all(row.difference is None for row in rows):
+        return ""
+    first, tested = label(rows[0]), corrected(rows)
+    if not tested:
+        return (
+            f" The differences to {first} were not tested: a paired test needs two seeds with "
+            "different results."
+        )
+    test = (
+        "paired t-test over equal seeds, Holm's correction for "
+        f"{plural(len(tested), 'comparison')}, 5% level"
+    )
+    found = [
+        f"{label(row)} ({plus(row.difference, 3)}, p {equals(p)})" for row, p in tested if p < LEVEL
+    ]
+    if not found:
+        return f" No sampler differs significantly from {first} in test F1 ({test})."
+    verb = "differs" if len(found) == 1 else "differ"
+    return f" {sentence_list(found)} {verb} significantly from {first} in test F1 ({test})."
+
+
+def equals(p: float) -> str:
+    """'= 0.034' or '< 0.001'."""
+    shown = probability(p)
+    return shown if shown.startswith("<") else f"= {shown}"
