@@ -474,5 +474,14 @@ SAMPLERS: dict[str, SamplerConfig] = {
 
 
 def sampler_config(name: str, **options: Any) -> SamplerConfig:
-    """The settings of a sampler by its name, with options changed."""
-    return SAMPLERS[checks.choice("sampler", name, list(SAMPLERS))].with_options(**options)
+    """The settings of a sampler by its name, with options changed; "labor-1" fixes iterations."""
+    preset = SAMPLERS[checks.choice("sampler", name, list(SAMPLERS))]
+    for one in fields(preset):
+        value = getattr(preset, one.name)
+        if one.name in options and value != one.default and options[one.name] != value:
+            raise InputError(
+                f"{one.name}={options[one.name]!r} contradicts sampler {name!r}, which has "
+                f"{one.name}={value!r}: leave it out, or choose sampler "
+                f"{name.partition('-')[0]!r}."
+            )
+    return preset.with_options(**options)
