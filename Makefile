@@ -1,21 +1,25 @@
-# Two commands: `make demo` shows the library at work, `make test` runs every check.
-# Each sets up what it needs in .venv, inside this folder; only Python and pip are assumed.
+# `make demo` shows the library at work, `make test` runs every check, `make check` the quick ones.
+# Each installs what it needs into .venv, inside this folder; only Python and pip are assumed.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 USABLE := $(VENV)/.usable
 READY  := $(VENV)/.ready
+PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal -q
 
-# Two OpenMP pools on few cores spin against each other: one thread each, on purpose.
+# Two OpenMP pools on few cores slow each other down: one thread each.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test lint types browser check bench clean
+.PHONY: demo test check lint types browser bench clean
 
 demo: $(USABLE)
 	$(BIN)/python -m bliss.demo
 
-test: lint types browser $(READY)
-	$(BIN)/python -m pytest -n 2 --dist worksteal -q
+test: lint types browser
+	$(PYTEST)
+
+check: lint types
+	$(PYTEST) -m "not slow"
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -24,17 +28,16 @@ lint: $(READY)
 types: $(READY)
 	$(BIN)/mypy
 
-# The tests of reports look at pages in Debian's Chromium.
+# Tests of report pages need a browser. It is installed where this user may install packages.
 browser:
 	@for name in chromium chromium-browser google-chrome; do \
 	  command -v $$name >/dev/null && exit 0; \
 	done; \
-	as_root=$$(test "$$(id -u)" = 0 || echo sudo); \
-	{ command -v apt-get && command -v $${as_root:-apt-get}; } >/dev/null && \
-	$$as_root apt-get update -qq && \
-	$$as_root env DEBIAN_FRONTEND=noninteractive \
+	{ test "$$(id -u)" = 0 && command -v apt-get; } >/dev/null && apt-get update -qq && \
+	DEBIAN_FRONTEND=noninteractive \
 	  apt-get install --yes -qq --no-install-recommends chromium >/dev/null || \
-	echo "Chromium is not here and could not be installed: without CI set, tests of pages skip."
+	echo "Chromium is missing and cannot be installed by this user: tests of pages are skipped" \
+	  "(under CI they fail). Install it with your package manager to run them."
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks sampling
