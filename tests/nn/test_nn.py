@@ -223,7 +223,8 @@ def test_every_model_trains_and_teaches_every_bandit(graph, model, policy):
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        assert all((block.attention is not None) == config.is_attention for block in blocks)
+        shown = [block.observation.attention is not None for block in blocks]
+        assert shown == [config.is_attention] * 2
         sampler.update(blocks)
         losses.append(loss.item())
     assert np.mean(losses[-10:]) < np.mean(losses[:5])
