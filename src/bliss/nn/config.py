@@ -18,7 +18,7 @@ NORMALISATIONS = ("none", "layer", "batch")
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
-    """What a network looks like."""
+    """Settings of a network."""
 
     model: str = "sage"
     """Kind of layer: sage, gcn, gat or gatv2."""
@@ -29,21 +29,21 @@ class ModelConfig:
     heads: int = 4
     """Attention heads of hidden layers; the last layer has one."""
     dropout: float = 0.1
-    """Share of a layer's inputs that training sets to 0."""
+    """Probability that an entry of a layer's input is set to 0 in training."""
     attention_dropout: float = 0.1
-    """Share of attention weights that training sets to 0."""
+    """Probability that an attention weight is set to 0 in training."""
     residual: bool = False
-    """Whether layers from the second on add their input, projected where widths differ."""
+    """Add the input to the output in all layers but the first, projected if widths differ."""
     bias: bool = True
-    """Whether convolutions add a learnt constant."""
+    """Add a learnt bias in convolutions."""
     normalisation: str = "none"
-    """After each hidden layer: none, layer or batch."""
+    """Normalisation after each hidden layer: none, layer or batch."""
     attention: str = "hajek"
-    """Softmax over kept edges: hajek (corrected by -log p) or plain."""
+    """Softmax over kept edges: hajek (scores corrected by -log p) or plain."""
     initialisation: str = "default"
-    """Weights at the start: default, or relu (Xavier times sqrt 2, no bias), as in DGL's layers."""
+    """Initial weights: default, or relu (Xavier times sqrt 2, biases 0), as in DGL's layers."""
     feedback: str = "softmax"
-    """What attention tells the policy: softmax, or scores as the released code has it."""
+    """Attention as observed by the policy: softmax, or scores as in the released code."""
 
     def __post_init__(self) -> None:
         checks.choice("model", self.model, MODELS)
@@ -59,7 +59,7 @@ class ModelConfig:
         if self.is_attention and self.hidden % self.heads:
             raise InputError(
                 f"hidden={self.hidden} is not a multiple of heads={self.heads}: each head has an "
-                "equal share of the width."
+                "equal share of the width, so choose a multiple."
             )
 
     @property
@@ -69,5 +69,5 @@ class ModelConfig:
 
     @property
     def norm(self) -> Norm:
-        """The graph's coefficients that this network aggregates with."""
+        """Norm of the graph that this network needs."""
         return "gcn" if self.model == "gcn" else "mean"
