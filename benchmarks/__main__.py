@@ -1,4 +1,4 @@
-"""`python -m benchmarks sampling|samplers|step|pyg --json FILE`."""
+"""`python -m benchmarks sampling|samplers|step|dropout|pyg --json FILE`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def main() -> None:
     """Run one benchmark and write what it measured."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument(
-        "name", choices=["sampling", "samplers", "step", "pyg"], help="what to measure"
+        "name", choices=["sampling", "samplers", "step", "dropout", "pyg"], help="what to measure"
     )
     parser.add_argument("--json", type=Path, help="where to write the numbers")
     parser.add_argument("--batches", type=int, default=41, help="batches timed after warm-up")

@@ -1,11 +1,11 @@
-"""How long each sampler of SAMPLERS takes to draw a batch and to learn from it.
+"""Time that each sampler of SAMPLERS takes to draw a batch and to learn from it.
 
 Graph (b), 232,965 nodes and 11.6 M edges; batches of 256 seeds, 3 layers, one thread. Samplers
 that count sources keep 4096/2048/1024 of them, those that count neighbours 10 per target; samplers
-of subgraphs draw about 4096 nodes, or 4096 edges, or walks from 1024 roots. AS-GCN and VR-GCN look
-at 128 random features. Every batch is drawn by each sampler in turn, in an order drawn anew each
-time; numbers are medians over the batches, and their ratios are within one run. What a sampler
-does once, before its first batch, is timed apart.
+of subgraphs draw about 4096 nodes, or 4096 edges, or walks from 1024 roots. AS-GCN and VR-GCN use
+128 random features. Every batch is drawn by each sampler in turn, in a random order; numbers are
+medians over the batches, and ratios are within one run. Work before the first batch is timed
+separately.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import torch
 from benchmarks.graphs import power_law
 from benchmarks.sampling import BATCH, BUDGETS, EDGES, NODES
 from bliss import Graph
-from bliss.samplers import SAMPLERS, Sampler, sampler_class
+from bliss.samplers import SAMPLERS, Sampler
 
 LAYERS, FANOUT, FEATURES, SUBGRAPH = 3, 10, 128, 4096
 SUBGRAPHS = {"saint-rw": SUBGRAPH // 4}
@@ -56,7 +56,7 @@ def measure(graph: Graph, repeats: int) -> dict[str, dict[str, float]]:
     random = np.random.default_rng(0)
     for step in range(WARM_UP + repeats):
         seeds = random.choice(graph.num_nodes, BATCH, replace=False)
-        for name in random.permutation(list(made)):  # whoever comes before leaves caches behind
+        for name in random.permutation(list(made)):  # caches depend on the order
             made[name].draw(seeds, step)
         gc.collect()
     rows = {name: one.summary() for name, one in made.items()}
@@ -69,20 +69,22 @@ class Timed:
     """A sampler with the budgets of its unit, and how long it takes."""
 
     def __init__(self, name: str, graph: Graph, x: torch.Tensor) -> None:
-        kind = sampler_class(name)
+        config = SAMPLERS[name]
         counts = {"sources": BUDGETS, "neighbours": [FANOUT] * LAYERS}
-        options = {"x": x.numpy()} if kind.needs_features else {}
         self.x = x
-        self.sampler: Sampler = SAMPLERS[name](
-            graph, counts.get(kind.unit, ()), layers=LAYERS, **options
+        self.sampler: Sampler = config.build(
+            graph,
+            counts.get(config.unit, ()),
+            layers=LAYERS,
+            x=x.numpy() if config.needs_features else None,
         )
         self.found: list[tuple[float, ...]] = []
         self.preparing = 0.0
-        if kind.makes_batches:
+        if config.makes_batches:
             started = perf_counter()
             self.sampler.prepare(np.arange(graph.num_nodes), SUBGRAPHS.get(name, SUBGRAPH))
             self.batches = cycle(self.sampler.batches(0))
-            self.sampler.sample(next(self.batches), 0)  # what is found before the first batch
+            self.sampler.sample(next(self.batches), 0)  # counts walks, for instance
             self.preparing = perf_counter() - started
 
     def draw(self, seeds: np.ndarray, step: int) -> None:
@@ -94,9 +96,7 @@ class Timed:
         drawn = perf_counter()
         for block in blocks:
             if self.sampler.learns:
-                inputs = self.x[block.src]
-                block.remember(inputs)
-                block.observe(inputs)
+                block.observe(self.x[block.src])
         observed = perf_counter()
         self.sampler.update(blocks)
         learnt = perf_counter() - observed

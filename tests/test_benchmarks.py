@@ -1,4 +1,7 @@
-"""What the comparison with PyG is held against; timings are not for tests."""
+"""Benchmarks run on a small graph, and the comparison with PyG uses the right reference values.
+
+Times themselves are not tested.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,10 @@ from math import comb
 
 import pytest
 
+from benchmarks import dropout, samplers, step
+from benchmarks.graphs import power_law
 from benchmarks.pyg import floyd_chances, one_sample, two_samples
+from bliss.samplers import SAMPLERS
 
 
 @pytest.mark.parametrize(("population", "count"), [(4, 3), (7, 2), (9, 3), (3, 5)])
@@ -33,3 +39,24 @@ def test_shares_that_cannot_be_are_infinitely_far():
     assert found["bound"] == pytest.approx(4.89, abs=0.01)  # two-sided, 1e-6, of one
     found = two_samples({"a": 0.50}, {"a": 0.52})  # of 20,000 draws each
     assert found["z"] == pytest.approx(4.0, rel=0.01)
+
+
+def test_the_benchmark_of_samplers_has_a_row_for_each(monkeypatch):
+    for name, value in {"BATCH": 16, "BUDGETS": (64, 32, 16), "SUBGRAPH": 64}.items():
+        monkeypatch.setattr(samplers, name, value)
+    rows = samplers.measure(power_law(500, 5000), repeats=1)
+    assert list(rows) == list(SAMPLERS)
+    assert all(row["nodes"] > 0 for row in rows.values())
+
+
+def test_the_benchmark_of_steps_times_every_part_of_every_policy(monkeypatch):
+    monkeypatch.setattr(step, "WARM_UP", 1)
+    dataset = step.random_dataset(power_law(500, 5000), 8, 3, multilabel=False)
+    parts = step.steps(dataset, "sage", 1, (64, 32, 16), step.SAMPLERS)
+    assert list(parts) == list(step.SAMPLERS)
+    assert all(taken["total"] > 0 for taken in parts.values())
+
+
+def test_the_benchmark_of_dropout_compares_each_part():
+    found = dropout.measure(20, 5, 0.5, repeats=1)
+    assert set(found["torch_over_hashed"]) == {"forward", "backward", "both"}

@@ -166,6 +166,7 @@ class Block:
         """Check the shape of attention and average it over heads. [E', ...] -> float32[E']."""
         if isinstance(attention, tuple):
             edge_index, attention = attention
+            self.check_device("edge_index", edge_index)
             if not torch.equal(edge_index, self.edge_index):
                 raise InputError(
                     "attention is for other edges than the block's, as when a convolution moves "
@@ -176,6 +177,7 @@ class Block:
                 f"attention has shape {tuple(attention.shape)}, but the block has "
                 f"{self.num_edges} edges: pass one row per edge, in the order of edge_index."
             )
+        self.check_device("attention", attention)
         mean = attention.detach().to(torch.float32)
         return mean.flatten(1).mean(dim=1) if mean.ndim > 1 else mean
 
@@ -214,7 +216,7 @@ class Block:
             )
         return feedback
 
-    def to(self, device: torch.device | str, non_blocking: bool = False) -> Block:
+    def to(self, device: torch.device | str | int, non_blocking: bool = False) -> Block:
         """Copy to a device."""
         return self._apply(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
@@ -224,7 +226,7 @@ class Block:
 
     def cuda(self, device: int | str | None = None, non_blocking: bool = False) -> Block:
         """Copy to a GPU."""
-        return self._apply(lambda tensor: tensor.cuda(device, non_blocking=non_blocking))
+        return self.to("cuda" if device is None else device, non_blocking)
 
     def pin_memory(self) -> Block:
         """Copy to page-locked memory."""

@@ -171,6 +171,38 @@ def test_inference_gathers_no_more_bytes_than_it_may(graph, monkeypatch, rows):
     assert len(taken) == 1
 
 
+class Stopped(Exception):
+    pass
+
+
+def test_an_exception_from_the_progress_callback_ends_inference_and_restores_the_mode(graph):
+    torch.manual_seed(0)
+    network, x = GNN(6, 4, ModelConfig(layers=3, hidden=8)), torch.randn(80, 6)
+    for was_training in (True, False):
+        network.train(was_training)
+        shares = []
+
+        def progress(done: float, shares=shares) -> None:
+            assert not network.training
+            shares.append(done)
+            if done > 0.5:
+                raise Stopped
+
+        with pytest.raises(Stopped):
+            infer(network, graph, x, chunk_edges=100, progress=progress)
+        assert network.training is was_training
+        assert shares == sorted(shares)
+        assert sum(done > 0.5 for done in shares) == 1  # no chunk after it
+
+
+def test_progress_is_told_after_every_chunk_up_to_one(graph):
+    torch.manual_seed(0)
+    network, x = GNN(6, 4, ModelConfig(layers=2, hidden=8)), torch.randn(80, 6)
+    shares: list[float] = []
+    infer(network, graph, x, chunk_edges=1, progress=shares.append)  # one node each
+    np.testing.assert_allclose(shares, np.arange(1, 161) / 160)
+
+
 @pytest.mark.parametrize("model", MODELS)
 def test_residual_layers_add_their_input_before_normalisation_and_activation(graph, model):
     torch.manual_seed(0)
@@ -223,7 +255,8 @@ def test_every_model_trains_and_teaches_every_bandit(graph, model, policy):
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        assert all((block.attention is not None) == config.is_attention for block in blocks)
+        shown = [block.observation.attention is not None for block in blocks]
+        assert shown == [config.is_attention] * 2
         sampler.update(blocks)
         losses.append(loss.item())
     assert np.mean(losses[-10:]) < np.mean(losses[:5])

@@ -1,8 +1,8 @@
-"""The compiled kernels of networks: attention over a block, both ways, and dropout.
+"""Compiled kernels of networks: attention over a block, its gradient, and dropout.
 
-In attention, nothing of size edges x width is ever written: each edge's work stays in registers.
-Edges are grouped by target, so sums over a target's edges run in order, whatever the threads.
-`bliss.nn.attention` has the same in plain torch, which the tests compare these with.
+Attention needs no array of size edges x width. Edges are grouped by target, so sums over a target's
+edges have a fixed order. `bliss.nn.attention` has the same functions in plain torch; tests compare
+both.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def gatv2_scores(
     source: FloatArray,
     vector: FloatArray,
 ) -> Any:
-    """e_ij = a . LeakyReLU(target_i + source_j), per head.
+    """Scores e_ij = a . LeakyReLU(target_i + source_j) of each head.
 
     indptr   int64[D + 1], row int64[E']
     target   float32[D, H, C], source float32[S, H, C], vector float32[H, C]
@@ -60,7 +60,7 @@ def gatv2_scores_backward(
     vector: FloatArray,
     grad: FloatArray,
 ) -> tuple[Any, Any, Any]:
-    """Gradients of `gatv2_scores` for target, source and vector. grad float32[E', H]."""
+    """Gradients of `gatv2_scores` with respect to target, source, vector. grad float32[E', H]."""
     heads, width = vector.shape
     grad_target, grad_source = np.zeros_like(target), np.zeros_like(source)
     grad_vector = np.zeros_like(vector)
@@ -85,10 +85,10 @@ def gatv2_scores_backward(
 def attend(
     indptr: IntArray, row: IntArray, scores: FloatArray, mask: FloatArray, values: FloatArray
 ) -> tuple[Any, Any]:
-    """Softmax of the scores over each target's edges, and the values it weighs.
+    """Sum of the values, weighted by the softmax of the scores over each target's edges.
 
     scores   float32[E', H]
-    mask     float32[E', H]     dropout's factors; may be empty
+    mask     float32[E', H]     factors of dropout, or float32[0, 1] for none
     values   float32[S, H, C]
     returns  out float32[D, H, C], attention float32[E', H] (before the mask)
     """
@@ -125,7 +125,7 @@ def attend_backward(
     values: FloatArray,
     grad: FloatArray,
 ) -> tuple[Any, Any]:
-    """Gradients of `attend` for scores and values. grad float32[D, H, C]."""
+    """Gradients of `attend` with respect to scores and values. grad float32[D, H, C]."""
     _, heads, width = values.shape
     grad_scores, grad_values = np.empty_like(attention), np.zeros_like(values)
     for t in range(indptr.size - 1):
@@ -150,11 +150,13 @@ def attend_backward(
 
 @compiled
 def dropout(x: FloatArray, key: np.uint64, rate: float, out: FloatArray) -> None:
-    """Set a share `rate` of the entries to 0 and scale the others up; four coins to a hash.
+    """Set each entry to 0 with probability `rate` and scale up the others.
 
-    The same key drops the same entries, so the way back needs no mask.
+    A hash of 64 bits gives four coins. The same key drops the same entries, so the gradient needs
+    no mask.
 
-    x    float32[N], out float32[N]: written
+    x    float32[N]
+    out  float32[N], written
     """
     threshold = np.uint64(rate * 65536.0 + 0.5)
     scale = np.float32(65536.0 / (65536.0 - np.float64(threshold)))

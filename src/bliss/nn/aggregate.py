@@ -1,4 +1,4 @@
-"""Weighted sums over a block's edges: the sparse product of message passing."""
+"""Weighted sums over the edges of a block: the sparse product of message passing."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from bliss.block import Block
 
 
 def aggregate(block: Block, x: Tensor, mean: Tensor | None = None) -> Tensor:
-    """sum over kept edges of weight_ij x_j. x [S, F] -> [D, F].
+    """Sum of weight_ij x_j over the kept edges of each target i. x [S, F] -> [D, F].
 
-    With a control variate, the history h of the block's sources, it is
+    If the block has a control variate with history h, the result is
 
         baseline_i + sum_j weight_ij (m_j - h_j) + sum_j weight_ij sqrt(p_ij) (x_j - m_j)
         baseline_i = sum over all in-edges of alpha_ij h_j
 
-    with m_j the layer's input before dropout, `mean`, and x_j the input after dropout. The
-    expectation over draws and dropout is the same as without; the variance is that of the change
-    since h was recorded plus, by the square root, that of dropout in a full sum.
+    where m_j (`mean`) is the layer's input before dropout and x_j the input after dropout. The
+    control variate does not change the expectation over draws and dropout. The variance is that of
+    m - h, plus that of dropout in a full sum, because of the square root.
 
-    Edges are grouped by target, so this is a bag of embeddings, which torch sums without writing a
-    message; the backward pass sums the same edges grouped by source. Sums are in float32.
+    Edges are grouped by target, so torch's `embedding_bag` computes the sum without storing a
+    message per edge. The backward pass is the same sum with edges grouped by source; it is
+    differentiable again. Sums are in float32.
     """
     block.check_device("x", x)
     x = x.float()
@@ -39,27 +40,31 @@ def aggregate(block: Block, x: Tensor, mean: Tensor | None = None) -> Tensor:
 
 
 def _sum(block: Block, x: Tensor, weight: Tensor) -> Tensor:
-    out: Tensor = _Sum.apply(x, block, weight)  # type: ignore[no-untyped-call]
+    out: Tensor = _Sum.apply(x, block, weight, False)  # type: ignore[no-untyped-call]
     return out
 
 
 class _Sum(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, block: Block, weight: Tensor) -> Tensor:
-        ctx.block, ctx.weight = block, weight
-        return _bag(block.row, x.contiguous(), block.indptr, weight)
+    """The product with the block's matrix A [D, S], or with its transpose."""
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
-        block: Block = ctx.block
-        indptr, order = block.by_source
-        grad = grads[0].contiguous()
-        return _bag(block.col[order], grad, indptr, ctx.weight[order]), None, None
+    def forward(ctx: Any, x: Tensor, block: Block, weight: Tensor, transposed: bool) -> Tensor:
+        ctx.block, ctx.weight, ctx.transposed = block, weight, transposed
+        index, indptr = block.row, block.indptr
+        if transposed:
+            indptr, order = block.by_source
+            index, weight = block.col[order], weight[order]
+        return functional.embedding_bag(
+            index,
+            x.contiguous(),
+            indptr,
+            mode="sum",
+            per_sample_weights=weight,
+            include_last_offset=True,
+        )
 
-
-def _bag(index: Tensor, x: Tensor, indptr: Tensor, weight: Tensor) -> Tensor:
-    if index.numel() == 0:
-        return x.new_zeros(indptr.numel() - 1, x.size(1))
-    return functional.embedding_bag(
-        index, x, indptr, mode="sum", per_sample_weights=weight, include_last_offset=True
-    )
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
+        """The product with the other matrix: through `apply`, so that it has a gradient, too."""
+        out = _Sum.apply(grads[0], ctx.block, ctx.weight, not ctx.transposed)  # type: ignore[no-untyped-call]
+        return out, None, None, None

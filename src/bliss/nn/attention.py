@@ -1,7 +1,13 @@
-"""Attention over a block: compiled on the CPU, plain torch elsewhere."""
+"""Attention over a block: compiled kernels for float32 on the CPU, plain torch otherwise.
+
+The kernels compute values and first derivatives. For second derivatives (`create_graph=True`) the
+first ones are computed in plain torch, which is differentiable again.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,13 +22,12 @@ from bliss.kernels import messages
 def gatv2_scores(
     block: Block, target: Tensor, source: Tensor, vector: Tensor, slope: float
 ) -> Tensor:
-    """e_ij = a . LeakyReLU(target_i + source_j) per head.
+    """Scores e_ij = a . LeakyReLU(target_i + source_j) of each head.
 
     target [D, H, C], source [S, H, C], vector [H, C] -> [E', H]
     """
     if not _is_compiled(source):
-        inner = functional.leaky_relu(target[block.col] + source[block.row], slope)
-        return (inner * vector).sum(-1)
+        return _plain_scores(block, target, source, vector, slope)
     scores: Tensor = _Scores.apply(target, source, vector, slope, block)  # type: ignore[no-untyped-call]
     return scores
 
@@ -30,19 +35,18 @@ def gatv2_scores(
 def attend(
     block: Block, scores: Tensor, values: Tensor, dropout: float = 0.0
 ) -> tuple[Tensor, Tensor]:
-    """Weigh values by the softmax of scores over each target's edges.
+    """Sum of the sources' values, weighted by the softmax of scores over each target's edges.
+
+    Dropout applies to the softmax.
 
     scores [E', H], values [S, H, C] -> out [D, H, C], attention [E', H] (before dropout)
     """
-    mask = scores.new_empty(0)
+    mask = scores.new_empty(0, 1)
     if dropout > 0:
         mask = functional.dropout(torch.ones_like(scores), dropout)
     if not _is_compiled(values):
         attention = _softmax(block, scores)
-        weight = attention * mask if mask.numel() else attention
-        messages_ = weight[..., None] * values[block.row]
-        out = values.new_zeros(block.num_dst, *values.shape[1:])
-        return out.index_add(0, block.col, messages_), attention.detach()
+        return _weighted_sum(block, mask, attention, values), attention.detach()
     out, attention = _Attend.apply(scores, values, mask, block)  # type: ignore[no-untyped-call]
     return out, attention
 
@@ -51,13 +55,27 @@ def _is_compiled(tensor: Tensor) -> bool:
     return tensor.device.type == "cpu" and tensor.dtype == torch.float32
 
 
+def _plain_scores(
+    block: Block, target: Tensor, source: Tensor, vector: Tensor, slope: float
+) -> Tensor:
+    inner = functional.leaky_relu(target[block.col] + source[block.row], slope)  # [E', H, C]
+    return (inner * vector).sum(-1)
+
+
+def _weighted_sum(block: Block, mask: Tensor, attention: Tensor, values: Tensor) -> Tensor:
+    weight = attention * mask if mask.numel() else attention
+    weighted = weight[..., None] * values[block.row]  # [E', H, C]
+    out = values.new_zeros(block.num_dst, *values.shape[1:])
+    return out.index_add(0, block.col, weighted)
+
+
 def _softmax(block: Block, scores: Tensor) -> Tensor:
-    """Softmax over the edges of each target, in plain torch. [E', H] -> [E', H]."""
+    """Softmax over the edges of each target. [E', H] -> [E', H]."""
     index = block.col[:, None].expand_as(scores)
-    shape = block.num_dst, scores.size(1)
-    largest = scores.new_full(shape, -torch.inf).scatter_reduce(0, index, scores, "amax")
-    exponent = (scores - largest.detach()[block.col]).exp()
-    return exponent / scores.new_zeros(shape).scatter_add(0, index, exponent)[block.col]
+    lowest = scores.new_full((block.num_dst, scores.size(1)), -torch.inf)
+    largest = lowest.scatter_reduce(0, index, scores.detach(), "amax")
+    exponent = (scores - largest[block.col]).exp()
+    return exponent / torch.zeros_like(lowest).scatter_add(0, index, exponent)[block.col]
 
 
 class _Scores(torch.autograd.Function):
@@ -71,11 +89,14 @@ class _Scores(torch.autograd.Function):
         return torch.from_numpy(messages.gatv2_scores(slope, indptr, row, *arrays))
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
-        tensors = (ctx.block.indptr, ctx.block.row, *ctx.saved_tensors)
-        out = messages.gatv2_scores_backward(ctx.slope, *_arrays(*tensors, grads[0]))
-        target, source, vector = map(torch.from_numpy, out)
-        return target, source, vector, None, None
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        block: Block = ctx.block
+        if torch.is_grad_enabled():
+            scores = partial(_plain_scores, block, slope=ctx.slope)
+            return *_differentiable_gradients(scores, ctx.saved_tensors, grads[0]), None, None
+        arrays = _arrays(block.indptr, block.row, *ctx.saved_tensors, grads[0])
+        found = messages.gatv2_scores_backward(ctx.slope, *arrays)
+        return *map(torch.from_numpy, found), None, None
 
 
 class _Attend(torch.autograd.Function):
@@ -83,19 +104,36 @@ class _Attend(torch.autograd.Function):
     def forward(
         ctx: Any, scores: Tensor, values: Tensor, mask: Tensor, block: Block
     ) -> tuple[Tensor, Tensor]:
-        shaped = mask if mask.numel() else mask.reshape(0, 1)
-        arrays = _arrays(block.indptr, block.row, scores, shaped, values)
+        arrays = _arrays(block.indptr, block.row, scores, mask, values)
         out, attention = map(torch.from_numpy, messages.attend(*arrays))
-        ctx.save_for_backward(attention, shaped, values)
+        ctx.save_for_backward(scores, values, mask, attention)
         ctx.block = block
         ctx.mark_non_differentiable(attention)
         return out, attention
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None, None]:
-        tensors = (ctx.block.indptr, ctx.block.row, *ctx.saved_tensors, grads[0])
-        scores, values = map(torch.from_numpy, messages.attend_backward(*_arrays(*tensors)))
-        return scores, values, None, None
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        block: Block = ctx.block
+        scores, values, mask, attention = ctx.saved_tensors
+        if torch.is_grad_enabled():
+
+            def out(scores: Tensor, values: Tensor) -> Tensor:
+                return _weighted_sum(block, mask, _softmax(block, scores), values)
+
+            return *_differentiable_gradients(out, (scores, values), grads[0]), None, None
+        arrays = _arrays(block.indptr, block.row, attention, mask, values, grads[0])
+        return *map(torch.from_numpy, messages.attend_backward(*arrays)), None, None
+
+
+def _differentiable_gradients(
+    function: Callable[..., Tensor], inputs: Sequence[Tensor], grad: Tensor
+) -> Sequence[Tensor | None]:
+    """Gradients of a function in plain torch, with a graph of their own."""
+    # One input may be a slice of another: views keep the gradient of each apart.
+    inputs = [one.view_as(one) for one in inputs]
+    wanted = [one for one in inputs if one.requires_grad]
+    found = iter(torch.autograd.grad(function(*inputs), wanted, grad, create_graph=True))
+    return [next(found) if one.requires_grad else None for one in inputs]
 
 
 def _arrays(*tensors: Tensor) -> list[np.ndarray[Any, Any]]:

@@ -39,7 +39,7 @@ class ModelConfig:
     normalisation: str = "none"
     """Normalisation after each hidden layer: none, layer or batch."""
     attention: str = "hajek"
-    """Softmax over kept edges: hajek (corrected by -log p) or plain."""
+    """Softmax over kept edges: hajek (scores corrected by -log p) or plain."""
     initialisation: str = "default"
     """Initial weights: default, or relu (Xavier times sqrt 2, zero bias, as in DGL's layers)."""
     feedback: str = "softmax"
@@ -59,7 +59,7 @@ class ModelConfig:
         if self.is_attention and self.hidden % self.heads:
             raise InputError(
                 f"hidden={self.hidden} is not a multiple of heads={self.heads}: each head has an "
-                "equal share of the width."
+                "equal share of the width, so choose a multiple."
             )
 
     @property
@@ -69,5 +69,5 @@ class ModelConfig:
 
     @property
     def norm(self) -> Norm:
-        """The graph's coefficients that this network aggregates with."""
+        """Norm of the graph that this network needs."""
         return "gcn" if self.model == "gcn" else "mean"

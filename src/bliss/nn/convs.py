@@ -1,7 +1,7 @@
-"""Message passing over a block.
+"""Convolutions over a block.
 
-In training, layers observe their input: policies learn from it. Where the input went through
-dropout, `observed` is what it was before: the same up to a factor on average, without the noise.
+In training, a layer shows its input to the block (`Block.observe`), and policies learn from it.
+Pass the input before dropout as `observed`, so that policies do not learn from dropout's noise.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class SAGEConv(nn.Module):
         self.others = nn.Linear(inputs, outputs, bias=False)
 
     def forward(self, x: Tensor, block: Block, observed: Tensor | None = None) -> Tensor:
-        """Aggregate on the narrower side of the linear layer."""
+        """Output of the targets; in training, the block observes the input."""
         own: Tensor = self.own(x[: block.num_dst])
         return own + _project_and_aggregate(self.others, x, block, observed)
 
@@ -44,16 +44,16 @@ class GCNConv(nn.Module):
         self.bias = nn.Parameter(torch.zeros(outputs)) if bias else 0.0
 
     def forward(self, x: Tensor, block: Block, observed: Tensor | None = None) -> Tensor:
-        """Aggregate on the narrower side of the linear layer."""
+        """Output of the targets; in training, the block observes the input."""
         return _project_and_aggregate(self.linear, x, block, observed) + self.bias
 
 
 class _Attention(nn.Module):
-    """What GAT and GATv2 share: heads, the importance correction, and the feedback.
+    """Base class of GAT and GATv2: heads, importance correction and feedback.
 
-    With correction="hajek" (default) the logits gain -log p_ij (`block.edge_prob`): the softmax
-    over the kept edges is then the Hajek estimate of the full attention. "plain" leaves them as
-    they are.
+    With correction="hajek" (default), -log p_ij (`block.edge_prob`) is added to the scores: the
+    softmax over the kept edges is then the Hajek estimate of the full attention. "plain" does not
+    correct the scores.
     """
 
     def __init__(
@@ -77,12 +77,16 @@ class _Attention(nn.Module):
     def _split(self, x: Tensor) -> Tensor:
         return x.float().view(-1, self.heads, self.width)  # sums and softmax in float32
 
-    def _score(self, x: Tensor, block: Block) -> tuple[Tensor, Tensor]:
-        """Plain scores e_ij [E', H] and values [S, H, C] of a layer's input [S, F]."""
+    def _scores(self, x: Tensor, block: Block) -> tuple[Tensor, Tensor]:
         raise NotImplementedError
 
+    def _score(self, x: Tensor, block: Block) -> tuple[Tensor, Tensor]:
+        """Plain scores e_ij [E', H] and values [S, H, C] of a layer's input [S, F]."""
+        block.check_device("x", x)
+        return self._scores(x, block)
+
     def attention(self, x: Tensor, block: Block) -> Tensor:
-        """What the layer weighs messages with, mean of heads. x [S, F] -> [E']."""
+        """Attention weights of the edges, mean over heads. x [S, F] -> [E']."""
         scores, values = self._score(x, block)
         return attend(block, self._correct(scores, block), values)[1].mean(1)
 
@@ -90,7 +94,7 @@ class _Attention(nn.Module):
         return scores - block.edge_prob.log()[:, None] if self.correction == "hajek" else scores
 
     def forward(self, x: Tensor, block: Block, observed: Tensor | None = None) -> Tensor:
-        """Score, weigh, and let the policy know."""
+        """Output of the targets; in training, the block observes input and attention."""
         scores, values = self._score(x, block)
         corrected = self._correct(scores, block)
         drop = self.dropout if self.training else 0.0
@@ -101,11 +105,11 @@ class _Attention(nn.Module):
         return (out.flatten(1) if self.concat else out.mean(1)) + self.bias
 
     def _told(self, block: Block, scores: Tensor, attention: Tensor) -> Tensor:
-        """What the policy learns from. scores [E', H], attention [E', H] -> [E', H] or [E', 1]."""
+        """Attention as the policy sees it. scores, attention [E', H] -> [E', H] or [E', 1]."""
         if self.feedback == "scores":
             told = scores.mean(1, keepdim=True)
         elif self.correction == "hajek":
-            told = attention * block.edge_prob[:, None]  # the plain softmax, up to its sum
+            told = attention * block.edge_prob[:, None]  # proportional to the plain softmax
         else:
             return attention
         total = told.new_zeros(block.num_dst, told.size(1)).index_add(0, block.col, told)
@@ -113,9 +117,9 @@ class _Attention(nn.Module):
 
 
 class GATConv(_Attention):
-    """Attention e_ij = LeakyReLU(a_target . W h_i + a_source . W h_j), softmax over the kept edges.
+    """GAT: scores e_ij = LeakyReLU(a_target . W h_i + a_source . W h_j), softmax over kept edges.
 
-    x [S, F] -> [D, outputs]; heads are concatenated or averaged
+    x [S, F] -> [D, outputs]; heads are concatenated (`concat`) or averaged.
     """
 
     def __init__(
@@ -136,8 +140,7 @@ class GATConv(_Attention):
         for parameter in (self.linear.weight, self.target, self.source):
             nn.init.xavier_uniform_(parameter)
 
-    def _score(self, x: Tensor, block: Block) -> tuple[Tensor, Tensor]:
-        """Score by node, then by edge."""
+    def _scores(self, x: Tensor, block: Block) -> tuple[Tensor, Tensor]:
         values = self._split(self.linear(x))
         target = (values[: block.num_dst] * self.target).sum(-1)  # [D, H]
         source = (values * self.source).sum(-1)  # [S, H]
@@ -145,9 +148,10 @@ class GATConv(_Attention):
 
 
 class GATv2Conv(_Attention):
-    """Attention e_ij = a . LeakyReLU(W_target h_i + W_source h_j), softmax over the kept edges.
+    """GATv2: scores e_ij = a . LeakyReLU(W_target h_i + W_source h_j), softmax over kept edges.
 
-    x [S, F] -> [D, outputs]; heads are concatenated or averaged. With `shared`, both W are one.
+    x [S, F] -> [D, outputs]; heads are concatenated (`concat`) or averaged. With `shared`,
+    W_target = W_source.
     """
 
     def __init__(
@@ -170,8 +174,7 @@ class GATv2Conv(_Attention):
             if parameter.ndim == 2:
                 nn.init.xavier_uniform_(parameter)
 
-    def _score(self, x: Tensor, block: Block) -> tuple[Tensor, Tensor]:
-        """Score by edge; no array of edges times width is written."""
+    def _scores(self, x: Tensor, block: Block) -> tuple[Tensor, Tensor]:
         values = self._split(self.source(x))
         own = x[: block.num_dst]
         target = values[: block.num_dst] if self.target is None else self._split(self.target(own))
@@ -181,9 +184,9 @@ class GATv2Conv(_Attention):
 def _project_and_aggregate(
     linear: nn.Linear, x: Tensor, block: Block, observed: Tensor | None
 ) -> Tensor:
-    """W sum_j weight_ij x_j, in the cheaper order. [S, F] -> [D, out].
+    """W sum_j weight_ij x_j, with sum and product in the cheaper order. [S, F] -> [D, out].
 
-    A control variate is a history of x, not of W x: there is then one order only.
+    A control variate is a history of x, not of W x, so the sum then comes first.
     """
     if linear.training:
         block.observe(x if observed is None else observed)

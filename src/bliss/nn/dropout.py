@@ -1,4 +1,8 @@
-"""Dropout from hashed coins: torch's draws one number at a time, and takes a third of a step."""
+"""Dropout whose coins are hashed, four to a hash; `benchmarks/dropout.py` compares it with torch's.
+
+The coins depend on a key and a position only, so the backward pass draws them again and no mask is
+stored.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +17,11 @@ from bliss.kernels import messages
 
 
 def dropout(x: Tensor, rate: float, training: bool) -> Tensor:
-    """Set a share `rate` (in steps of 2^-16) of x to 0 in training and scale up the rest.
+    """Set each entry to 0 with probability `rate` in training and scale up the others.
 
-    The coins' key is drawn from torch's generator, so that `torch.manual_seed` decides it.
+    `rate` is rounded to a multiple of 2^-16. The key of the coins comes from torch's global
+    generator, so `torch.manual_seed` makes it reproducible. Tensors that are not float32 on the
+    CPU use torch's own dropout.
     """
     if not training or rate == 0:
         return x
@@ -27,18 +33,17 @@ def dropout(x: Tensor, rate: float, training: bool) -> Tensor:
 
 
 class _Dropout(torch.autograd.Function):
+    """The product with a fixed diagonal matrix, which is its own gradient."""
+
     @staticmethod
     def forward(ctx: Any, x: Tensor, key: int, rate: float) -> Tensor:
         ctx.key, ctx.rate = key, rate
-        return _drop(x, key, rate)
+        x = x.detach().contiguous()
+        out = torch.empty_like(x)
+        messages.dropout(x.view(-1).numpy(), np.uint64(key), rate, out.view(-1).numpy())
+        return out
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
-        return _drop(grads[0], ctx.key, ctx.rate), None, None
-
-
-def _drop(x: Tensor, key: int, rate: float) -> Tensor:
-    x = x.detach().contiguous()
-    out = torch.empty_like(x)
-    messages.dropout(x.view(-1).numpy(), np.uint64(key), rate, out.view(-1).numpy())
-    return out
+        """The same product: through `apply`, so that it has a gradient, too."""
+        return _Dropout.apply(grads[0], ctx.key, ctx.rate), None, None  # type: ignore[no-untyped-call]

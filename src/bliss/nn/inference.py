@@ -1,4 +1,4 @@
-"""Full-neighbour inference: layer by layer, in chunks of bounded size, for all nodes."""
+"""Full-neighbour inference for all nodes: layer by layer, in chunks of bounded size."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bliss.samplers import Full
 
 
 def full_sampler(graph: Graph, layers: int) -> Full:
-    """A sampler that keeps everything."""
+    """Sampler that keeps all in-edges."""
     return Full(graph, layers=layers)
 
 
@@ -34,11 +34,28 @@ def infer(
 ) -> Tensor:
     """Logits of all nodes from full neighbourhoods.
 
-    A chunk has at most `chunk_edges` edges, and inputs of at most `chunk_bytes` (those of one node
-    at least), so memory holds one layer's outputs for all nodes, and the inputs of one chunk.
+    Memory holds one layer's outputs for all nodes and the inputs of one chunk.
 
-    x        [V, F], may be memory-mapped
-    returns  float32[V, out] on the CPU
+    Parameters
+    ----------
+    model
+        A network on `device`. It is in evaluation mode meanwhile; its mode is restored in any case.
+    graph
+        The graph, with V nodes.
+    x
+        Features [V, F]; may be memory-mapped.
+    chunk_edges, chunk_bytes
+        Most edges of a chunk, and most bytes of its inputs. A chunk has at least one node.
+    device
+        Where chunks are computed.
+    progress
+        Called after every chunk with the share of the work that is done, in (0, 1]. An exception
+        that it raises stops the inference and reaches the caller.
+
+    Returns
+    -------
+    Tensor
+        Logits, float32[V, out], on the CPU.
     """
     for number in range(model.config.layers):
 
@@ -61,7 +78,7 @@ def infer_layer(
     device: torch.device | str = "cpu",
     progress: Callable[[float], None] | None = None,
 ) -> Tensor:
-    """One layer's outputs for all nodes from its inputs at all nodes. [V, in] -> [V, out]."""
+    """One layer's outputs at all nodes, from its inputs at all nodes. [V, in] -> [V, out]."""
     was_training = model.training
     model.eval()
     try:
@@ -72,9 +89,9 @@ def infer_layer(
         out = torch.empty(graph.num_nodes, model.widths[number + 1])
         for position, nodes in enumerate(chunks):
             block: Block = sampler.sample(nodes, 0)[0]
-            inputs = x.index_select(0, block.src).to(device)
+            inputs = x.index_select(0, block.src.to(x.device)).to(device)
             out[block.dst] = model.layer(number, inputs, block.to(device)).to("cpu", torch.float32)
-            del inputs  # before the next chunk's are there
+            del inputs  # free them before the next chunk is gathered
             if progress:
                 progress((position + 1) / len(chunks))
     finally:
@@ -83,9 +100,9 @@ def infer_layer(
 
 
 def _chunks(graph: Graph, most: int) -> Iterator[npt.NDArray[Any]]:
-    """Runs of nodes which, with their in-edges, are at most `most`, or single nodes.
+    """Ranges of nodes: nodes plus in-edges are at most `most`, unless the range is one node.
 
-    That is also the largest number of sources that a run can have.
+    `most` is then also a bound on the number of sources.
     """
     start, size = 0, graph.indptr + np.arange(graph.num_nodes + 1)
     while start < graph.num_nodes:

@@ -15,10 +15,10 @@ from bliss.nn.dropout import dropout
 
 
 class GNN(nn.Module):
-    """A stack of convolutions: dropout, convolution, residual, normalisation, activation.
+    """Stack of layers: dropout, convolution, residual, normalisation, activation.
 
-    `forward(x, blocks)` takes the inputs of blocks[0]'s sources [S, F] and gives the logits of
-    blocks[-1]'s targets [B, out]. Each layer observes its block.
+    `forward(x, blocks)` takes the features of the sources of blocks[0], [S, F], and returns the
+    logits of the targets of blocks[-1], [B, out]. In training, every block observes its layer.
     """
 
     def __init__(self, inputs: int, outputs: int, config: ModelConfig) -> None:
@@ -61,7 +61,7 @@ class GNN(nn.Module):
         return nn.Identity() if inputs == outputs else nn.Linear(inputs, outputs, bias=False)
 
     def _start_wide(self) -> None:
-        """Xavier's initialisation with the gain of ReLU, sqrt 2: normal for attention."""
+        """Xavier initialisation with the gain of ReLU, sqrt 2; normal for attention."""
         draw = nn.init.xavier_normal_ if self.config.is_attention else nn.init.xavier_uniform_
         gain = nn.init.calculate_gain("relu")
         for parameter in (*self.convs.parameters(), *self.residuals.parameters()):
@@ -76,7 +76,7 @@ class GNN(nn.Module):
         return kind() if kind is nn.Identity else kind(self.config.hidden)
 
     def layer(self, number: int, x: Tensor, block: Block) -> Tensor:
-        """One layer with all that belongs to it. x [S, in] -> [D, out]."""
+        """Output of one layer. x [S, in] -> [D, out]."""
         dropped = dropout(x, self.config.dropout, self.training)
         out: Tensor = self.convs[number](dropped, block, observed=x)
         if self.config.residual and number > 0:
@@ -87,7 +87,7 @@ class GNN(nn.Module):
         return functional.elu(out) if self.config.is_attention else torch.relu(out)
 
     def attention(self, number: int, x: Tensor, block: Block) -> Tensor:
-        """An attention layer's weights, mean of heads. x [S, in] -> [E']."""
+        """Attention weights of one layer, mean over heads. x [S, in] -> [E']."""
         weights: Tensor = self.convs[number].attention(x, block)  # type: ignore[operator]
         return weights
 
