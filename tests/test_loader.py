@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
-from torch_geometric.loader import NodeLoader
 from torch_geometric.nn import GATv2Conv, GraphConv, SAGEConv
 
 from bliss import PLADIES, Bliss, BlockLoader, InputError
@@ -44,10 +43,9 @@ def run(data: Data, policy: str = "node", epochs: int = 2, **options) -> list[tu
     return seen
 
 
-def test_it_is_a_node_loader_and_batches_hold_what_is_promised(data):
+def test_batches_hold_what_is_promised(data):
     sampler = PLADIES(data, [30, 15])
     loader = BlockLoader(data, sampler, data.train_mask, batch_size=32)
-    assert isinstance(loader, NodeLoader)
     assert len(loader) == 4
     seeds = []
     for batch in loader:
@@ -262,7 +260,10 @@ def test_pygs_own_convolutions_train_on_blocks(data, kind, policy):
 REFUSED = {
     "workers": ({"num_workers": 2}, "num_workers=2 must be 0"),
     "far ahead": ({"prefetch": 2}, "prefetch=2 must be 0 or 1"),
-    "ignored option": ({"input_time": torch.ones(3)}, "input_time would have no effect"),
+    "batch sampler and shuffle": (
+        {"batch_sampler": [[0]], "shuffle": True},
+        "batch_sampler would have no effect beside shuffle",
+    ),
     "no batch size": ({"batch_size": None}, "batch_size=None"),
     "short mask": ({"input_nodes": torch.ones(3, dtype=torch.bool)}, r"mask of shape \(3,\)"),
     "no nodes": ({"input_nodes": torch.zeros(NODES, dtype=torch.bool)}, "input_nodes is empty"),
