@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import threading
+
 import numpy as np
 import pytest
 import torch
@@ -208,6 +211,61 @@ def test_an_error_while_drawing_ahead_reaches_the_caller(data):
 
 def fail(_: Data) -> Data:
     raise RuntimeError("no such luck")
+
+
+def test_abandoned_iterations_leave_one_thread(data):
+    before = set(threading.enumerate())
+    loader = BlockLoader(data, PLADIES(data, [30]), batch_size=50, prefetch=1)
+    for _ in range(200):
+        next(iter(loader))
+    assert len(set(threading.enumerate()) - before) == 1
+
+
+def test_the_thread_ends_with_its_loader(data):
+    before = set(threading.enumerate())
+    loader = BlockLoader(data, PLADIES(data, [30]), batch_size=50, prefetch=1)
+    list(loader)
+    next(iter(loader))
+    (thread,) = set(threading.enumerate()) - before
+    assert thread.is_alive()
+    del loader
+    gc.collect()
+    thread.join(timeout=60)
+    assert not thread.is_alive()
+
+
+def test_one_thread_and_one_workspace_serve_all_epochs(data, monkeypatch):
+    sampler = PLADIES(data, [30, 15])
+    find, seen = sampler._workspace, []
+
+    def watched():
+        workspace = find()
+        seen.append((threading.current_thread(), workspace))
+        return workspace
+
+    monkeypatch.setattr(sampler, "_workspace", watched)
+    loader = BlockLoader(data, sampler, batch_size=50, prefetch=1)
+    for _ in range(3):
+        list(loader)
+    threads, workspaces = zip(*seen, strict=True)
+    assert len(threads) == 3 * 4 * 2
+    assert set(threads) == {threads[0]} != {threading.current_thread()}
+    assert all(workspace is workspaces[0] for workspace in workspaces)
+
+
+def test_without_prefetch_there_is_no_thread(data):
+    before = set(threading.enumerate())
+    list(BlockLoader(data, PLADIES(data, [30]), batch_size=50))
+    assert set(threading.enumerate()) == before
+
+
+def test_batches_can_be_given_by_hand(data):
+    positions = [[3, 1], [0, 2, 4]]
+    nodes = torch.tensor([10, 20, 30, 40, 50])
+    loader = BlockLoader(data, PLADIES(data, [30]), nodes, batch_sampler=positions)
+    assert len(loader) == 2
+    assert [batch.input_id.tolist() for batch in loader] == positions
+    assert [batch.blocks[-1].dst.tolist() for batch in loader] == [[40, 20], [10, 30, 50]]
 
 
 class Network(nn.Module):
