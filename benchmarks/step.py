@@ -8,7 +8,6 @@ train in turn on the same seeds; numbers are medians, ratios within the run.
 from __future__ import annotations
 
 import gc
-import tempfile
 from statistics import median
 from typing import Any
 
@@ -18,8 +17,7 @@ import torch
 from benchmarks.graphs import power_law
 from bliss import Graph
 from bliss.data import Dataset
-from bliss.train import TrainConfig, Trainer
-from bliss.train.loop import PARTS
+from bliss.train import PARTS, Learner, TrainConfig, build_task
 from bliss.train.memory import forget_peak, peak_mb
 
 BUDGETS = (4096, 2048, 1024)
@@ -83,10 +81,10 @@ def steps(
     budgets: tuple[int, ...],
     policies: dict[str, str],
 ) -> dict[str, dict[str, float]]:
-    """Medians of each part in ms; the trainers take turns."""
-    with tempfile.TemporaryDirectory() as folder:
-        trainers = {
-            name: Trainer(
+    """Medians of each part in ms; the learners take turns."""
+    learners = {
+        name: Learner(
+            build_task(
                 TrainConfig(
                     model=model,
                     sampler="pladies" if name == "pladies" else "bliss",
@@ -95,16 +93,15 @@ def steps(
                     steps=10**6,
                 ),
                 dataset,
-                folder,
-                print,
             )
-            for name, policy in policies.items()
-        }
-        batches = {name: trainer.batches() for name, trainer in trainers.items()}
-        for _ in range(WARM_UP + repeats):
-            for name, trainer in trainers.items():
-                trainer.learn(next(batches[name]))
-        return {
-            name: {part: median(trainer.times[part][WARM_UP:]) * 1e3 for part in PARTS}
-            for name, trainer in trainers.items()
-        }
+        )
+        for name, policy in policies.items()
+    }
+    batches = {name: learner.batches() for name, learner in learners.items()}
+    for _ in range(WARM_UP + repeats):
+        for name, learner in learners.items():
+            learner.learn(next(batches[name]))
+    return {
+        name: {part: median(list(learner.times[part])[WARM_UP:]) * 1e3 for part in PARTS}
+        for name, learner in learners.items()
+    }

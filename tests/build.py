@@ -1,12 +1,14 @@
-"""Every sampler by its name, with settings that fit a small graph."""
+"""Samplers by name with settings that fit a small graph, and what a model would show them."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
-from bliss import Graph
+from bliss import Block, Graph
 from bliss.samplers import Sampler, sampler_config
 
 
@@ -32,3 +34,10 @@ def make_sampler(
     if config.makes_batches:
         sampler.prepare(np.arange(graph.num_nodes), min(20, graph.num_nodes))
     return sampler
+
+
+def softmax(block: Block, score: np.ndarray) -> Tensor:
+    """Attention proportional to a positive score of each source, score [V] -> [E']."""
+    raised = torch.from_numpy(score)[block.src[block.row]]
+    total = torch.zeros(block.num_dst, dtype=raised.dtype).index_add_(0, block.col, raised)
+    return (raised / total[block.col]).float()

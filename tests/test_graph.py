@@ -114,7 +114,7 @@ def test_narrow_and_unsigned_ids_are_widened(kind):
     np.testing.assert_array_equal(narrow.indptr, wide.indptr)
 
 
-@pytest.mark.parametrize("estimator", ["ht", "hajek", "sketch"])
+@pytest.mark.parametrize("estimator", ["ht", "hajek", "released"])
 def test_a_weighted_graph_without_edges_works(estimator):
     nothing = np.zeros((2, 0), np.int64)
     graph = Graph.from_edge_index(nothing, 3, weight=[], norm="weights", self_loops="keep")
@@ -166,7 +166,24 @@ REFUSED = {
     "not square": (lambda: Graph.of(scipy.sparse.eye(3, 4, format="csc")), r"shape \(3, 4\)"),
     "no edges in data": (lambda: Graph.of(Data(num_nodes=3)), "data.edge_index is None"),
     "something else": (lambda: Graph.of(42), "cannot be made of int"),
-    "a path": (lambda: Graph.of("nowhere"), r"bliss\.data\.open_graph"),
+    "a path": (lambda: Graph.of("nowhere"), "open a saved graph with bliss.data.open_graph"),
+    "index out of range": (
+        lambda: Graph([0, 1, 2], [0, 2]),
+        "indices holds 2, but the graph has 2",
+    ),
+    "negative index": (lambda: Graph([0, 1, 2], [0, -1]), "indices holds -1"),
+    "index of text": (lambda: Graph([0, 1], ["a"]), "indices has type"),
+    "pointers that fall": (lambda: Graph([0, 3, 2, 3], [0, 1, 2]), "indptr runs from 0 to 3"),
+    "pointers from 1": (lambda: Graph([1, 2], [0, 0]), "indptr runs from 1 to 2"),
+    "pointers past the end": (lambda: Graph([0, 9], [0]), "indptr runs from 0 to 9"),
+    "fractional pointers": (lambda: Graph([0.0, 1.0], [0]), "indptr has type float64"),
+    "no pointers": (lambda: Graph([], []), "indptr has type"),
+    "weight too long": (
+        lambda: Graph([0, 1], [0], "weights", np.ones(2, np.float32)),
+        r"weight has shape \(2,\), but there are 1 edges",
+    ),
+    "weight missing": (lambda: Graph([0, 1], [0], "weights"), "needs one weight per edge"),
+    "weight of no use": (lambda: Graph([0, 1], [0], "mean", np.ones(1)), "would ignore it"),
 }
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
+import threading
+
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
-from torch_geometric.loader import NodeLoader
 from torch_geometric.nn import GATv2Conv, GraphConv, SAGEConv
 
 from bliss import PLADIES, Bliss, BlockLoader, InputError
@@ -44,10 +46,9 @@ def run(data: Data, policy: str = "node", epochs: int = 2, **options) -> list[tu
     return seen
 
 
-def test_it_is_a_node_loader_and_batches_hold_what_is_promised(data):
+def test_batches_hold_what_is_promised(data):
     sampler = PLADIES(data, [30, 15])
     loader = BlockLoader(data, sampler, data.train_mask, batch_size=32)
-    assert isinstance(loader, NodeLoader)
     assert len(loader) == 4
     seeds = []
     for batch in loader:
@@ -212,6 +213,61 @@ def fail(_: Data) -> Data:
     raise RuntimeError("no such luck")
 
 
+def test_abandoned_iterations_leave_one_thread(data):
+    before = set(threading.enumerate())
+    loader = BlockLoader(data, PLADIES(data, [30]), batch_size=50, prefetch=1)
+    for _ in range(200):
+        next(iter(loader))
+    assert len(set(threading.enumerate()) - before) == 1
+
+
+def test_the_thread_ends_with_its_loader(data):
+    before = set(threading.enumerate())
+    loader = BlockLoader(data, PLADIES(data, [30]), batch_size=50, prefetch=1)
+    list(loader)
+    next(iter(loader))
+    (thread,) = set(threading.enumerate()) - before
+    assert thread.is_alive()
+    del loader
+    gc.collect()
+    thread.join(timeout=60)
+    assert not thread.is_alive()
+
+
+def test_one_thread_and_one_workspace_serve_all_epochs(data, monkeypatch):
+    sampler = PLADIES(data, [30, 15])
+    find, seen = sampler._workspace, []
+
+    def watched():
+        workspace = find()
+        seen.append((threading.current_thread(), workspace))
+        return workspace
+
+    monkeypatch.setattr(sampler, "_workspace", watched)
+    loader = BlockLoader(data, sampler, batch_size=50, prefetch=1)
+    for _ in range(3):
+        list(loader)
+    threads, workspaces = zip(*seen, strict=True)
+    assert len(threads) == 3 * 4 * 2
+    assert set(threads) == {threads[0]} != {threading.current_thread()}
+    assert all(workspace is workspaces[0] for workspace in workspaces)
+
+
+def test_without_prefetch_there_is_no_thread(data):
+    before = set(threading.enumerate())
+    list(BlockLoader(data, PLADIES(data, [30]), batch_size=50))
+    assert set(threading.enumerate()) == before
+
+
+def test_batches_can_be_given_by_hand(data):
+    positions = [[3, 1], [0, 2, 4]]
+    nodes = torch.tensor([10, 20, 30, 40, 50])
+    loader = BlockLoader(data, PLADIES(data, [30]), nodes, batch_sampler=positions)
+    assert len(loader) == 2
+    assert [batch.input_id.tolist() for batch in loader] == positions
+    assert [batch.blocks[-1].dst.tolist() for batch in loader] == [[40, 20], [10, 30, 50]]
+
+
 class Network(nn.Module):
     def __init__(self, kind: str) -> None:
         super().__init__()
@@ -262,7 +318,10 @@ def test_pygs_own_convolutions_train_on_blocks(data, kind, policy):
 REFUSED = {
     "workers": ({"num_workers": 2}, "num_workers=2 must be 0"),
     "far ahead": ({"prefetch": 2}, "prefetch=2 must be 0 or 1"),
-    "ignored option": ({"input_time": torch.ones(3)}, "input_time would have no effect"),
+    "batch sampler and shuffle": (
+        {"batch_sampler": [[0]], "shuffle": True},
+        "batch_sampler would have no effect beside shuffle",
+    ),
     "no batch size": ({"batch_size": None}, "batch_size=None"),
     "short mask": ({"input_nodes": torch.ones(3, dtype=torch.bool)}, r"mask of shape \(3,\)"),
     "no nodes": ({"input_nodes": torch.zeros(NODES, dtype=torch.bool)}, "input_nodes is empty"),

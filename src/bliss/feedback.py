@@ -59,10 +59,13 @@ News: TypeAlias = Mapping[str, Array]
 """What a policy keeps of one layer's feedback, as named arrays: ids and a number or two for each.
 
 Empty where nothing was learnt. Processes exchange news, never state. Arrays of ids have fixed
-names: `source` and `dst` hold nodes, `edge` holds edges, `indptr` points into `edge`.
+names: `source` and `dst` hold nodes, `edge` holds edges, `indptr` points into `edge`. Other arrays
+have one entry per edge, or per source if there are no edges. A prefix ("history.source") starts a
+group of arrays of its own.
 """
 
 _IDS = {"source": "nodes", "dst": "nodes", "edge": "edges"}
+_BY_EDGE = {"dst", "indptr", "edge"}
 
 
 def check_feedback(feedback: Feedback, graph: Graph) -> None:
@@ -87,22 +90,32 @@ def check_feedback(feedback: Feedback, graph: Graph) -> None:
     }
     for name, size in sizes.items():
         array = getattr(feedback, name)
-        if array is not None and len(array) != size:
-            raise InputError(
-                f"a block's {name} has {len(array)} entries where {size} are expected: update a "
-                "sampler with the blocks it drew."
-            )
+        if array is not None:
+            _check_size(name, array, size)
 
 
 def check_news(news: News, graph: Graph) -> None:
-    """Refuse ids that a kernel would read or write out of bounds."""
+    """Refuse ids and lengths that a kernel would read or write out of bounds."""
     limits = {"nodes": graph.num_nodes, "edges": graph.num_edges}
+    groups: dict[str, dict[str, Array]] = {}
     for name, array in news.items():
-        kind = _IDS.get(name.rsplit(".", 1)[-1])
-        if kind:
-            _check_ids(name, array, limits[kind])
-    if "indptr" in news:
-        _check_pointers(news["indptr"], news["dst"].size, news["edge"].size)
+        prefix, _, own = name.rpartition(".")
+        groups.setdefault(prefix, {})[own] = array
+        if own in _IDS:
+            _check_ids(name, array, limits[_IDS[own]])
+    for group in groups.values():
+        if _BY_EDGE & group.keys():
+            missing = sorted(_BY_EDGE - group.keys())
+            if missing:
+                raise InputError(
+                    f"news of edges has no {' and no '.join(missing)}: apply what a sampler's "
+                    "digest gave."
+                )
+            _check_pointers(group["indptr"], group["dst"].size, group["edge"].size)
+        owner = group.get("edge", group.get("source"))
+        if owner is not None:
+            for name in group.keys() - _BY_EDGE:
+                _check_size(name, group[name], owner.size)
 
 
 def _check_ids(name: str, ids: Array, limit: int) -> None:
@@ -115,6 +128,15 @@ def _check_ids(name: str, ids: Array, limit: int) -> None:
     if place >= 0:
         raise InputError(
             f"a block's {name} holds {ids[place]}, which is not in [0, {limit}): update a sampler "
+            "with the blocks it drew."
+        )
+
+
+def _check_size(name: str, array: Array, size: int) -> None:
+    found = len(array) if array.ndim else 0
+    if found != size:
+        raise InputError(
+            f"a block's {name} has {found} entries where {size} are expected: update a sampler "
             "with the blocks it drew."
         )
 

@@ -7,10 +7,10 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from bliss.kernels import edge_bandits, frontier, node_bandit
+from bliss.kernels import bounds, edge_bandits, frontier, node_bandit
 from bliss.kernels.coins import coin
 from bliss.rng import derive_key, uniforms
 from tests.twins import layerwise as reference
@@ -52,17 +52,44 @@ class Case:
         )
 
 
-cases = pytest.mark.parametrize("case", [Case(seed) for seed in range(25)], ids=range(25))
+cases = pytest.mark.parametrize("seed", range(25))
 
 
 def test_every_kernel_has_a_twin():
     kernels = {
         name
-        for module in (frontier, edge_bandits, node_bandit)
+        for module in (bounds, edge_bandits, frontier, node_bandit)
         for name, member in inspect.getmembers(module)
         if hasattr(member, "py_func") and not name.startswith("_") and name != "coin"
     }
     assert kernels - set(dir(reference)) == set()
+
+
+@pytest.mark.parametrize("kind", [np.int32, np.int64, np.uint8, np.uint64])
+@given(st.lists(st.integers(0, 50), max_size=40), st.data())
+@settings(max_examples=50, deadline=None, derandomize=True)
+def test_first_id_outside_agrees(kind, ids, data):
+    ids = np.array(ids, np.int64)
+    if ids.size and data.draw(st.booleans()):
+        extreme = [-1, -(2**62), np.iinfo(np.int64).min, 51, 2**31, 2**62]
+        ids[data.draw(st.integers(0, ids.size - 1))] = data.draw(st.sampled_from(extreme))
+    ids, limit = ids.astype(kind), data.draw(st.integers(0, 52))
+    assert bounds.first_outside(ids, limit) == reference.first_outside(ids, limit)
+
+
+@pytest.mark.parametrize("place", [0, 4095, 4096, 9999])
+def test_first_id_outside_is_found_in_every_chunk(place):
+    ids = np.zeros(10_000, np.int64)
+    assert bounds.first_outside(ids, 1) == -1
+    ids[place:] = -1
+    assert bounds.first_outside(ids, 1) == reference.first_outside(ids, 1) == place
+
+
+@given(st.lists(st.integers(-5, 5), max_size=12), st.booleans())
+@settings(max_examples=100, deadline=None, derandomize=True)
+def test_first_fall_agrees(pointers, is_sorted):
+    array = np.array(sorted(pointers) if is_sorted else pointers, np.int64)
+    assert bounds.first_fall(array) == reference.first_fall(array)
 
 
 @pytest.mark.parametrize("index_type", [np.int32, np.int64])
@@ -98,7 +125,8 @@ def test_scan_agrees_bit_for_bit_and_clears_what_it_used(seed, index_type):
 
 
 @cases
-def test_scaling_by_node_agrees(case):
+def test_scaling_by_node_agrees(seed):
+    case = Case(seed)
     candidate, mass = case.layer()[:2]
     factor, twin = case.random.random(case.nodes), mass.copy()
     frontier.scale_by_node(mass, candidate, factor)
@@ -110,11 +138,10 @@ def test_scaling_by_node_agrees(case):
     st.lists(st.floats(2.0**-20, 2.0**20, width=32), min_size=2, max_size=60),
     st.integers(1, 59),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300, deadline=None, derandomize=True)
 def test_both_ways_to_solve_the_budget_agree(masses, budget):
     mass = np.array(masses, np.float32)
-    if mass.size <= budget:
-        return
+    assume(mass.size > budget)
     scale = frontier.fit_scale(mass, float(budget))
     assert scale == pytest.approx(reference.fit_scale(mass, float(budget)), rel=1e-9)
     total = np.minimum(mass.astype(np.float64) * scale, 1).sum()
@@ -129,7 +156,8 @@ def test_too_few_positive_masses_are_all_kept(kernel):
 
 
 @cases
-def test_the_papers_thinning_agrees(case):
+def test_the_papers_thinning_agrees(seed):
+    case = Case(seed)
     mass = case.layer()[1]
     budget = max(1.0, mass.size // 3)
     ours, twin = (module.fit_scale_paper(mass, budget) for module in (frontier, reference))
@@ -137,7 +165,8 @@ def test_the_papers_thinning_agrees(case):
 
 
 @cases
-def test_kept_sources_and_edges_agree_draw_for_draw(case):
+def test_kept_sources_and_edges_agree_draw_for_draw(seed):
+    case = Case(seed)
     candidate, mass = case.layer()[:2]
     for step in range(20):
         key = derive_key(3, step)
@@ -160,7 +189,8 @@ def test_kept_sources_and_edges_agree_draw_for_draw(case):
 
 @cases
 @pytest.mark.parametrize("kind", ["mean", "gcn", "weights"])
-def test_weights_agree(case, kind):
+def test_weights_agree(seed, kind):
+    case = Case(seed)
     _, _, source, prob, kept_indptr, row, edge = case.layer()
     nothing = np.empty(0)
     target_scale = case.random.random(case.nodes) if kind != "weights" else nothing
@@ -179,7 +209,8 @@ def test_weights_agree(case, kind):
 
 @cases
 @pytest.mark.parametrize("attention", [True, False])
-def test_exp3_agrees_over_many_updates(case, attention):
+def test_exp3_agrees_over_many_updates(seed, attention):
+    case = Case(seed)
     _, _, source, prob, kept_indptr, row, edge = case.layer()
     states = [(np.zeros(case.edges), np.tile([1.0, 0.0], (case.nodes, 1))) for _ in range(2)]
     target_scale = np.empty(0) if attention else case.random.random(case.nodes)
@@ -200,7 +231,8 @@ def test_exp3_agrees_over_many_updates(case, attention):
 
 
 @cases
-def test_scale_free_updates_agree(case):
+def test_scale_free_updates_agree(seed):
+    case = Case(seed)
     _, _, _, _, kept_indptr, _, edge = case.layer()
     degree = np.diff(case.indptr).astype(np.float64)
     states = [(np.ones(case.edges, np.float32), degree.copy()) for _ in range(2)]
@@ -213,7 +245,8 @@ def test_scale_free_updates_agree(case):
 
 
 @cases
-def test_relative_attention_agrees(case):
+def test_relative_attention_agrees(seed):
+    case = Case(seed)
     _, _, _, prob, kept_indptr, row, _ = case.layer()
     given = kept_indptr, prob[row], case.random.random(row.size).astype(np.float32)
     ours, twin = (module.relative_attention(*given) for module in (edge_bandits, reference))
@@ -221,7 +254,8 @@ def test_relative_attention_agrees(case):
 
 
 @cases
-def test_node_kernels_agree(case):
+def test_node_kernels_agree(seed):
+    case = Case(seed)
     _, _, source, _, kept_indptr, row, _ = case.layer()
     attention = case.random.random(row.size).astype(np.float32)
     attention[::7] = 0
@@ -255,7 +289,8 @@ def test_node_kernels_agree(case):
 
 @cases
 @pytest.mark.parametrize("flag", [False, True])
-def test_rewards_and_growth_of_bandits_agree(case, flag):
+def test_rewards_and_growth_of_bandits_agree(seed, flag):
+    case = Case(seed)
     kept_indptr, row = case.layer()[4:6]
     chance = np.minimum(1, 1.3 * case.random.random(row.size) + 1e-3).astype(np.float32)
     message = case.random.lognormal(0, 1, row.size).astype(np.float32)
@@ -273,7 +308,8 @@ def test_rewards_and_growth_of_bandits_agree(case, flag):
 
 
 @cases
-def test_growth_agrees_over_many_updates_and_repeated_edges(case):
+def test_growth_agrees_over_many_updates_and_repeated_edges(seed):
+    case = Case(seed)
     kept_indptr, _, edge = case.layer()[4:]
     edge = edge.copy()
     for a, b in pairwise(kept_indptr):
@@ -288,7 +324,8 @@ def test_growth_agrees_over_many_updates_and_repeated_edges(case):
 
 
 @cases
-def test_linear_sizes_agree(case):
+def test_linear_sizes_agree(seed):
+    case = Case(seed)
     x = case.random.normal(size=(case.nodes, 7)).astype(np.float32)
     weight = case.random.normal(size=7).astype(np.float32)
     given_ = x, case.dst, weight, 0.3, 0.1

@@ -1,86 +1,86 @@
-"""Beliefs are shrunk as far as their looks disagree, and that is measured."""
+"""Estimates are shrunk by the measured noise of their observations."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from bliss.policies.estimates import Beliefs
+from bliss.policies.estimates import RunningEstimates
 
 NODES, STEPS = 2000, 60
 
 
-def watch(within: float, between: float) -> tuple[Beliefs, np.ndarray, np.ndarray]:
-    """Beliefs after STEPS looks at a random quarter of nodes, what is true, what was believed."""
+def watch(within: float, between: float) -> tuple[RunningEstimates, np.ndarray, np.ndarray]:
+    """Estimates after STEPS observations of a random quarter of nodes, and the centred truth."""
     random = np.random.default_rng(0)
     truth = random.normal(5, np.sqrt(between), NODES)
-    beliefs, believed = Beliefs(NODES, 1, memory=0.1), np.zeros(NODES)
+    estimates, estimate = RunningEstimates(NODES, 1, memory=0.1), np.zeros(NODES)
     for _ in range(STEPS):
         seen = np.flatnonzero(random.random(NODES) < 0.25)
-        look = truth[seen] + random.normal(0, np.sqrt(within), seen.size)
-        believed[seen] = beliefs.follow(0, seen, look.astype(np.float32))
-    return beliefs, truth - truth.mean(), believed
+        observed = truth[seen] + random.normal(0, np.sqrt(within), seen.size)
+        (estimate[seen],) = estimates.follow(0, [seen], [observed.astype(np.float32)])
+    return estimates, truth - truth.mean(), estimate
 
 
 @pytest.mark.parametrize(("within", "between"), [(0.01, 1.0), (1.0, 1.0), (2.0, 0.5)])
-def test_the_scatter_of_looks_and_of_nodes_is_measured(within, between):
-    beliefs, _, _ = watch(within, between)
-    assert beliefs.prior(0) == pytest.approx(within / between, rel=0.15)
+def test_noise_and_spread_are_measured(within, between):
+    estimates, _, _ = watch(within, between)
+    assert estimates.prior(0) == pytest.approx(within / between, rel=0.15)
 
 
-def test_shrinking_is_the_best_guess():
-    # Beliefs are the posterior mean: of all multiples of them, the truth is nearest to themselves.
-    beliefs, truth, believed = watch(4.0, 0.5)
-    best = believed @ truth / (believed @ believed)
+def test_shrunk_estimates_are_the_closest_to_the_truth():
+    # Estimates are posterior means: no multiple of them is closer to the truth.
+    estimates, truth, estimate = watch(4.0, 0.5)
+    best = estimate @ truth / (estimate @ estimate)
     assert best == pytest.approx(1.0, abs=0.1)
-    mean = beliefs.arm[0][:, 0]  # the mutant: what was seen, as it was seen
+    mean = estimates.arm[0][:, 0]  # mutant: no shrinkage
     assert mean @ truth / (mean @ mean) < 0.8
 
 
-def test_what_repeats_itself_is_believed_at_once():
-    beliefs, truth, believed = watch(0.0, 1.0)
-    assert beliefs.prior(0) < 0.01  # the level settles in the first steps
-    np.testing.assert_allclose(believed, truth, atol=0.1)
+def test_a_repeatable_signal_is_trusted_at_once():
+    estimates, truth, estimate = watch(0.0, 1.0)
+    assert estimates.prior(0) < 0.01  # the level settles in the first steps
+    np.testing.assert_allclose(estimate, truth, atol=0.1)
 
 
-def test_a_running_mean_is_worth_so_many_looks():
-    # With beta = 0.5 a mean is worth 3 looks, however many there were.
-    beliefs, random = Beliefs(1000, 1, memory=0.5), np.random.default_rng(0)
+def test_a_running_mean_has_a_bounded_effective_number_of_observations():
+    # With beta = 0.5 the effective number is at most 3.
+    estimates, random = RunningEstimates(1000, 1, memory=0.5), np.random.default_rng(0)
     for _ in range(30):
-        prior = beliefs.prior(0)
-        believed = beliefs.follow(0, np.arange(1000), random.normal(size=1000))
-    np.testing.assert_allclose(believed, beliefs.arm[0][:, 0] * 3 / (3 + prior), rtol=1e-5)
+        prior = estimates.prior(0)
+        (estimate,) = estimates.follow(0, [np.arange(1000)], [random.normal(size=1000)])
+    np.testing.assert_allclose(estimate, estimates.arm[0][:, 0] * 3 / (3 + prior), rtol=1e-5)
 
 
-def test_looks_that_hide_all_differences_are_believed_a_little():
-    beliefs = Beliefs(1000, 1, memory=0.1)
+def test_noise_that_hides_all_differences_leaves_a_finite_prior():
+    estimates = RunningEstimates(1000, 1, memory=0.1)
     random = np.random.default_rng(0)
     for _ in range(40):
-        beliefs.follow(0, np.arange(1000), random.normal(size=1000))
-    assert 10 < beliefs.prior(0) <= 1 / 0.02
+        estimates.follow(0, [np.arange(1000)], [random.normal(size=1000)])
+    assert 10 < estimates.prior(0) <= 1 / 0.02
 
 
-def test_the_scatter_of_long_ago_is_forgotten():
-    beliefs, node = Beliefs(1000, 1, memory=0.1), np.arange(1000)
+def test_old_noise_is_forgotten():
+    estimates, node = RunningEstimates(1000, 1, memory=0.1), np.arange(1000)
     random = np.random.default_rng(0)
     own = random.normal(size=1000)
     for _ in range(100):
-        beliefs.follow(0, node, own + 2 * random.normal(size=1000))
-    noisy = beliefs.prior(0)
+        estimates.follow(0, [node], [own + 2 * random.normal(size=1000)])
+    noisy = estimates.prior(0)
     for _ in range(200):
-        beliefs.follow(0, node, own)
-    assert beliefs.prior(0) < 0.01 * noisy
+        estimates.follow(0, [node], [own])
+    assert estimates.prior(0) < 0.01 * noisy
 
 
-def test_a_node_never_seen_is_at_the_level():
-    beliefs = Beliefs(3, 1, memory=0.1)
-    believed = beliefs.follow(0, np.array([0, 1]), np.array([1.0, 3.0], np.float32))
-    np.testing.assert_allclose(believed, [-1 / 1.5, 1 / 1.5])  # nothing known of scatter: s = 0.5
-    assert beliefs.arm[0][2].tolist() == [0, 0]
+def test_an_unseen_node_stays_at_the_level():
+    estimates = RunningEstimates(3, 1, memory=0.1)
+    (estimate,) = estimates.follow(0, [np.array([0, 1])], [np.array([1.0, 3.0], np.float32)])
+    np.testing.assert_allclose(estimate, [-1 / 1.5, 1 / 1.5])  # the first prior: s = 0.5
+    assert estimates.arm[0][2].tolist() == [0, 0]
 
 
-def test_equal_looks_leave_no_division_by_zero():
-    beliefs = Beliefs(3, 1, memory=0.1)
+def test_equal_observations_do_not_divide_by_zero():
+    estimates = RunningEstimates(3, 1, memory=0.1)
     for _ in range(3):
-        believed = beliefs.follow(0, np.arange(3), np.ones(3, np.float32))
-    np.testing.assert_array_equal(believed, 0)
+        (estimate,) = estimates.follow(0, [np.arange(3)], [np.ones(3, np.float32)])
+    np.testing.assert_array_equal(estimate, 0)

@@ -8,11 +8,11 @@ import torch
 from torch_geometric.data import Data
 
 from bliss import BlockLoader, InputError
-from bliss.samplers import SAMPLERS, sampler_class
+from bliss.samplers import SAMPLERS
 from tests.conftest import heavy_tailed_pairs
 
 NODES = 200
-MAKERS = [name for name in SAMPLERS if sampler_class(name).makes_batches]
+MAKERS = [name for name, config in SAMPLERS.items() if config.makes_batches]
 every_maker = pytest.mark.parametrize("name", MAKERS)
 
 
@@ -27,7 +27,7 @@ def data() -> Data:
 
 
 def loader(data: Data, name: str, input_nodes=None, **options) -> BlockLoader:
-    sampler = SAMPLERS[name](data, layers=2, seed=3)
+    sampler = SAMPLERS[name].build(data, layers=2, seed=3)
     return BlockLoader(data, sampler, input_nodes, **({"batch_size": 20} | options))
 
 
@@ -89,9 +89,7 @@ def test_a_run_resumed_after_any_batch_goes_on_as_if_it_had_not_stopped(data, na
 def test_bad_options_get_one_sentence(data, name):
     with pytest.raises(InputError, match="batch_sampler would have no effect"):
         loader(data, name, batch_sampler=[[1, 2]], batch_size=1)
-    with pytest.raises(InputError, match="sampler would have no effect"):
-        loader(data, name, sampler=[1, 2])
-    sampler = SAMPLERS[name](data, layers=2)
+    sampler = SAMPLERS[name].build(data, layers=2)
     BlockLoader(data, sampler, data.train_mask, batch_size=20)
     BlockLoader(data, sampler, data.train_mask, batch_size=20)  # the same again
     with pytest.raises(InputError, match="give each loader a sampler of its own"):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from bliss.block import Block
 from bliss.nn import GNN, ModelConfig
 from bliss.nn.aggregate import aggregate
 from bliss.samplers import PLADIES, VRGCN, Bliss, Full, Neighbor
+from bliss.samplers.configs import BlissConfig, PLADIESConfig
 from bliss.samplers.control import ControlVariate
 from tests.statistics import ROUNDING, features, full_aggregate, heavy_tailed_graph, normal_limit
 
@@ -22,12 +25,32 @@ TIMES = 4000
 TARGETS = np.array([0, 2, 5, 9, 14, 20, 30, 40])
 
 
+@dataclass(frozen=True, kw_only=True)
+class WithPLADIESConfig(PLADIESConfig):
+    """PLADIES with features and unbiased weights only."""
+
+    needs_features: ClassVar[bool] = True
+    estimators = ("ht",)
+
+
 class WithPLADIES(ControlVariate, PLADIES):
-    """A control variate on another sampler: nothing but the two names."""
+    """A control variate on another sampler."""
+
+    Config = WithPLADIESConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class WithBlissConfig(BlissConfig):
+    """BLISS with features and unbiased weights only."""
+
+    needs_features: ClassVar[bool] = True
+    estimators = ("ht",)
 
 
 class WithBliss(ControlVariate, Bliss):
-    """And on one that learns by itself."""
+    """A control variate on a sampler that learns by itself."""
+
+    Config = WithBlissConfig
 
 
 KINDS = {
@@ -59,9 +82,8 @@ def draws(kind: str, history: str) -> dict[str, np.ndarray]:
         (block,) = sampler.sample(TARGETS, step)
         inputs = x[block.src]
         found["true"][step] = aggregate(block, inputs)
-        found["no baseline"][step] = found["true"][step] - block.baseline.numpy()
-        block.history = None
-        found["plain"][step] = aggregate(block, inputs)
+        found["no baseline"][step] = found["true"][step] - block.control.baseline.numpy()
+        found["plain"][step] = aggregate(replace(block, control=None), inputs)
     return found
 
 
@@ -99,8 +121,9 @@ def test_aggregate_is_exact_where_the_history_is_right(kind):
         (block,) = sampler.sample(TARGETS, step)
         assert block.num_edges < sampler.graph.degree[TARGETS].sum()  # something was left out
         np.testing.assert_allclose(aggregate(block, x[block.src]), exact, rtol=1e-4, atol=1e-5)
-        block.baseline = torch.zeros_like(block.baseline)  # mutant
-        assert not np.allclose(aggregate(block, x[block.src]), exact, rtol=0.1)
+        control = replace(block.control, baseline=torch.zeros_like(block.control.baseline))
+        mutant = replace(block, control=control)
+        assert not np.allclose(aggregate(mutant, x[block.src]), exact, rtol=0.1)
 
 
 def test_noise_of_dropout_has_the_variance_of_a_full_sum():
@@ -114,10 +137,8 @@ def test_noise_of_dropout_has_the_variance_of_a_full_sum():
         (block,) = sampler.sample(TARGETS, step)
         inputs = x[block.src]
         mask = 2.0 * (torch.rand(inputs.shape, generator=generator) < 0.5)
-        block.remember(inputs)
-        kept[step] = aggregate(block, inputs * mask)
-        block.input = None  # mutant: as if the change were all there is
-        plain[step] = aggregate(block, inputs * mask)
+        kept[step] = aggregate(block, inputs * mask, inputs)
+        plain[step] = aggregate(block, inputs * mask)  # mutant: all of it is change
     assert worst_z(kept, "vrgcn") < normal_limit(FALSE_ALARM, kept[0].size)
     graph = sampler.graph
     expected = full_aggregate(graph, TARGETS, features() ** 2) / graph.degree[TARGETS][:, None]
@@ -129,10 +150,9 @@ def test_gradients_are_those_of_the_weighted_sum_without_dropout():
     sampler = make("vrgcn", HISTORIES["something"])
     (block,) = sampler.sample(TARGETS, 0)
     x = torch.from_numpy(features().astype(np.float32))[block.src].requires_grad_()
-    block.remember(x)
     mask = 2.0 * (torch.rand(x.shape, generator=torch.Generator().manual_seed(0)) < 0.5)
     for dropped in (x, x * mask):
-        (grad,) = torch.autograd.grad(aggregate(block, dropped).sum(), x)
+        (grad,) = torch.autograd.grad(aggregate(block, dropped, x).sum(), x)
         weight = block.edge_weight[:, None].expand(-1, 3)
         if dropped is not x:
             noise = block.edge_weight * block.edge_prob.sqrt()
@@ -168,12 +188,13 @@ def test_history_is_the_newest_input_before_dropout(dropout, model):
     expected = np.zeros((60, 8), np.float32)
     for number in range(5):
         blocks = step(net, sampler, x, number)
-        assert (number == 0) == (blocks[1].history is None)
-        torch.testing.assert_close(blocks[0].history, x[blocks[0].src])
-        expected[blocks[1].src.numpy()] = blocks[1].input.detach().numpy()
+        assert (number == 0) == (blocks[1].control is None)
+        torch.testing.assert_close(blocks[0].control.history, x[blocks[0].src])
+        seen = blocks[1].observation
+        expected[blocks[1].src.numpy()] = seen.input.numpy()
         np.testing.assert_array_equal(sampler.history(1), expected)
-        assert (blocks[1].input >= 0).all()  # after ReLU: dropout has not touched it
-        torch.testing.assert_close(blocks[1].norm, blocks[1].input.detach().norm(dim=1))
+        assert (seen.input >= 0).all()  # after ReLU: dropout has not touched it
+        torch.testing.assert_close(seen.norm, seen.input.norm(dim=1))
 
 
 def test_a_network_at_rest_becomes_exact():
@@ -206,8 +227,10 @@ def test_a_policy_below_goes_on_learning_and_both_are_saved():
     other = WithBliss(graph, [40, 20], x=x)
     other.load_state_dict(state)
     for ours, theirs in zip(sampler.sample(TARGETS, 9), other.sample(TARGETS, 9), strict=True):
-        for field in ("src", "history", "baseline", "edge_weight"):
+        for field in ("src", "edge_weight"):
             assert torch.equal(getattr(ours, field), getattr(theirs, field))
+        for field in ("history", "baseline"):
+            assert torch.equal(getattr(ours.control, field), getattr(theirs.control, field))
     step(net, sampler, x, 10)
     assert not torch.equal(state["history.1"], sampler.state_dict()["history.1"])
     np.testing.assert_array_equal(other.history(1), state["history.1"])  # a copy was taken
@@ -217,18 +240,18 @@ def test_blocks_move_with_their_history():
     sampler = make("vrgcn", HISTORIES["near"])
     (block,) = sampler.sample(TARGETS, 0)
     moved = block.to("cpu", non_blocking=True)
-    assert moved.input is not None
-    assert torch.equal(moved.history, block.history)
-    assert torch.equal(moved.baseline, block.baseline)
+    assert moved.keeps_input
+    assert torch.equal(moved.control.history, block.control.history)
+    assert torch.equal(moved.control.baseline, block.control.baseline)
 
 
 def test_bad_input_gets_one_sentence():
     graph, x = heavy_tailed_graph(), np.ones((60, 3), np.float32)
-    with pytest.raises(InputError, match="x has shape"):
+    with pytest.raises(InputError, match=r"x is float32 of shape \(9, 3\)"):
         VRGCN(graph, [2], x=x[:9])
     with pytest.raises(InputError, match="estimator='hajek'"):
         VRGCN(graph, [2], x=x, estimator="hajek")
-    with pytest.raises(InputError, match="estimator='hajek' is biased"):
+    with pytest.raises(InputError, match="estimator='hajek'"):
         WithPLADIES(graph, [2], x=x, estimator="hajek")
     sampler = VRGCN(graph, [2, 2], x=x)
     step(network(), sampler, torch.from_numpy(x), 0)

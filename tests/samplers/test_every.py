@@ -10,28 +10,51 @@ import torch
 
 from bliss import Graph, InputError
 from bliss.block import Block
-from bliss.samplers import SAMPLERS, Sampler
-from tests.build import make_sampler
+from bliss.samplers import SAMPLERS, Sampler, sampler_config
+from tests import build
+from tests.build import small_features, softmax
 from tests.conftest import heavy_tailed_pairs
-from tests.statistics import heavy_tailed_graph
+from tests.statistics import coefficients, heavy_tailed_graph
 
-every_sampler = pytest.mark.parametrize("name", SAMPLERS)
+VARIANTS = {
+    "ladies-without": ("ladies", {"replace": False}),
+    "bliss-exp3": ("bliss", {"policy": "exp3-released"}),
+    "bliss-scale-free": ("bliss", {"policy": "exp3-scale-free"}),
+    "sketch-node": ("sketch", {"policy": "node"}),
+    "neighbor-replacing": ("neighbor", {"replace": True}),
+    "gcn-bs-exp3": ("gcn-bs", {"policy": "exp3"}),
+}
+NAMES = [*(name for name in SAMPLERS if name != "labor-0"), *VARIANTS]  # labor-0 is labor
+USES_ATTENTION = {"bliss", "bliss-exp3", "bliss-scale-free", "sketch-node", "asgcn", "gat-bs"}
+every_sampler = pytest.mark.parametrize("name", NAMES)
 SEEDS = np.array([3, 50, 0, 7, 59])
 
 
-def train(sampler: Sampler, steps: int, start: int = 0) -> None:
-    """Learn from sizes that belong to nodes and layers."""
+def make_sampler(name: str, graph: Graph, **options) -> Sampler:
+    kind, settings = VARIANTS.get(name, (name, {}))
+    return build.make_sampler(kind, graph, **(settings | options))
+
+
+def kind_of(name: str) -> str:
+    return VARIANTS.get(name, (name, {}))[0]
+
+
+def train(sampler: Sampler, steps: int, start: int = 0, score: np.ndarray | None = None) -> None:
+    """Learn from sizes that belong to nodes and layers, and from attention to a score [V]."""
     for step in range(start, start + steps):
         blocks = sampler.sample(np.arange(10), step)
         for layer, block in enumerate(blocks):
-            block.observe(1.0 + (block.src[:, None] * (layer + 1)) % 7)
+            attention = None if score is None else softmax(block, score)
+            block.observe(1.0 + (block.src[:, None] * (layer + 1)) % 7, attention)
         sampler.update(blocks)
 
 
 def assert_equal(some: list[Block], others: list[Block]) -> None:
     for one, other in zip(some, others, strict=True):
-        for name in ("dst", "src", "indptr", "row", "edge", "prob", "edge_prob", "edge_weight"):
+        for name in ("dst", "src", "indptr", "row", "edge", "edge_prob", "edge_weight"):
             assert torch.equal(getattr(one, name), getattr(other, name)), name
+        assert (one.prob is None) == (other.prob is None)
+        assert one.prob is None or torch.equal(one.prob, other.prob)
 
 
 @every_sampler
@@ -46,7 +69,9 @@ def test_blocks_chain_and_speak_of_edges_of_the_graph(name, toy_graph):
     for block in blocks:
         assert torch.equal(block.src[: block.num_dst], block.dst)
         assert block.src.unique().numel() == block.num_src
-        assert ((block.prob > 0) & (block.prob <= 1)).all()
+        draws_edges = SAMPLERS[kind_of(name)].unit == "neighbours"
+        assert (block.prob is None) == (draws_edges or kind_of(name) == "sketch")
+        assert block.prob is None or ((block.prob > 0) & (block.prob <= 1)).all()
         assert (block.edge_prob > 0).all()
         edge = block.edge.numpy()
         np.testing.assert_array_equal(toy_graph.indices[edge], block.src[block.row].numpy())
@@ -59,8 +84,9 @@ def test_the_same_seed_and_step_give_the_same_blocks(name, toy_graph):
     first, again = (make_sampler(name, toy_graph, seed=5) for _ in range(2))
     for step in (3, 0, 3):  # in any order, any number of times
         assert_equal(first.sample(SEEDS, step), again.sample(SEEDS, step))
-    if name in ("full", "cluster"):
-        return  # there are no coins
+    if name in ("full", "cluster"):  # there are no coins
+        assert_equal(first.sample(SEEDS, 3), first.sample(SEEDS, 4))
+        return
     same = first.sample(SEEDS, 3)[0].edge.tolist()
     assert first.sample(SEEDS, 4)[0].edge.tolist() != same
     assert make_sampler(name, toy_graph, seed=6).sample(SEEDS, 3)[0].edge.tolist() != same
@@ -130,23 +156,77 @@ def test_isolated_nodes_work(name):
 
 @every_sampler
 @pytest.mark.parametrize("norm", ["gcn", "weights"])
-def test_other_coefficients_work(name, norm):
-    sampler = make_sampler(name, heavy_tailed_graph(norm))
+def test_weights_are_coefficients_over_chances_whatever_the_norm(name, norm):
+    config = sampler_config(kind_of(name))
+    estimator = {"estimator": "ht"} if config.allows("estimator", "ht") else {}
+    graph = heavy_tailed_graph(norm)
+    sampler = make_sampler(name, graph, **estimator)
     train(sampler, 3)
     for block in sampler.sample(np.arange(20), 9):
-        assert torch.isfinite(block.edge_weight).all()
+        alpha = coefficients(graph)[block.edge.numpy()]
+        if name == "cluster":  # rows are rescaled
+            sums = np.bincount(block.col, block.edge_weight, block.num_dst)
+            np.testing.assert_allclose(sums, graph.coefficient_sum[block.dst], rtol=1e-5)
+        else:
+            np.testing.assert_allclose(block.edge_weight * block.edge_prob, alpha, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if SAMPLERS[kind_of(n)].unit != "none"])
+@pytest.mark.parametrize("norm", ["gcn", "weights"])
+def test_full_budgets_give_the_exact_sum_of_coefficients(name, norm):
+    graph = heavy_tailed_graph(norm)
+    sampler = make_sampler(name, graph, budgets=[60, 60])
+    train(sampler, 3)
+    for block in sampler.sample(np.arange(20), 9):
+        kept = block.indptr.diff().numpy()
+        sums = np.bincount(block.col, block.edge_weight, block.num_dst)
+        np.testing.assert_allclose(sums, graph.coefficient_sum[block.dst], rtol=1e-5)
+        np.testing.assert_array_equal(kept, graph.degree[block.dst])
 
 
 @every_sampler
-def test_feedback_of_attention_is_taken(name, toy_graph):
-    sampler = make_sampler(name, toy_graph)
-    for step in range(3):
-        blocks = sampler.sample(np.arange(10), step)
-        for block in blocks:
-            block.observe(torch.ones(block.num_src, 2), torch.rand(block.num_edges, 2))
-        sampler.update(blocks)
-    for tensor in sampler.state_dict().values():
-        assert torch.isfinite(tensor).all()
+def test_attention_changes_what_is_learnt_only_where_it_is_used(name, toy_graph):
+    plain, attentive = make_sampler(name, toy_graph), make_sampler(name, toy_graph)
+    train(plain, 3)
+    train(attentive, 3, score=np.random.default_rng(0).lognormal(0, 1, 60))
+    ours, theirs = attentive.state_dict(), plain.state_dict()
+    same = all(torch.equal(ours[key], theirs[key]) for key in ours)
+    assert same == (name not in USES_ATTENTION)
+    assert all(torch.isfinite(tensor).all() for tensor in ours.values())
+
+
+LEARNERS = {
+    "bliss": {},
+    "bliss-exp3": {"delta": 1.0},
+    "bliss-scale-free": {},
+    "sketch-node": {},
+    "asgcn": {"rate": 0.05},
+    "gat-bs": {"delta": 0.3},
+}
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_sources_with_more_attention_get_more_mass(name):
+    graph, seeds = heavy_tailed_graph(), np.arange(12)
+    sampler = make_sampler(name, graph, layers=1, **LEARNERS[name])
+    is_favoured = small_features(graph)[:, 0] > 0  # a linear policy can tell them apart
+    score = np.where(is_favoured, 10.0, 1.0)
+    before = favoured_mass(sampler, seeds, is_favoured)
+    for step in range(60):
+        (block,) = sampler.sample(seeds, step)
+        block.observe(torch.ones(block.num_src, 1), softmax(block, score))
+        sampler.update([block])
+    assert favoured_mass(sampler, seeds, is_favoured) > 1.2 * before
+
+
+def favoured_mass(sampler: Sampler, seeds: np.ndarray, is_favoured: np.ndarray) -> float:
+    """Mean mass of favoured sources over that of the others."""
+    if hasattr(sampler, "_masses"):
+        source, mass = sampler._masses(sampler._workspace(), seeds, 0)
+    else:
+        edge, mass = sampler.inclusion(seeds, 0)
+        source = sampler.graph.indices[edge]
+    return float(mass[is_favoured[source]].mean() / mass[~is_favoured[source]].mean())
 
 
 @every_sampler
@@ -154,10 +234,10 @@ def test_bad_budgets_and_seeds_are_refused(name, toy_graph):
     sampler = make_sampler(name, toy_graph)
     with pytest.raises(InputError, match="seeds holds 60"):
         sampler.sample([60], 0)
-    wrong = [5, 5, 5] if SAMPLERS[name].unit == "none" else [5, 0]
+    wrong = [5, 5, 5] if SAMPLERS[kind_of(name)].unit == "none" else [5, 0]
     with pytest.raises(InputError, match="budgets"):
         make_sampler(name, toy_graph, budgets=wrong)
     with pytest.raises(InputError, match="blocks were given for 2 layers"):
-        sampler.learn([])
+        sampler.digest([])
     with pytest.raises(InputError, match="keeps"):
         sampler.load_state_dict({"other": torch.ones(3)})

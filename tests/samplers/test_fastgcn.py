@@ -114,7 +114,7 @@ def test_a_budget_for_all_nodes_gives_the_full_neighbourhood():
 
 
 def test_it_has_no_policy_to_choose(toy_graph):
-    with pytest.raises(TypeError):
+    with pytest.raises(InputError, match="policy='static' is not an option of FastGCN"):
         FastGCN(toy_graph, [5], policy="static")
     with pytest.raises(InputError, match="estimator='best'"):
         FastGCN(toy_graph, [5], estimator="best")

@@ -44,7 +44,7 @@ def test_the_same_seeds_are_looked_up_once_and_observed_apart(toy_graph, monkeyp
     first[0].observe(torch.ones(first[0].num_src, 1))
     again = sampler.sample([1, 2], 1)
     assert len(calls) == 2
-    assert again[0].norm is None
+    assert again[0].observation is None
     assert again[0].row.data_ptr() == first[0].row.data_ptr()
     assert sampler.sample([2, 1], 2)[1].dst.tolist() == [2, 1]
     assert len(calls) == 4

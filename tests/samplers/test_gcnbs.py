@@ -8,7 +8,7 @@ import scipy.stats
 import torch
 
 from bliss import Graph, InputError
-from bliss.samplers import GATBS, GCNBS, PLADIES
+from bliss.samplers import GATBS, GCNBS
 from tests.statistics import coefficients, heavy_tailed_graph, targets_of
 
 LEAVES = 9
@@ -184,18 +184,6 @@ def test_thanos_needs_the_messages_of_its_own_blocks():
     block.observe(vectors()[block.src])
     with pytest.raises(InputError, match="did not keep the input"):
         sampler.update([block])
-    (block,) = sampler.sample([0], 0)
-    block.remember(vectors()[:1])
-    block.observe(vectors()[block.src])
-    with pytest.raises(InputError, match="did not keep the input"):
-        sampler.update([block])
-
-
-def test_blocks_of_layer_wise_samplers_are_refused():
-    (block,) = PLADIES(star(), [3]).sample([0], 0)
-    block.observe(vectors()[block.src])
-    with pytest.raises(InputError, match="with which chance each edge was drawn"):
-        GCNBS(star(), [3]).update([block])
 
 
 def test_rewards_of_thanos_are_bounded_and_restarts_forget():

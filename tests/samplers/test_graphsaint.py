@@ -90,7 +90,7 @@ def test_chances_are_those_of_enumeration(kind, draws):
         (block,) = sampler.sample(wanted, step)
         source, target = block.src[block.row].numpy(), block.dst[block.col].numpy()
         given = joint[source, target] / joint[target, target]
-        np.testing.assert_allclose(block.edge_chance.numpy(), given, rtol=1e-5)
+        np.testing.assert_allclose(block.edge_prob.numpy(), given, rtol=1e-5)
         alpha = coefficients(graph)[block.edge.numpy()]
         np.testing.assert_allclose(block.edge_weight.numpy(), alpha / given, rtol=1e-5)
         loss = 1 / (wanted.size * joint[block.dst, block.dst])
@@ -142,7 +142,7 @@ def test_a_single_walk_that_meets_what_was_not_counted_has_finite_weights():
     for step in range(20):
         (block,) = sampler.sample([2], step)
         assert torch.isfinite(block.edge_weight).all()
-        assert (block.edge_chance > 0).all()
+        assert (block.edge_prob > 0).all()
 
 
 def test_counting_walks_errs_less_than_counting_subgraphs():
@@ -200,7 +200,7 @@ def many(kind: str, norm: str) -> tuple[Saint, dict[str, np.ndarray]]:
     edge = np.concatenate([block.edge.numpy() for block in blocks])
     draw = np.repeat(np.arange(TIMES), [block.num_edges for block in blocks])
     true = np.concatenate([block.edge_weight.numpy() for block in blocks])
-    assert np.concatenate([block.edge_chance.numpy() for block in blocks]).min() > 0.05
+    assert np.concatenate([block.edge_prob.numpy() for block in blocks]).min() > 0.05
     source, target = graph.indices[edge], targets_of(graph)[edge]
     alpha = coefficients(graph)[edge]
     place = np.zeros(60, np.int64)
@@ -304,13 +304,13 @@ def test_blocks_are_the_induced_subgraph_and_share_their_memory(kind, toy_graph)
         for t, i in enumerate(block.dst.tolist()):
             row = toy_graph.indices[toy_graph.indptr[i] : toy_graph.indptr[i + 1]]
             assert sum(j in node for j in row.tolist()) == block.indptr[t + 1] - block.indptr[t]
-        for name in ("src", "row", "edge", "edge_weight", "edge_chance"):
+        for name in ("src", "row", "edge", "edge_weight", "edge_prob"):
             assert getattr(block, name).data_ptr() == getattr(blocks[0], name).data_ptr()
     assert set(blocks[-1].dst.tolist()) == node & set(WANTED.tolist())
     assert [block.num_dst for block in blocks[:-1]] == [len(node)] * 2
     assert blocks[0].dst_weight is None
     blocks[0].observe(torch.ones(len(node), 2))
-    assert blocks[1].norm is None
+    assert blocks[1].observation is None
 
 
 @every_kind

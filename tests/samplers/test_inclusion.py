@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bliss.rng import derive_key
-from bliss.samplers import LADIES, PLADIES, SKETCH
+from bliss.samplers import LADIES, PLADIES
 from bliss.samplers.draws import Draw, Poisson, WithoutReplacement, WithReplacement
 from tests.statistics import heavy_tailed_graph, normal_limit, repeat, square_sums
 
@@ -202,7 +202,6 @@ def test_sampler_meets_its_budget_before_targets_are_added(policy, norm):
 SAMPLERS = {
     "LADIES": lambda graph: LADIES(graph, [36]),
     "LADIES-distinct": lambda graph: LADIES(graph, [36], replace=False),
-    "SKETCH": lambda graph: SKETCH(graph, [36]),
     "PLADIES": lambda graph: PLADIES(graph, [36]),
 }
 

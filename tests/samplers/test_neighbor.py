@@ -139,7 +139,7 @@ def test_attention_is_corrected_by_the_chance_of_the_edge(correction, replace):
     )
     torch.testing.assert_close(out, expected)
     plain = 1 / block.indptr.diff()[block.col]  # feedback is the softmax without correction
-    torch.testing.assert_close(block.attention, plain)
+    torch.testing.assert_close(block.observation.attention, plain)
 
 
 def test_cost_of_a_hub_is_that_of_its_fanout():

@@ -7,7 +7,7 @@ from functools import lru_cache
 import numpy as np
 import pytest
 
-from bliss.samplers import LADIES, PLADIES, SKETCH, Bliss, LayerSampler
+from bliss.samplers import LADIES, PLADIES, Bliss, LayerSampler
 from tests.statistics import (
     Draws,
     coefficients,
@@ -31,7 +31,6 @@ SAMPLERS = {
     "LADIES-distinct": lambda graph, policy: LADIES(
         graph, [BUDGET], policy=policy, estimator="ht", replace=False
     ),
-    "SKETCH": lambda graph, policy: SKETCH(graph, [BUDGET], policy=policy, estimator="ht"),
     "PLADIES": lambda graph, policy: PLADIES(graph, [BUDGET], policy=policy, estimator="ht"),
     "Bliss": lambda graph, policy: Bliss(graph, [BUDGET], policy=policy, estimator="ht"),
 }

@@ -7,7 +7,7 @@ from functools import lru_cache
 import numpy as np
 import pytest
 
-from bliss.samplers import SAMPLERS, Sampler
+from bliss.samplers import Sampler, sampler_config
 from tests.statistics import (
     Draws,
     coefficients,
@@ -49,7 +49,7 @@ def drawn(case: str) -> tuple[Sampler, Draws, np.ndarray]:
     """The sampler, its draws, and the chance of each kept edge."""
     name, options, norm = CASES[case]
     graph = heavy_tailed_graph(norm)
-    sampler = SAMPLERS[name](graph, [FANOUT], **options)
+    sampler = sampler_config(name, **options).build(graph, [FANOUT])
     if sampler.learns:
         untaught = sampler.inclusion(TARGETS, 0).prob
         train(sampler, TARGETS, 4 * features()[:, 1:2], steps=60)

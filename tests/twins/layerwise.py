@@ -17,6 +17,17 @@ from bliss.kernels.node_bandit import CODE_OF_ONE, CODES_PER_UNIT, LARGEST_NEWS,
 from bliss.rng import uniforms
 
 
+def first_outside(ids: IntArray, limit: int) -> int:
+    """Position of the first id outside [0, limit), or -1."""
+    return next((n for n, value in enumerate(ids.tolist()) if not 0 <= value < limit), -1)
+
+
+def first_fall(pointers: IntArray) -> int:
+    """Position of the first entry smaller than the one before it, or -1."""
+    falls = np.flatnonzero(np.diff(pointers) < 0)
+    return int(falls[0]) + 1 if falls.size else -1
+
+
 def frontier_edges(indptr: IntArray, dst: IntArray) -> tuple[IntArray, IntArray]:
     """Ids of the in-edges of `dst`, row after row, and the place of each one's target. [F], [F]."""
     degree = indptr[dst + 1] - indptr[dst]

@@ -35,6 +35,8 @@ class Policy(ABC):
     power: ClassVar[float] = 0.5
     pairs_with: ClassVar[Sequence[str]] = ("sources", "neighbours")
     """Units of the samplers that the policy can serve; see `SamplerConfig.unit`."""
+    needs_prob: ClassVar[bool] = False
+    """Whether learning divides by the inclusion probabilities of sources."""
 
     def __init__(self, graph: Graph, layers: int, config: PolicyConfig | None = None) -> None:
         self.graph = graph
@@ -63,6 +65,15 @@ class Policy(ABC):
     def update(self, layer: int, feedback: Feedback) -> None:
         """Digest and apply the feedback of a single shard."""
         self.apply(layer, [self.digest(layer, feedback)])
+
+    def _inclusion(self, feedback: Feedback) -> FloatArray:
+        """p_j of the kept sources; refuses blocks without. [S]."""
+        if feedback.prob is None:
+            raise InputError(
+                f"policy {self.name!r} divides by inclusion probabilities, but these blocks have "
+                "none: update a sampler with the blocks it drew."
+            )
+        return feedback.prob
 
     def state_dict(self) -> State:
         """The learnt arrays by name; not copies."""

@@ -34,7 +34,8 @@ class Exp3(Policy):
     name = "exp3"
     learns = True
     power = 0.5
-    pairs_with = ("sources",)  # rewards are divided by p_j
+    pairs_with = ("sources",)
+    needs_prob = True  # rewards are divided by p_j
 
     def __init__(self, graph: Graph, layers: int, config: Exp3Config | None = None) -> None:
         super().__init__(graph, layers)
@@ -85,7 +86,7 @@ class Exp3(Policy):
     def _growth(self, layer: int, feedback: Feedback) -> FloatArray:
         """min(1, delta r_ij / (p_j |N_i|)) of the kept edges. float64[E']."""
         graph, is_attention = self.graph, feedback.attention is not None
-        strength = np.square(feedback.norm, dtype=np.float64) / feedback.prob
+        strength = np.square(feedback.norm, dtype=np.float64) / self._inclusion(feedback)
         target_scale, alpha = graph.target_scale, optional(feedback.attention)
         if is_attention:
             target_scale = NOTHING

@@ -45,7 +45,8 @@ class Linear(Policy):
     name = "linear"
     learns = True
     power = 1.0
-    pairs_with = ("sources",)  # the gradient is divided by p_j
+    pairs_with = ("sources",)
+    needs_prob = True  # the gradient is divided by p_j
 
     def __init__(self, graph: Graph, layers: int, config: LinearConfig) -> None:
         super().__init__(graph, layers)
@@ -80,13 +81,12 @@ class Linear(Policy):
 
     def digest(self, layer: int, feedback: Feedback) -> News:
         """The estimated gradient of log V; empty where fewer than two coins decided."""
-        if feedback.prob is None:
-            raise InputError("policy 'linear' needs inclusion probabilities of sources.")
-        kept = np.flatnonzero(feedback.prob < 1)
+        prob = self._inclusion(feedback)
+        kept = np.flatnonzero(prob < 1)
         cost = self._costs(feedback)[kept]
         if kept.size < 2 or not cost.any():
             return {}
-        return {"gradient": self.gradient(layer, feedback.src[kept], cost, feedback.prob[kept])}
+        return {"gradient": self.gradient(layer, feedback.src[kept], cost, prob[kept])}
 
     def apply(self, layer: int, news: Sequence[News]) -> None:
         """One step of Adam down the mean gradient of the shards."""

@@ -36,7 +36,8 @@ class ScaleFreeExp3(Policy):
     name = "exp3-scale-free"
     learns = True
     power = 0.5
-    pairs_with = ("sources",)  # attention is estimated with p_j
+    pairs_with = ("sources",)
+    needs_prob = True  # attention is estimated with p_j
 
     def __init__(self, graph: Graph, layers: int, config: ScaleFreeConfig | None = None) -> None:
         super().__init__(graph, layers)

@@ -45,6 +45,7 @@ class TargetBandit(Exp3):
 
     name = "target-bandit"
     pairs_with = ("neighbours",)
+    needs_prob = False  # rewards are divided by the chances of edges
     config: TargetBanditConfig
 
     def __init__(self, graph: Graph, layers: int, config: TargetBanditConfig | None = None) -> None:

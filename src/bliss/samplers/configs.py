@@ -251,6 +251,7 @@ class SKETCHConfig(PolicySamplerConfig):
     """Settings of SKETCH."""
 
     builds: ClassVar[str] = "sketch.SKETCH"
+    policies: ClassVar[Sequence[str]] = ("uniform", "ladies", "static", "node")
     estimators: ClassVar[Sequence[str]] = ("debiased", "sketch", "hajek")
     estimator: str = "debiased"
     """Weights of kept edges: debiased (unbiased), sketch (alpha / (s q_j)) or hajek (rows

@@ -78,6 +78,7 @@ class ControlVariate(Sampler):
                 "these blocks were not drawn by a sampler with a history, so their inputs were "
                 "not kept: update a sampler with the blocks it drew."
             )
+        self._check_width(layer, feedback.input)
         return {**news, f"{_NAME}source": feedback.src, f"{_NAME}input": feedback.input}
 
     def _apply(self, layer: int, news: Sequence[News]) -> None:
@@ -88,16 +89,20 @@ class ControlVariate(Sampler):
             self._remember(layer, one[f"{_NAME}source"], one[f"{_NAME}input"])
 
     def _remember(self, layer: int, source: IntArray, inputs: FloatArray) -> None:
-        history, width = self._history[layer], inputs.shape[1]
+        self._check_width(layer, inputs)
+        history = self._history[layer]
         if history is None:
-            history = np.zeros((self.graph.num_nodes, width), np.float32)
+            history = np.zeros((self.graph.num_nodes, inputs.shape[1]), np.float32)
             self._history[layer] = history
-        if history.shape[1] != width:
+        history[source] = inputs
+
+    def _check_width(self, layer: int, inputs: FloatArray) -> None:
+        history, width = self._history[layer], inputs.shape[1]
+        if history is not None and history.shape[1] != width:
             raise InputError(
                 f"layer {layer} was observed {width} wide, but was {history.shape[1]} wide before: "
                 "use a new sampler for another network."
             )
-        history[source] = inputs
 
     def _learnt(self) -> State:
         own = {f"{_NAME}{n}": h for n, h in enumerate(self._history) if n > 0 and h is not None}

@@ -7,11 +7,12 @@ sources. If there are no more candidates than the budget, all are kept.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
 from bliss.arrays import BoolArray, FloatArray, IntArray
+from bliss.errors import InputError
 from bliss.kernels import frontier
 from bliss.rng import Substream, derive_key, hashes, uniforms
 from bliss.samplers.configs import Thinning
@@ -30,6 +31,9 @@ class Drawn(NamedTuple):
 class Draw(Protocol):
     """How sources are chosen, given masses."""
 
+    has_probability: ClassVar[bool]
+    """Whether inclusion probabilities have a closed form."""
+
     def probability(self, mass: FloatArray, num_dst: int, budget: int) -> FloatArray:
         """p_j of every candidate, targets first. [C] -> float64[C]."""
 
@@ -46,6 +50,7 @@ class Poisson:
     thinning="exact" solves for c; "paper" iterates as the paper does, and can miss the budget.
     """
 
+    has_probability: ClassVar[bool] = True
     thinning: Thinning = "exact"
 
     def scale(self, mass: FloatArray, budget: int) -> float:
@@ -80,6 +85,8 @@ class Poisson:
 class WithReplacement:
     """k draws from s_j / sum s, as LADIES publishes it: p_j = 1 - (1 - s_j / sum s)^k."""
 
+    has_probability: ClassVar[bool] = True
+
     def probability(self, mass: FloatArray, num_dst: int, budget: int) -> FloatArray:
         """p_j of every candidate."""
         if mass.size <= budget:
@@ -113,6 +120,8 @@ class WithoutReplacement:
     shuffled by their coins, and each whole number plus one random offset picks the source it falls
     on. So the number is fixed and the inclusion probabilities are exact.
     """
+
+    has_probability: ClassVar[bool] = True
 
     def probability(self, mass: FloatArray, num_dst: int, budget: int) -> FloatArray:
         """p_j of every candidate."""
@@ -158,11 +167,15 @@ class Successive:
     Inclusion probabilities have no closed form.
     """
 
+    has_probability: ClassVar[bool] = False
     debiased: bool = True
 
     def probability(self, mass: FloatArray, num_dst: int, budget: int) -> FloatArray:
-        """Not available: successive draws have no closed form for it."""
-        raise NotImplementedError("inclusion probabilities of successive draws have no closed form")
+        """Refused: successive draws have no closed form for it."""
+        raise InputError(
+            "successive draws have no closed form for inclusion probabilities: choose a sampler "
+            "with another draw, such as pladies."
+        )
 
     def keep(
         self, candidate: IntArray, mass: FloatArray, num_dst: int, budget: int, key: np.uint64
@@ -182,7 +195,7 @@ class Successive:
             picked = positive[order]
             kept[picked] = True
             correction[picked] = (
-                _debiased(share[order], positive.size)
+                _debiased(share[order], np.delete(share, order))
                 if self.debiased
                 else 1 / (number * share[order])
             )
@@ -190,14 +203,17 @@ class Successive:
         return Drawn(candidate[kept].astype(np.int64), None, correction[kept])
 
 
-def _debiased(share: FloatArray, candidates: int) -> FloatArray:
-    """Corrections w_j of sources in the order they were drawn. q_j [k] -> float64[k]."""
-    draw = np.arange(share.size)
+def _debiased(share: FloatArray, others: FloatArray) -> FloatArray:
+    """Corrections w_j of sources in the order they were drawn.
+
+    share [k]  q_j of the sources drawn, others [n - k]  q_j of those that were not -> float64[k]
+    """
+    draw, candidates = np.arange(share.size), share.size + others.size
     step = candidates / ((draw + 1) * (candidates - draw))  # a_t
-    before = np.concatenate([[0.0], np.cumsum(share)[:-1]])  # P_t
+    rest = np.cumsum(share[::-1])[::-1] + others.sum()  # 1 - P_t, exact where it is small
     later = np.cumprod((1 - step)[:0:-1])[::-1]  # prod over u > t, for all but the last draw
     fade = np.append(later, 1.0)
-    return np.asarray(1 + (step * (1 - before) / share - 1) * fade)
+    return np.asarray(1 + (step * rest / share - 1) * fade)
 
 
 def drawn(candidate: IntArray, prob: FloatArray) -> Drawn:

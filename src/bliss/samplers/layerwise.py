@@ -11,6 +11,7 @@ import numpy as np
 from bliss import checks
 from bliss.arrays import FloatArray, IntArray
 from bliss.block import Block
+from bliss.errors import InputError
 from bliss.kernels import frontier
 from bliss.samplers.base import PolicySampler
 from bliss.samplers.configs import EstimatorConfig, LayerSamplerConfig, SamplerConfig
@@ -45,10 +46,26 @@ class LayerSampler(PolicySampler):
     def __init__(self, data: Any, budgets: Sequence[int], **options: Any) -> None:
         super().__init__(data, budgets, **options)
         self.draw = self._make_draw()
+        if not self.draw.has_probability:
+            self._check_without_probability()
 
     def _make_draw(self) -> Draw:
         given: Draw | None = getattr(self.config, "draw", None)
         return given or Poisson(getattr(self.config, "thinning", "exact"))
+
+    def _check_without_probability(self) -> None:
+        draw = type(self.draw).__name__
+        if self.policy.needs_prob:
+            raise InputError(
+                f"policy {self.policy.name!r} divides by inclusion probabilities, but draw {draw} "
+                f"of {type(self).__name__} has none: choose policy node or static, or another "
+                "sampler."
+            )
+        if self.config.estimator == "released":
+            raise InputError(
+                f"estimator='released' divides by inclusion probabilities, but draw {draw} has "
+                "none: choose another estimator or another draw."
+            )
 
     def inclusion(self, dst: Any, layer: int) -> Inclusion:
         """The inclusion probabilities that `sample` would use for these targets."""

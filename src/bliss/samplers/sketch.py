@@ -20,7 +20,8 @@ class SKETCH(LayerSampler):
       authors' plain normalisation; biased, because draws are without replacement.
     * ``estimator="hajek"``: the debiased weights, rows rescaled.
 
-    Inclusion probabilities have no closed form, so `block.prob` is None. Not adaptive, no state.
+    Inclusion probabilities have no closed form, so `block.prob` is None and policies that divide by
+    them (exp3) are refused. Not adaptive with its default policy, no state.
 
     Cost: two passes over the frontier's edges and a partial sort of its candidates. `SKETCHConfig`
     has the options.
