@@ -10,7 +10,7 @@ import scipy.stats
 
 from bliss.errors import InputError
 from bliss.studies import compare, runs
-from bliss.studies.compare import covers_everything, plan
+from bliss.studies.comparison import covers_everything, plan
 from bliss.studies.records import mean_and_deviation
 from bliss.train import TrainConfig
 from tests.studies.conftest import SMALL, quiet

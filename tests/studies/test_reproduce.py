@@ -9,7 +9,7 @@ import pytest
 from bliss.errors import InputError
 from bliss.studies import reproduce, runs
 from bliss.studies.complexity import Setting, config, line, measure, row
-from bliss.studies.reproduce import paper, preset_config
+from bliss.studies.reproduction import paper, preset_config
 from tests.studies.conftest import REPRODUCED, quiet
 
 SIX = ("citeseer", "cora", "flickr", "pubmed", "reddit", "yelp")

@@ -1,0 +1,31 @@
+from .block import Block as Block
+from .block import Control as Control
+from .block import Observation as Observation
+from .errors import InputError as InputError
+from .feedback import Feedback as Feedback
+from .graph import Graph as Graph
+from .loader import BlockLoader as BlockLoader
+from .policies import Exp3Config as Exp3Config
+from .policies import NodeConfig as NodeConfig
+from .policies import Policy as Policy
+from .samplers import ASGCN as ASGCN
+from .samplers import GATBS as GATBS
+from .samplers import GCNBS as GCNBS
+from .samplers import LABOR as LABOR
+from .samplers import LADIES as LADIES
+from .samplers import PLADIES as PLADIES
+from .samplers import SKETCH as SKETCH
+from .samplers import VRGCN as VRGCN
+from .samplers import Bliss as Bliss
+from .samplers import ClusterGCN as ClusterGCN
+from .samplers import FastGCN as FastGCN
+from .samplers import Full as Full
+from .samplers import LayerSampler as LayerSampler
+from .samplers import Neighbor as Neighbor
+from .samplers import NodeSampler as NodeSampler
+from .samplers import SaintEdge as SaintEdge
+from .samplers import SaintNode as SaintNode
+from .samplers import SaintWalk as SaintWalk
+from .samplers import Sampler as Sampler
+
+__version__: str

@@ -1,0 +1,10 @@
+from .base import Policy as Policy
+from .base import State as State
+from .configs import POLICIES as POLICIES
+from .configs import Exp3Config as Exp3Config
+from .configs import LinearConfig as LinearConfig
+from .configs import NodeConfig as NodeConfig
+from .configs import PolicyConfig as PolicyConfig
+from .configs import ScaleFreeConfig as ScaleFreeConfig
+from .configs import TargetBanditConfig as TargetBanditConfig
+from .configs import policy_config as policy_config

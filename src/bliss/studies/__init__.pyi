@@ -1,0 +1,9 @@
+from .comparison import EVERYTHING as EVERYTHING
+from .comparison import compare as compare
+from .records import TABLES as TABLES
+from .records import Comparison as Comparison
+from .records import Reproduction as Reproduction
+from .records import Variance as Variance
+from .reproduction import reproduce as reproduce
+from .runs import Standing as Standing
+from .variance import VarianceStudy as VarianceStudy

@@ -1,0 +1,17 @@
+from .config import TrainConfig as TrainConfig
+from .config import resolve as resolve
+from .evaluation import evaluate as evaluate
+from .evaluation import full_logits as full_logits
+from .folder import RunFolder as RunFolder
+from .loop import Standing as Standing
+from .loop import Trainer as Trainer
+from .loop import open_task as open_task
+from .metrics import micro_f1 as micro_f1
+from .metrics import probabilities as probabilities
+from .records import Evaluation as Evaluation
+from .records import RunResult as RunResult
+from .signals import Interrupted as Interrupted
+from .step import PARTS as PARTS
+from .step import Learner as Learner
+from .task import Task as Task
+from .task import build_task as build_task
