@@ -121,19 +121,19 @@ def one_row(graph: Graph, norm: float) -> Feedback:
 
 
 @pytest.mark.parametrize("norm", [1e15, 1e19])  # rewards of 1e30 and far beyond
-def test_a_hundred_thousand_huge_rewards_leave_a_distribution(norm):
+def test_ten_thousand_huge_rewards_leave_a_distribution(norm):
     graph = star(5)
     policy = Exp3Config(eta=0.3, delta=1.0).build(graph, 1)
     everything = one_row(graph, norm)
     first_edge = everything._replace(
         indptr=np.array([0, 1]), row=everything.row[:1], edge=everything.edge[:1]
     )
-    for _ in range(100_000):
+    for _ in range(10_000):
         policy.update(0, first_edge)
     q = policy.edge_prob(0, 0)
     np.testing.assert_allclose(q[1:], 0.3 / 6)
     assert q.sum() == pytest.approx(1)
-    for _ in range(100_000):  # all alike: nothing may drift apart
+    for _ in range(10_000):  # all alike: nothing may drift apart
         policy.update(0, everything)
     np.testing.assert_allclose(policy.edge_prob(0, 0), q, rtol=1e-9)
 

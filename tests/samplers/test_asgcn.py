@@ -104,7 +104,7 @@ def test_it_learns_to_draw_with_less_variance():
     assert variance(taught()) < 0.7 * variance(untaught)
 
 
-@lru_cache(maxsize=1)
+@lru_cache
 def drawn(norm: str) -> tuple[ASGCN, Draws]:
     sampler = taught(norm)
     assert sampler.inclusion(DST, 0).prob.min() > 0.02

@@ -32,7 +32,7 @@ def chances(graph: Graph) -> np.ndarray:
     return 1 - (1 - norm / norm.sum()) ** BUDGET
 
 
-@lru_cache(maxsize=1)
+@lru_cache
 def drawn(norm: str) -> Draws:
     return repeat(FastGCN(heavy_tailed_graph(norm), [BUDGET]), DST, TIMES)
 

@@ -9,7 +9,7 @@ import torch
 
 from bliss import Graph, InputError
 from bliss.samplers import GATBS, GCNBS
-from tests.statistics import coefficients, heavy_tailed_graph, targets_of
+from tests.statistics import coefficients, heavy_tailed_graph, repeat, targets_of
 
 LEAVES = 9
 SIZE = np.array([1.0, 5.0, 1.0, 2.0, 1.0, 3.0, 1.0, 1.0, 4.0, 1.0])  # |h_j|, node 0 included
@@ -142,14 +142,12 @@ def test_thanos_draws_what_is_near_the_mean_and_errs_less(policy):
     x = vectors()
 
     def error() -> float:
-        found = []
-        for step in range(4000):
-            (block,) = sampler.sample([0], 10_000 + step)
-            found.append((block.matrix @ x[block.src] - x.mean(0)).square().sum().item())
-        return float(np.mean(found))
+        draws = repeat(sampler, np.array([0]), 4000)
+        off = draws.aggregate(draws.weight, x.numpy()) - x.mean(0).numpy()
+        return float(np.square(off).sum((1, 2)).mean())
 
     before = error()
-    for step in range(300):
+    for step in range(10_000, 10_300):
         (block,) = sampler.sample([0], step)
         block.observe(x[block.src])
         sampler.update([block])
@@ -165,17 +163,13 @@ def test_plain_weights_are_as_if_all_had_been_drawn_alike():
     taught(sampler, 60)
     prob = sampler.inclusion([0], 0).prob
     expected, full = (prob / 3 * SIZE).sum(), SIZE.mean()
-    draws = []
-    for step in range(8000):
-        (block,) = sampler.sample([0], 1000 + step)
-        np.testing.assert_allclose(block.edge_weight.numpy(), 1 / 3, rtol=1e-6)
-        draws.append(
-            (block.edge_weight * torch.from_numpy(SIZE)[block.src][block.row]).sum().item()
-        )
-    error = np.std(draws) / np.sqrt(len(draws))
+    draws = repeat(sampler, np.array([0]), 8000)
+    np.testing.assert_allclose(draws.weight, 1 / 3, rtol=1e-6)
+    found = draws.aggregate(draws.weight, SIZE[:, None])
+    error = found.std() / np.sqrt(found.size)
     bound = scipy.stats.norm.isf(FALSE_ALARM / 2)
-    assert abs(np.mean(draws) - expected) < bound * error
-    assert abs(np.mean(draws) - full) > bound * error  # biased, and the test would see it
+    assert abs(found.mean() - expected) < bound * error
+    assert abs(found.mean() - full) > bound * error  # biased, and the test would see it
 
 
 def test_thanos_needs_the_messages_of_its_own_blocks():

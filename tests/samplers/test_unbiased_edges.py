@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import numpy as np
 import pytest
 
-from bliss.samplers import Sampler, sampler_config
+from bliss.samplers import sampler_config
 from tests.statistics import (
     Draws,
     coefficients,
@@ -44,10 +42,10 @@ FANOUT = 5
 LIMIT = normal_limit(FALSE_ALARM / len(CASES), features()[TARGETS].size)
 
 
-@lru_cache(maxsize=1)  # the mutants look at the same draws
-def drawn(case: str) -> tuple[Sampler, Draws, np.ndarray]:
-    """The sampler, its draws, and the chance of each kept edge."""
-    name, options, norm = CASES[case]
+@pytest.fixture(scope="module", params=CASES)  # all tests of a case follow one another
+def drawn(request) -> tuple[str, Draws, np.ndarray]:
+    """A case, its draws, and the chance of each edge."""
+    name, options, norm = CASES[request.param]
     graph = heavy_tailed_graph(norm)
     sampler = sampler_config(name, **options).build(graph, [FANOUT])
     if sampler.learns:
@@ -60,13 +58,12 @@ def drawn(case: str) -> tuple[Sampler, Draws, np.ndarray]:
     assert prob.min() > 0.02  # rarer edges would leave means too far from normal
     by_edge = np.zeros(graph.num_edges)
     by_edge[edge] = prob
-    return sampler, draws, by_edge
+    return request.param, draws, by_edge
 
 
 @pytest.mark.parametrize("mutant", ["none", "2%-too-large", "as-if-certain"])
-@pytest.mark.parametrize("case", CASES)
-def test_only_weights_of_the_true_chances_are_unbiased(case, mutant):
-    _, draws, by_edge = drawn(case)
+def test_only_weights_of_the_true_chances_are_unbiased(drawn, mutant):
+    _, draws, by_edge = drawn
     weight = draws.weight
     if mutant == "2%-too-large":
         chance = by_edge[draws.edge]
@@ -76,9 +73,8 @@ def test_only_weights_of_the_true_chances_are_unbiased(case, mutant):
     assert (worst_z(draws, weight) < LIMIT) == (mutant == "none")
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_edges_are_kept_as_often_as_stated(case):
-    _, draws, by_edge = drawn(case)
+def test_edges_are_kept_as_often_as_stated(drawn):
+    case, draws, by_edge = drawn
     count = np.bincount(draws.edge, minlength=by_edge.size)
     certain = by_edge == 1
     assert (count[certain] == TIMES).all()
