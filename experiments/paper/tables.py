@@ -1,4 +1,4 @@
-"""`python -m experiments.paper.tables`: reproduce.json and times.json become tables.md."""
+"""`python -m experiments.paper.tables`: write tables.md from reproduce.json and times.json."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def main() -> None:
     timed = json.loads((HERE / "times.json").read_text(encoding="utf-8"))
     facts = found["machine"]
     lines = [
-        "# The paper's tables, run anew",
+        "# Reproduction of the paper's tables",
         "",
         f"    {found['command']}",
         "",
@@ -29,17 +29,17 @@ def main() -> None:
         "|---|---|---|---|---|---|---|---|---|",
         *(f1_line(row) for row in found["tables"]["f1"]),
         "",
-        "## Seconds a step",
+        "## Seconds per step",
         "",
         f"    {timed['command']}",
         "",
-        f"The first steps of three seeds, with nothing else running; {timed['date']}.",
+        f"60 steps, three seeds, nothing else running; {timed['date']}.",
         "",
         "| preset | data | network | sampler | ours | published | ours / published |",
         "|---|---|---|---|---|---|---|",
         *(time_line(row) for row in timed["tables"]["time"]),
         "",
-        "BLISS over PLADIES, a step:",
+        "Time per step of BLISS divided by that of PLADIES:",
         "",
         "| preset | data | network | ours | published |",
         "|---|---|---|---|---|",
@@ -48,7 +48,7 @@ def main() -> None:
     if found["tables"].get("variance"):
         lines += [
             "",
-            "## How time, memory and variance grow",
+            "## Growth of time, memory and variance",
             "",
             "| quantity | sampler | grows with | exponent | stated |",
             "|---|---|---|---|---|",
@@ -56,12 +56,12 @@ def main() -> None:
         ]
     if found["missing"]:
         lines += ["", "## Not run", ""]
-        lines += [f"- {one['dataset']}: its files are not here." for one in found["missing"]]
+        lines += [f"- {one['dataset']}: the files were not available." for one in found["missing"]]
     (HERE / "tables.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def f1_line(row: dict[str, Any]) -> str:
-    """A line of the table of F1."""
+    """One row of the F1 table."""
     return (
         f"| {row['preset']} | {row['dataset']} | {row['model']} | {row['sampler']} | "
         f"{row['split']} | {row['ours']:.3f} ± {row['ours_std']:.3f} | {row['published']:.3f} ± "
@@ -70,7 +70,7 @@ def f1_line(row: dict[str, Any]) -> str:
 
 
 def time_line(row: dict[str, Any]) -> str:
-    """A line of the table of times."""
+    """One row of the table of times."""
     return (
         f"| {row['preset']} | {row['dataset']} | {row['model']} | {row['sampler']} | "
         f"{row['ours']:.4f} ± {row['ours_std']:.4f} | {row['published']:.3f} ± "
@@ -79,7 +79,7 @@ def time_line(row: dict[str, Any]) -> str:
 
 
 def overheads(rows: list[dict[str, Any]]) -> list[str]:
-    """What the bandit adds to a step, ours and published."""
+    """Ratios of step times, BLISS to PLADIES, ours and published."""
     lines = []
     for key, group in groupby(rows, key=lambda r: (r["preset"], r["dataset"], r["model"])):
         times = {row["sampler"]: row for row in group}
@@ -90,7 +90,7 @@ def overheads(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def growth_line(row: dict[str, Any]) -> str:
-    """A line of the table of exponents."""
+    """One row of the table of exponents."""
     return (
         f"| {row['quantity']} | {row['sampler']} | {row['grows_with']} | {row['exponent']:.2f} | "
         f"{row['stated']} |"

@@ -1,16 +1,15 @@
-"""Claim: BLISS reaches its published test F1, and full batch within a point, on Planetoid.
+"""Claim: on Planetoid, BLISS reaches its published test F1 and is within a point of full batch.
 
 `python -m experiments.planetoid.run --root DATA` trains every cell (data set, network, sampler,
-seed) with the data set's recipe, keeps each as a JSON file under results/, and rewrites README.md.
-Finished cells are not run again, so it can be stopped and continued. "full" is the same network and
-recipe with every neighbour and all training nodes in one batch.
+seed) with the data set's recipe, writes each result to a JSON file in results/, and rewrites
+README.md. Finished cells are skipped, so the script can be stopped and continued. "full" is the
+same network and recipe with all neighbours and all training nodes in one batch.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import platform
 import tempfile
 from itertools import product
 from pathlib import Path
@@ -21,6 +20,7 @@ import torch
 
 from bliss import records
 from bliss.data import Dataset, load_dataset
+from bliss.studies.runs import processor
 from bliss.train import RunResult, Trainer, resolve
 
 HERE = Path(__file__).parent
@@ -31,7 +31,7 @@ SEEDS = range(5)
 
 
 def main() -> None:
-    """Run what is missing, then write the table."""
+    """Run the missing cells and write the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--root", type=Path, help="folder of data sets")
     parser.add_argument("--datasets", nargs="+", default=DATASETS, choices=DATASETS)
@@ -52,12 +52,12 @@ def main() -> None:
 
 
 def cell(dataset: str, model: str, sampler: str, seed: int) -> Path:
-    """Where a cell's result is kept."""
+    """Path of a cell's result."""
     return HERE / "results" / f"{dataset}-{model}-{sampler}-{seed}.json"
 
 
 def run(dataset: Dataset, name: str, model: str, sampler: str, seed: int) -> RunResult:
-    """Train one cell in a folder that is thrown away."""
+    """Train one cell in a temporary folder."""
     options = {"batch_size": len(dataset.splits["train"])} if sampler == "full" else {}
     config = resolve(dataset=name, model=model, seed=seed, sampler=sampler, **options)
     with tempfile.TemporaryDirectory() as folder:
@@ -65,13 +65,13 @@ def run(dataset: Dataset, name: str, model: str, sampler: str, seed: int) -> Run
 
 
 def write_table() -> None:
-    """README.md: the words of words.md, then what is there; missing cells are said to be."""
+    """Write README.md: notes.md and a table of the results."""
     published = json.loads((HERE / "published.json").read_text(encoding="utf-8"))
     lines = [
-        (HERE / "words.md").read_text(encoding="utf-8"),
+        (HERE / "notes.md").read_text(encoding="utf-8"),
         f"One thread of {processor()}, torch {torch.__version__}.",
         "",
-        "| data | network | BLISS | full batch | difference | published | s a run |",
+        "| data | network | BLISS | full batch | difference | published | s per run |",
         "|---|---|---|---|---|---|---|",
     ]
     for name, model in product(DATASETS, MODELS):
@@ -87,24 +87,14 @@ def write_table() -> None:
     (HERE / "README.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def processor() -> str:
-    """The processor's name, where the system tells it."""
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        for line in info.read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.split(":")[1].strip()
-    return platform.processor() or platform.machine()
-
-
 def results(name: str, model: str, sampler: str) -> list[dict[str, Any]]:
-    """The finished cells of a row."""
+    """Results of the finished seeds of a cell."""
     paths = [cell(name, model, sampler, seed) for seed in SEEDS]
     return [json.loads(p.read_text(encoding="utf-8")) for p in paths if p.exists()]
 
 
 def summary(found: list[dict[str, Any]]) -> str:
-    """Mean and deviation, and the number of seeds if not all are there."""
+    """Mean and standard deviation, and the number of seeds if some are missing."""
     if not found:
         return "not run"
     scores = [r["test_f1"] for r in found]
@@ -114,7 +104,7 @@ def summary(found: list[dict[str, Any]]) -> str:
 
 
 def difference(found: dict[str, list[dict[str, Any]]]) -> str:
-    """BLISS minus full batch, in points, once both are complete."""
+    """BLISS minus full batch in points; empty until both are complete."""
     if any(len(rows) < len(SEEDS) for rows in found.values()):
         return ""
     bliss, full = (mean(r["test_f1"] for r in found[s]) for s in SAMPLERS)

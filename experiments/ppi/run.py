@@ -1,9 +1,9 @@
 """Claim: on PPI, BLISS is within half a point of full batch at equal steps.
 
 `python -m experiments.ppi.run --root DATA` trains GraphSAGE with PPI's recipe: with BLISS, with
-PLADIES, with all neighbours of the same batches, and with all training nodes in one batch, once as
-the recipe has it and once with the dropout that suits full batch better. Each run is kept as a JSON
-file under results/, and README.md is rewritten. Finished runs are not run again.
+PLADIES, with all neighbours of the same batches, and with all training nodes in one batch. The last
+is run with the recipe's dropout and with dropout 0.1, which suits full batch better. Each result is
+written to a JSON file in results/, and README.md is rewritten. Finished runs are skipped.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ KINDS = {
 
 
 def main() -> None:
-    """Run what is missing, then write the table."""
+    """Run the missing cells and write the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--root", type=Path, help="folder of data sets")
     parser.add_argument("--kinds", nargs="+", default=tuple(KINDS), choices=KINDS)
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def run(dataset: Dataset, kind: str, seed: int) -> RunResult:
-    """Train once, in a folder that is thrown away."""
+    """Train one run in a temporary folder."""
     everything = len(dataset.splits["train"])
     options: dict[str, Any] = {
         "bliss": {"sampler": "bliss"},
@@ -68,17 +68,17 @@ def run(dataset: Dataset, kind: str, seed: int) -> RunResult:
 
 
 def write_table() -> None:
-    """README.md: the words of words.md, then a table of what is there."""
+    """Write README.md: notes.md and a table of the results."""
     lines = [
-        (HERE / "words.md").read_text(encoding="utf-8"),
-        "| trained with | test F1 | seeds | nodes a step | edges a step |",
+        (HERE / "notes.md").read_text(encoding="utf-8"),
+        "| trained with | test F1 | seeds | nodes per step | edges per step |",
         "|---|---|---|---|---|",
     ]
-    for kind, words in KINDS.items():
+    for kind, title in KINDS.items():
         paths = sorted((HERE / "results").glob(f"{kind}-[0-9]*.json"))
         found = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
         if not found:
-            lines.append(f"| {words} | not run | | | |")
+            lines.append(f"| {title} | not run | | | |")
             continue
         score, deviation = mean_and_deviation(r["test_f1"] for r in found)
         spread = "" if deviation is None else f" ± {deviation:.4f}"
@@ -90,7 +90,7 @@ def write_table() -> None:
             )
         ]
         shown = " | ".join(f"{value:,.0f}" for value in means)
-        lines.append(f"| {words} | {score:.4f}{spread} | {len(found)} | {shown} |")
+        lines.append(f"| {title} | {score:.4f}{spread} | {len(found)} | {shown} |")
     facts = machine()
     lines.append(f"\nOne thread of {facts.processor}, torch {facts.torch}.")
     (HERE / "README.md").write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -1,1 +1,1 @@
-"""Samplers side by side, and how well each estimates."""
+"""Comparison of all samplers, and the bias and error of their estimates."""

@@ -1,14 +1,14 @@
-"""What docs/samplers.md and docs/subgraphs.md say of sources, bias and error, measured.
+"""Measures the sources, biases and errors in docs/samplers.md and docs/subgraphs.md.
 
-`python -m experiments.samplers.estimates --root DATA` measures all of it, from fixed seeds, and
-writes estimates.json and estimates.md, where the docstring of each measure stands above its table.
+`python -m experiments.samplers.estimates --root DATA` measures everything with fixed seeds and
+writes estimates.json and estimates.md. The docstring of each measurement is printed above its
+table.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import tempfile
 from inspect import cleandoc
 from pathlib import Path
 from time import perf_counter
@@ -23,11 +23,11 @@ import torch
 from bliss import Graph
 from bliss.data import data_root, load_dataset
 from bliss.nn.aggregate import aggregate
-from bliss.samplers import SAMPLERS, ClusterGCN, Full, SaintWalk, Sampler
+from bliss.samplers import ClusterGCN, Full, SaintWalk, Sampler, sampler_config
 from bliss.samplers.partition import edge_cut
 from bliss.studies.records import mean_and_deviation
 from bliss.studies.runs import machine
-from bliss.train import Trainer, resolve
+from bliss.train import Learner, Task, build_task, full_logits, resolve
 
 HERE = Path(__file__).parent
 COMMAND = "python -m experiments.samplers.estimates --root DATA"
@@ -39,18 +39,18 @@ HAJEK = {  # name of the sampler, budget, coefficients
     "`fastgcn`, 40 draws": ("fastgcn", 40, "mean"),
     "`fastgcn`, 20 draws": ("fastgcn", 20, "mean"),
 }
-PARTITIONS = {"metis": "METIS", "propagation": "propagation", "random": "random parts"}
-EPOCHS = 200  # of clusters
-COVERAGE = 50  # visits of a node, in what is counted
-LATER = 1 << 40  # steps that training never gets to
+PARTITIONS = {"metis": "METIS", "random": "random parts"}
+EPOCHS = 200  # of cluster batches
+COVERAGE = 50  # mean visits of a node by the counted walks
+LATER = 1 << 40  # step numbers that training does not use
 
 Array = npt.NDArray[Any]
 Found = dict[str, Any]
-Rows = list[list[str]]  # of a table, the header first
+Rows = list[list[str]]  # a table, header first
 
 
 def main() -> None:
-    """Measure everything, then write it as numbers and as tables."""
+    """Measure everything; write estimates.json and estimates.md."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--root", type=Path, help="folder of data sets")
     root = data_root(parser.parse_args().root)
@@ -66,48 +66,50 @@ def main() -> None:
 
 
 def page(found: Found) -> str:
-    """All tables, and what they were measured by."""
+    """The Markdown page with all tables."""
     facts, seconds = found["machine"], found["seconds"]
     lines = [
-        f"# What samplers estimate, and how well\n\n    {found['command']}\n",
-        f"{sum(seconds.values()):.0f} s on one thread of {facts['processor']}, shared with other "
-        f"work; torch {facts['torch']}, Python {facts['python']}.",
+        f"# Bias and error of the samplers\n\n    {found['command']}\n",
+        f"{sum(seconds.values()):.0f} s on one thread of {facts['processor']}, with other work on "
+        f"the machine; torch {facts['torch']}, Python {facts['python']}.",
     ]
     for name, (measure, table) in MEASURES.items():
         header, *rows = table(found[name])
-        lines.append(f"\n## {name}\n\n{cleandoc(measure.__doc__ or '')} {seconds[name]:.0f} s.\n")
+        notes = cleandoc(measure.__doc__ or "")
+        lines.append(f"\n## {name}\n\n{notes}\n\n{seconds[name]:.0f} s.\n")
         lines += [f"| {' | '.join(header)} |", "|" + "---|" * len(header)]
         lines += [f"| {' | '.join(row)} |" for row in rows]
     return "\n".join(lines) + "\n"
 
 
 def measure_labor(root: Path) -> Found:
-    """LABOR against neighbour sampling: sources of the input layer, and kept edges of all layers.
+    """LABOR and neighbour sampling: sources of the input layer and kept edges of all layers.
 
-    Flickr's topology, 1,000 seeds, 3 layers, mean of 5 draws. Of `neighbor` the number of sources;
-    of the others sources over those of `neighbor`, and in brackets kept edges likewise.
+    Flickr's topology, 1,000 seeds, 3 layers, mean of 5 draws. The column `neighbor` gives the
+    number of sources. The other columns give the ratio of sources to those of `neighbor` and, in
+    brackets, the ratio of kept edges.
     """
     graph = Graph.from_scipy(scipy.sparse.load_npz(root / "Flickr" / "raw" / "adj_full.npz"))
     seeds = np.random.default_rng(0).permutation(graph.num_nodes)[:1000]
     found: Found = {}
     for fanout in (5, 10, 20):
         names = ("neighbor", "labor", "labor-1", "labor-*")
-        samplers = {name: SAMPLERS[name](graph, [fanout] * 3) for name in names}
+        samplers = {name: sampler_config(name).build(graph, [fanout] * 3) for name in names}
         if fanout == 10:
-            samplers["shared"] = SAMPLERS["labor"](graph, [fanout] * 3, shared=True)
+            samplers["shared"] = sampler_config("labor", shared=True).build(graph, [fanout] * 3)
         found[str(fanout)] = {name: sizes(sampler, seeds) for name, sampler in samplers.items()}
     return found
 
 
 def sizes(sampler: Sampler, seeds: Array) -> dict[str, float]:
-    """Mean number of input sources, and of kept edges of all layers, over 5 draws."""
+    """Mean numbers of input sources and of kept edges of all layers, over 5 draws."""
     drawn = [sampler.sample(seeds, step) for step in range(5)]
     edges = sum(block.num_edges for blocks in drawn for block in blocks)
     return {"sources": sum(blocks[0].num_src for blocks in drawn) / 5, "edges": edges / 5}
 
 
 def labor_table(found: Found) -> Rows:
-    """A line for each fanout."""
+    """One row per fanout."""
     rows = [["fanout", "`neighbor`", "`labor`", "`labor-1`", "`labor-*`", "`labor`, shared"]]
     for fanout, here in found.items():
         all_ = here["neighbor"]
@@ -123,23 +125,26 @@ def labor_table(found: Found) -> Rows:
 def measure_hajek(root: Path) -> Found:
     """Bias and root mean square error of one layer's aggregate, with both estimators.
 
-    60 nodes with heavy-tailed degrees (the graph of the tests), 8,000 draws. Absolute bias and
-    error are over the aggregate of absolute features, and the mean over 3 features (ones, positive
-    sizes, signed numbers) and 8 targets, one of which has 3 in-edges: node-wise samplers keep them
-    all. Noise is the standard error of the mean, likewise: what has no bias shows 0.8 of it.
+    60 nodes with heavy-tailed degrees (the graph of the tests), 8,000 draws. Bias and error are
+    absolute values divided by the aggregate of absolute features, and averaged over 3 features
+    (ones, positive numbers, signed numbers) and 8 targets. One target has 3 in-edges, all of which
+    node-wise samplers keep. Noise is the standard error of the mean, averaged in the same way. An
+    unbiased estimator shows a bias of about 0.8 times the noise.
     """
     found: Found = {}
     for case, (name, budget, norm) in HAJEK.items():
         graph = heavy_tailed_graph(norm)
         found[case] = {
-            estimator: bias_and_error(SAMPLERS[name](graph, [budget], estimator=estimator))
+            estimator: bias_and_error(
+                sampler_config(name, estimator=estimator).build(graph, [budget])
+            )
             for estimator in ("ht", "hajek")
         }
     return found
 
 
 def heavy_tailed_graph(norm: Any) -> Graph:
-    """60 nodes; a few receive from, and a few others send to, most of them. As in the tests."""
+    """The 60-node graph of the tests, with heavy-tailed in- and out-degrees."""
     random = np.random.default_rng(3)
     chance = np.arange(1, 61) ** -0.8
     sender, receiver = random.choice(60, size=(2, 800), p=chance / chance.sum())
@@ -149,7 +154,7 @@ def heavy_tailed_graph(norm: Any) -> Graph:
 
 
 def bias_and_error(sampler: Sampler) -> dict[str, float]:
-    """|mean - full|, its standard error, and the root mean square of draw - full, relative."""
+    """Relative |mean - full|, its standard error, and root mean square of draw - full."""
     random, times = np.random.default_rng(7), 8000
     columns = [np.ones(60), random.lognormal(0, 0.6, 60), random.normal(size=60)]
     x = torch.from_numpy(np.stack(columns, axis=1).astype(np.float32))
@@ -166,7 +171,7 @@ def bias_and_error(sampler: Sampler) -> dict[str, float]:
 
 
 def hajek_table(found: Found) -> Rows:
-    """A line for each sampler."""
+    """One row per sampler."""
     rows = [["sampler"]]
     rows[0] += [f"`{e}`: {what}" for e in ("ht", "hajek") for what in ("bias (noise)", "error")]
     for case, here in found.items():
@@ -179,11 +184,11 @@ def hajek_table(found: Found) -> Rows:
 
 
 def measure_cluster(root: Path) -> Found:
-    """Cluster-GCN: edges cut, and the error of the expected aggregate over the size of the full.
+    """Cluster-GCN: share of edges cut, and relative error of the expected aggregate.
 
-    All nodes and features of the data set, one cluster for 150 nodes, batches of about four
-    clusters. The expectation is the mean over 200 epochs; noise is half the difference between
-    odd and even ones.
+    All nodes and features of the data set, one cluster per 150 nodes, batches of about four
+    clusters. The error is divided by the norm of the full aggregate. The expectation is the mean
+    over 200 epochs; noise is half the difference between odd and even epochs.
     """
     found: Found = {}
     for name in ("cora", "pubmed"):
@@ -193,13 +198,13 @@ def measure_cluster(root: Path) -> Found:
 
 
 def cluster_bias(graph: Graph, x: Array, way: str) -> dict[str, float]:
-    """|E aggregate - full| / |full|, by way of the mean weight of each edge."""
+    """|E aggregate - full| / |full|, from the mean weight of each edge."""
     nodes = np.arange(graph.num_nodes)
-    sampler = ClusterGCN(graph, layers=1, partitioner=None if way == "random" else way)
+    sampler = ClusterGCN(graph, layers=1)
     if way == "random":
         sampler.part = np.random.default_rng(0).permutation(nodes % sampler.parts)
     sampler.prepare(nodes, round(4 * nodes.size / sampler.parts))
-    weight = np.zeros((2, graph.num_edges))  # of even and odd epochs
+    weight = np.zeros((2, graph.num_edges))  # even epochs, odd epochs
     for epoch in range(EPOCHS):
         for batch in sampler.batches(epoch):
             (block,) = sampler.sample(batch, epoch)
@@ -221,8 +226,8 @@ def cluster_bias(graph: Graph, x: Array, way: str) -> dict[str, float]:
 
 
 def cluster_table(found: Found) -> Rows:
-    """A line for each partition."""
-    rows = [["", "partition", "clusters of a batch", "edges cut", "bias (noise)"]]
+    """One row per partition."""
+    rows = [["", "partition", "clusters per batch", "edges cut", "bias (noise)"]]
     for name, here in found.items():
         for way, one in here.items():
             cells = [f"{one['clusters of a batch']:.1f}", f"{one['cut']:.3f}"]
@@ -231,13 +236,14 @@ def cluster_table(found: Found) -> Rows:
 
 
 def measure_saint(root: Path) -> Found:
-    """`saint-rw`: root of the mean squared relative error of edge weights in 200 fresh batches.
+    """`saint-rw`: root mean squared relative error of the edge weights in 200 fresh batches.
 
-    Counted subgraphs are the paper's C_v / C_uv, from subgraphs with 50 V nodes in all; an edge
-    that was never counted counts as once. Counted walks are ours, from 50 V visits. The truth is
-    counted in walks with 5,000 V visits; self-loops, whose weights are known, are left out. Walks
-    start at training nodes, or at all nodes; a batch has as many as recipe or default say. In
-    brackets the share of edges that no counted subgraph had.
+    "Counted subgraphs" is the paper's C_v / C_uv from subgraphs with 50 V nodes in total; an edge
+    that was never counted is given a count of one. "Counted walks" is our method, from walks with
+    50 V visits. The reference values come from walks with 5,000 V visits. Self-loops are left out,
+    because their weights are known. Walks start at training nodes or at all nodes; the number of
+    walks per batch is that of the recipe or the default. Brackets give the share of edges that no
+    counted subgraph contained.
     """
     found: Found = {}
     for name in ("pubmed", "cora", "synthetic"):
@@ -249,7 +255,7 @@ def measure_saint(root: Path) -> Found:
 
 
 def saint_errors(graph: Graph, wanted: Array, batch_size: int) -> dict[str, float]:
-    """Errors by what was counted, and how many edges of fresh batches no subgraph had."""
+    """Errors of both ways of counting, and the share of edges that no subgraph contained."""
 
     def make(seed: int, coverage: float) -> SaintWalk:
         sampler = SaintWalk(graph, layers=2, seed=seed, coverage=coverage)
@@ -269,7 +275,7 @@ def saint_errors(graph: Graph, wanted: Array, batch_size: int) -> dict[str, floa
     edge = edge[graph.indices[edge] != target[edge]]
     subgraphs = np.maximum(edge_count, 1) / np.maximum(node_count[target], 1)
 
-    def error(chance: Array) -> float:  # weights are alpha / chance
+    def error(chance: Array) -> float:  # a weight is alpha / chance
         return float(np.sqrt(np.square(truth[edge] / chance[edge] - 1).mean()))
 
     uncounted = float((edge_count[edge] == 0).mean())
@@ -278,7 +284,7 @@ def saint_errors(graph: Graph, wanted: Array, batch_size: int) -> dict[str, floa
 
 
 def chances(sampler: SaintWalk) -> Array:
-    """p_uv / p_v of every edge u -> v, NaN where no walk gets to v. float32[E]."""
+    """p_uv / p_v of every edge u -> v; NaN where no walk reaches v. float32[E]."""
     everything = sampler._induce(np.arange(sampler.graph.num_nodes), 0)
     with np.errstate(invalid="ignore", divide="ignore"):
         chance = sampler._weigh(everything).chance
@@ -288,8 +294,8 @@ def chances(sampler: SaintWalk) -> Array:
 
 
 def saint_table(found: Found) -> Rows:
-    """A line for each data set and kind of roots."""
-    rows = [["", "walks from", "of a batch", "counted subgraphs", "counted walks"]]
+    """One row per data set and kind of roots."""
+    rows = [["", "walks from", "walks per batch", "counted subgraphs", "counted walks"]]
     for name, here in found.items():
         for nodes, one in here.items():
             cells = [f"{one['subgraphs']:.3f} ({one['uncounted']:.3f})", f"{one['walks']:.3f}"]
@@ -298,43 +304,44 @@ def saint_table(found: Found) -> Rows:
 
 
 def measure_vrgcn(root: Path) -> Found:
-    """VR-GCN: error of sampled logits of Cora's training nodes, over the size of the full ones.
+    """VR-GCN: relative error of the sampled logits of Cora's training nodes.
 
-    GraphSAGE, 3 layers of 64, no dropout, otherwise Cora's recipe, is trained for 200 steps with
-    `vrgcn` and 2 neighbours; then each sampler draws 50 times for the network, and the history, as
-    they are. Root mean square over draws; mean and deviation of 3 training runs.
+    GraphSAGE with 3 layers of 64, no dropout, otherwise Cora's recipe, is trained for 200 steps
+    with `vrgcn` and 2 neighbours. Then network and history are held fixed, and each sampler draws
+    50 times. The error is the root mean square over draws divided by the norm of the full logits;
+    mean and standard deviation of 3 training runs.
     """
     dataset = load_dataset("cora", root)
     errors: dict[str, list[float]] = {"vrgcn, 2": [], "neighbor, 2": [], "neighbor, 10": []}
     for seed in range(3):
         given: Found = {"sampler": "vrgcn", "budgets": (2, 2, 2), "steps": 200, "seed": seed}
         config = resolve(dataset="cora", model="sage", layers=3, hidden=64, dropout=0.0, **given)
-        with tempfile.TemporaryDirectory() as folder:
-            trainer = Trainer(config, dataset, Path(folder) / "run", print)
-            for batch in trainer.batches():
-                trainer.learn(batch)
-        errors["vrgcn, 2"].append(logit_error(trainer, trainer.sampler))
+        task = build_task(config, dataset)
+        learner = Learner(task)
+        for batch in learner.batches():
+            learner.learn(batch)
+        errors["vrgcn, 2"].append(logit_error(task, learner.sampler))
         for fanout in (2, 10):
-            sampler = SAMPLERS["neighbor"](trainer.graph, [fanout] * 3, seed=seed)
-            errors[f"neighbor, {fanout}"].append(logit_error(trainer, sampler))
+            sampler = sampler_config("neighbor").build(task.graph, [fanout] * 3, seed=seed)
+            errors[f"neighbor, {fanout}"].append(logit_error(task, sampler))
     pairs = {name: mean_and_deviation(values) for name, values in errors.items()}
     return {name: {"error": mean, "deviation": spread} for name, (mean, spread) in pairs.items()}
 
 
 @torch.no_grad()
-def logit_error(trainer: Trainer, sampler: Sampler) -> float:
+def logit_error(task: Task, sampler: Sampler) -> float:
     """sqrt(mean over draws of |sampled - full|^2) / |full|, over training nodes and classes."""
-    seeds, model = trainer.dataset.splits["train"], trainer.model.eval()
-    full = trainer.logits()[seeds]
+    seeds, model = task.dataset.splits["train"], task.model.eval()
+    full = full_logits(task)[seeds]
     total = 0.0
     for step in range(LATER, LATER + 50):
         blocks = sampler.sample(seeds, step)
-        total += float((model(trainer.x[blocks[0].src], blocks) - full).square().sum())
+        total += float((model(task.x[blocks[0].src], blocks) - full).square().sum())
     return float((total / 50) ** 0.5 / full.norm())
 
 
 def vrgcn_table(found: Found) -> Rows:
-    """A line for each sampler."""
+    """One row per sampler."""
     rows = [[k, f"{one['error']:.4f} ± {one['deviation']:.4f}"] for k, one in found.items()]
     return [["sampler, neighbours", "error"], *rows]
 

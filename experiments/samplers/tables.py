@@ -1,4 +1,4 @@
-"""`python -m experiments.samplers.tables`: the comparisons kept here become tables.md."""
+"""`python -m experiments.samplers.tables`: write tables.md from the comparisons in this folder."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any
 HERE = Path(__file__).parent
 TITLES = {
     "ppi": "PPI",
-    "ppi-large": "PPI, subgraphs as large as the others' layers",
+    "ppi-large": "PPI, subgraphs as large as the layers of the others",
     "ppi-fanout": "PPI, nearly all neighbours",
     "ppi-fastgcn": "PPI, more draws than nodes",
     "ppi-saint-node": "PPI, 16,384 drawn nodes",
     "pubmed": "PubMed",
-    "pubmed-memory": "PubMed, 60 steps: for memory only",
+    "pubmed-memory": "PubMed, 60 steps, for memory only",
 }
 PARTS = ("sample", "gather", "forward", "backward", "update", "total")
 
 
 def main() -> None:
     """Write the tables."""
-    lines = ["# All samplers, side by side"]
+    lines = ["# Comparison of all samplers"]
     for name, title in TITLES.items():
         found = json.loads((HERE / f"{name}.json").read_text(encoding="utf-8"))
         lines += ["", f"## {title}", "", *table(found)]
@@ -29,7 +29,7 @@ def main() -> None:
 
 
 def table(found: dict[str, Any]) -> list[str]:
-    """A comparison: what was run, and a line for each sampler."""
+    """A comparison: command, machine and one row per sampler."""
     facts = found["machine"]
     rows = [row for row in found["rows"] if row["budget_share"] == 1]
     seconds = sum(row["seconds"] * row["seeds"] for row in rows)
@@ -39,7 +39,7 @@ def table(found: dict[str, Any]) -> list[str]:
         f"{facts['processor']}, {facts['threads']} thread, torch {facts['torch']}, "
         f"{found['date']}, {seconds / 60:.0f} minutes of training; seeds "
         f"{', '.join(map(str, found['seeds']))}. Difference and p (paired t-test) are against "
-        f"`{rows[0]['sampler']}`; nodes are those of the input layer, edges those of all layers.",
+        f"`{rows[0]['sampler']}`. Nodes are input nodes; edges are the sum over layers.",
         "",
         "| sampler | test F1 | difference | p | ms: " + " | ".join(PARTS) + " | nodes | edges | "
         "peak MB | s to F1 " + f"{found['target_f1']:.3f} |",
@@ -50,7 +50,7 @@ def table(found: dict[str, Any]) -> list[str]:
 
 
 def line(row: dict[str, Any]) -> str:
-    """A sampler's line."""
+    """One row of the table."""
     difference = "" if row["difference"] is None else f"{row['difference']:+.4f}"
     p_value = "" if row["p_value"] is None else f"{row['p_value']:.3f}"
     parts = " | ".join(f"{row['step_ms'].get(part, 0.0):.1f}" for part in PARTS)

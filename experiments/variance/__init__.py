@@ -1,1 +1,1 @@
-"""Sampling variance against the best possible."""
+"""Sampling variance relative to the limit."""

@@ -1,8 +1,8 @@
-"""Claim: the node bandit samples within a few percent of the best possible.
+"""Claim: the variance of the node bandit is within a few percent of the limit.
 
-`python -m experiments.variance.run --root DATA` measures every data set and network with `bliss
-variance`'s study, keeps each as a JSON file under results/, and rewrites README.md. What is there
-is not measured again.
+`python -m experiments.variance.run --root DATA` runs the study of `bliss variance` for every data
+set and network, writes each result to a JSON file in results/, and rewrites README.md. Finished
+studies are skipped.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 def main() -> None:
-    """Measure what is missing, then write the table."""
+    """Run the missing studies and write the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--root", type=Path, help="folder of data sets")
     parser.add_argument("--datasets", nargs="+", default=DATASETS, choices=DATASETS)
@@ -63,8 +63,8 @@ def main() -> None:
 
 
 def write_table() -> None:
-    """README.md: the words of words.md, then a table of what is there."""
-    lines = [(HERE / "words.md").read_text(encoding="utf-8")]
+    """Write README.md: notes.md and a table of the results."""
+    lines = [(HERE / "notes.md").read_text(encoding="utf-8")]
     lines.append("| data | network | layer | budget | limit | " + " | ".join(POLICIES[1:]) + " |")
     lines.append("|---" * (5 + len(POLICIES[1:])) + "|")
     seconds = 0.0
@@ -81,7 +81,7 @@ def write_table() -> None:
             lines.append(f"{place}| {layer['limit_over_pladies']:.3f} | {' | '.join(cells)} |")
     facts = machine()
     lines.append(
-        f"\n{seconds / 60:.0f} minutes in all, one thread of {facts.processor}, "
+        f"\n{seconds / 60:.0f} minutes in total, one thread of {facts.processor}, "
         f"torch {facts.torch}."
     )
     (HERE / "README.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
