@@ -61,7 +61,7 @@ def stopped(
     on_step: Callable[[Standing], None] | None = None,
     resume: bool = False,
 ) -> None:
-    """Run until a signal, sent after a step, stops it."""
+    """Run until a signal, sent after a step, stops it; the step is in a checkpoint."""
 
     def interrupt(now: Standing) -> None:
         if on_step:
@@ -71,6 +71,7 @@ def stopped(
 
     with pytest.raises(Interrupted):
         trainer.run(resume, interrupt)
+    assert (trainer.folder.checkpoints / f"{step:09d}.json").exists()
 
 
 def assert_same_run(one: Path, other: Path) -> None:
