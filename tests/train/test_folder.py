@@ -132,7 +132,7 @@ def test_checkpoints_without_settings_are_not_mixed_with_those_of_a_new_run(
     dataset, finished, resume
 ):
     (finished / "config.json").unlink()
-    with pytest.raises(InputError, match="holds checkpoints but no config.json"):
+    with pytest.raises(InputError, match="holds checkpoints but no config"):
         make_trainer(dataset, finished, seed=7).run(resume)
     assert not (finished / "config.json").exists()
     assert RunFolder(finished).result().seed == 0
