@@ -5,7 +5,6 @@ torch, numba and PyG take seconds to import; `bliss --help` needs none of them.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
@@ -13,8 +12,6 @@ from typing import Any
 
 def lazy_names(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
     """A module `__getattr__` that imports each name of `modules` from its module.
-
-    `dir` of the package lists these names, too.
 
     Parameters
     ----------
@@ -29,6 +26,4 @@ def lazy_names(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         return getattr(import_module(modules[name]), name)
 
-    own = vars(sys.modules[package])
-    own["__dir__"] = lambda: sorted({*own, *modules})
     return get
