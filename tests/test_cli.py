@@ -6,16 +6,20 @@ import csv
 import io
 import json
 import re
+import shutil
 import subprocess
 import sys
 
 import numpy as np
 import pytest
+import torch
 from rich.console import Console
 from typer.testing import CliRunner
 
+import bliss as package
 from bliss.cli import app, console
-from bliss.train import Progress
+from bliss.samplers import SamplerConfig
+from bliss.train import Standing
 
 SMALL = ["--steps", "20", "--hidden", "16", "--evaluate-every", "10", "--budgets", "200,100,50"]
 
@@ -102,14 +106,85 @@ def test_data_can_be_listed_and_described(store):
     assert re.search(r"multilabel\W+no\b", described)
 
 
-def test_options_of_a_sampler_may_be_spelled_as_python_does(tmp_path):
-    out = tmp_path / "run"
+def test_evaluate_and_predict_build_no_sampler_policy_or_optimiser(run, tmp_path, monkeypatch):
+    expected = bliss("evaluate", run).output
+
+    def fail(*_, **__):
+        raise AssertionError("evaluation trains nothing")
+
+    monkeypatch.setattr(SamplerConfig, "build", fail)
+    monkeypatch.setattr("bliss.policies.configs.PolicyConfig.build", fail)
+    monkeypatch.setattr(torch.optim, "Adam", fail)
+    evaluated = bliss("evaluate", run)
+    assert evaluated.exit_code == 0, evaluated.output
+    assert evaluated.output == expected
+    assert bliss("predict", run, "--out", tmp_path / "p.csv").exit_code == 0
+    with pytest.raises(AssertionError, match="evaluation trains nothing"):  # they would be seen
+        CliRunner().invoke(app, ["train", "--out", str(tmp_path)], catch_exceptions=False)
+
+
+def test_a_run_can_be_extended_by_more_steps(run, store, tmp_path):
+    copy = shutil.copytree(run, tmp_path / "copy")
+    command = ["train", "--dataset", store, "--out", copy, *SMALL, "--resume", "--steps"]
+    fewer = bliss(*command, "10")
+    assert fewer.exit_code == 2
+    assert "steps: 10, 20" in " ".join(fewer.stderr.split())
+    more = bliss(*command, "30")
+    assert more.exit_code == 0, more.output
+    assert "Resuming after step 20." in more.output
+    assert json.loads((copy / "result.json").read_text())["steps"] == 30
+
+
+@pytest.mark.parametrize(
+    ("sampler", "folder"), [("labor-*", "store-sage-labor-star-3"), ("full", "store-sage-full-3")]
+)
+def test_the_default_folder_names_data_network_sampler_and_seed(
+    store, tmp_path, monkeypatch, sampler, folder
+):
+    monkeypatch.chdir(tmp_path)
+    options = ["--sampler", sampler, "--seed", "3", "--steps", "1", "--hidden", "8"]
+    result = bliss("train", "--dataset", store, *options)
+    assert result.exit_code == 0, result.output
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == [folder]
+    assert f"Written to runs/{folder}" in result.output
+
+
+def test_early_stopping_is_announced_with_its_step(store, tmp_path):
     result = bliss(
-        *("train", "--sampler", "neighbor", "--sampler-options", "replace=True"),
-        *("--steps", "1", "--out", out),
+        "train", "--dataset", store, "--out", tmp_path / "run", "--lr", "1e-12", "--patience", "2",
+        "--steps", "100", "--evaluate-every", "5", "--hidden", "8",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    steps = json.loads((tmp_path / "run" / "result.json").read_text())["steps"]
+    assert f"Stopped early at step {steps}: no better validation F1 in 2 evaluations" in (
+        " ".join(result.output.split())
     )
+
+
+def test_lines_of_a_log_show_the_step_of_the_score(run, store, tmp_path):
+    options = [*SMALL, "--evaluate-every", "8", "--steps", "20"]
+    lines = bliss("train", "--dataset", store, "--out", tmp_path / "run", *options).output
+    found = dict(re.findall(r"step (\d+)/20  loss [\d.]+(.*)", lines))
+    assert list(found) == [str(step) for step in range(2, 21, 2)]
+    assert found["6"] == ""
+    assert re.fullmatch(r"  val F1 0\.\d{4}", found["8"])
+    assert re.fullmatch(r"  val F1 0\.\d{4} \(step 8\)", found["10"])
+    assert found["10"].startswith(found["8"])
+    assert re.fullmatch(r"  val F1 0\.\d{4}", found["20"])
+
+
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+@pytest.mark.parametrize("command", [[], ["train"], ["data"], ["data", "list"]])
+def test_every_command_has_short_and_long_help(command, flag):
+    result = bliss(*command, flag)
     assert result.exit_code == 0
-    assert json.loads((out / "config.json").read_text())["sampler_options"] == {"replace": True}
+    assert "Usage:" in result.output
+
+
+def test_version_is_the_packages():
+    result = bliss("--version")
+    assert result.exit_code == 0
+    assert result.output == f"bliss {package.__version__}\n"
 
 
 WRONG = {
@@ -117,21 +192,23 @@ WRONG = {
     "unknown model": (["train", "--model", "gin"], 2, "model='gin'"),
     "bad budgets": (["train", "--budgets", "a,b"], 2, "budgets='a,b'"),
     "budgets of other layers": (["train", "--budgets", "5,5"], 2, "2 entries for 3 layers"),
-    "options without values": (
-        ["train", "--sampler", "neighbor", "--sampler-options", "replace"],
+    "an option of another sampler": (
+        ["train", "--sampler", "neighbor", "--memory", "0.5"],
         2,
-        "'replace', which is not NAME=VALUE",
+        "memory=0.5 is not an option of Neighbor",
     ),
-    "an option twice": (
-        ["train", "--sampler-options", "eta=0.1,eta=0.2"],
+    "an option the name fixes": (
+        ["train", "--sampler", "labor-1", "--iterations", "3"],
         2,
-        "eta more than once",
+        "iterations=3 contradicts sampler 'labor-1'",
     ),
     "an option's value": (
-        ["train", "--sampler", "neighbor", "--sampler-options", "replace=maybe"],
+        ["train", "--sampler", "labor", "--iterations", "soon"],
         2,
-        "replace='maybe' must be True or False",
+        "iterations='soon' must be",
     ),
+    "an option that is no number": (["train", "--eta", "much"], 2, "'--eta'"),
+    "an option that is none": (["train", "--sampler-options", "eta=1"], 2, "No such option"),
     "no threads": (["train", "--threads", "0"], 2, "threads=0"),
     "not a run": (["evaluate", "nowhere"], 2, "is not the folder of a run"),
     "wrong kind of file": (["predict", "nowhere", "--out", "a.txt"], 2, "must end in .csv"),
@@ -155,8 +232,6 @@ def test_errors_are_one_sentence_and_a_code(case, tmp_path, monkeypatch):
 
 
 def test_damaged_state_has_a_code_of_its_own(run, tmp_path):
-    import shutil
-
     copy = tmp_path / "copy"
     shutil.copytree(run, copy)
     (copy / "best.safetensors").write_bytes(b"nothing")
@@ -173,8 +248,6 @@ def test_damaged_state_has_a_code_of_its_own(run, tmp_path):
 
 
 def test_weights_of_another_network_are_named_in_one_line(run, tmp_path):
-    import shutil
-
     copy = tmp_path / "copy"
     shutil.copytree(run, copy)
     settings = json.loads((copy / "config.json").read_text())
@@ -189,7 +262,7 @@ def test_memory_that_is_not_there_is_a_matter_of_resources(tmp_path):
     for hidden in (10**12, 10**18):  # petabytes, and more than there are addresses
         result = bliss("train", "--hidden", hidden, *out)
         assert result.exit_code == 4
-        assert "not enough memory" in result.stderr
+        assert "not have enough memory" in result.stderr
         assert len(result.stderr.strip().splitlines()) == 1
 
 
@@ -228,13 +301,15 @@ def test_debug_shows_the_traceback(tmp_path):
 
 def test_a_terminal_shows_a_live_bar_with_loss_f1_speed_and_time_left(monkeypatch):
     screen = io.StringIO()
-    monkeypatch.setattr(console, "console", Console(file=screen, force_terminal=True, width=120))
+    terminal = Console(file=screen, force_terminal=True, width=120)
+    monkeypatch.setattr(console, "console", lambda: terminal)
     with console.shown(4) as move:
         for step in range(1, 5):
-            move(Progress(step, 4, 0.5, 0.25 if step > 2 else float("nan")))
+            move(Standing(step, 4, 0.5, 3 if step > 2 else 0, 0.25 if step > 2 else float("nan")))
     text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", screen.getvalue())
-    for part in ("4/4", "loss 0.5000", "val F1 0.2500", "steps/s", "0:00:00"):
+    for part in ("4/4", "loss 0.5000", "val F1 0.2500 (step 3)", "steps/s", "0:00:00"):
         assert part in text
+    assert "nan" not in text
 
 
 def test_the_module_is_the_command():

@@ -1,6 +1,10 @@
-"""A data set small enough to train on in a second."""
+"""A data set small enough to train on in a second, and runs of it that nothing stopped."""
 
 from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -35,3 +39,20 @@ def make_dataset(multilabel: bool = False, nodes: int = 240) -> Dataset:
 @pytest.fixture(scope="session")
 def dataset() -> Dataset:
     return make_dataset()
+
+
+@pytest.fixture(scope="module")
+def whole(dataset: Dataset, tmp_path_factory) -> Callable[..., Path]:
+    """The folder of an uninterrupted run with given changes; each is trained once per module."""
+    from tests.train.runs import trained
+
+    made: dict[str, Path] = {}
+
+    def run(**changes) -> Path:
+        key = json.dumps(changes, sort_keys=True)
+        if key not in made:
+            made[key] = tmp_path_factory.mktemp("whole")
+            trained(dataset, made[key], **changes)
+        return made[key]
+
+    return run

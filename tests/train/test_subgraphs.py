@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 
 import numpy as np
@@ -10,51 +9,31 @@ import pytest
 import torch
 from torch.nn import functional
 
-from bliss.train import Interrupted, RunFolder, TrainConfig, Trainer
+from bliss.train import RunFolder
 from bliss.train.metrics import criterion
 from tests.train.conftest import make_dataset
-from tests.train.test_loop import SETTINGS, quiet, state
-
-
-def settings(name: str, **changes) -> TrainConfig:
-    own = {"sampler": name, "budgets": ()}
-    return TrainConfig(**(SETTINGS | own | changes))
+from tests.train.runs import assert_same_run, make_trainer, quiet, stopped, trained
 
 
 @pytest.mark.parametrize("name", ["cluster", "saint-rw"])
 def test_several_labels_are_learnt(tmp_path, name):
-    config = settings(name, steps=60)
-    trainer = Trainer(config, make_dataset(multilabel=True), tmp_path, quiet)
-    assert trainer.run().test_f1 > 0.7
+    data = make_dataset(multilabel=True)
+    _, result = trained(data, tmp_path, sampler=name, budgets=(), steps=60)
+    assert result.test_f1 > 0.7
 
 
 @pytest.mark.parametrize("prefetch", [0, 1])
 @pytest.mark.parametrize("stop", [1, 10, 17])
 @pytest.mark.parametrize("name", ["vrgcn", "saint-rw", "cluster"])
 def test_a_run_stopped_after_any_step_ends_as_if_it_had_not(
-    dataset, tmp_path, name, stop, prefetch
+    dataset, tmp_path, whole, name, stop, prefetch
 ):
-    config = settings(name, prefetch=prefetch, steps=20, dropout=0.2)
-    whole = Trainer(config, dataset, tmp_path / "whole", quiet)
-    expected = whole.run()
-    cut = Trainer(config, dataset, tmp_path / "cut", quiet)
-
-    def interrupt(now) -> None:
-        if now.step == stop:
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    with pytest.raises(Interrupted):
-        cut.run(on_step=interrupt)
-    resumed = Trainer(config, dataset, tmp_path / "cut", quiet)
-    result = resumed.run(resume=True)
-    assert set(state(whole)) == set(state(resumed))
-    for key, tensor in state(whole).items():
-        assert torch.equal(tensor, state(resumed)[key]), key
-    for key in ("train_f1", "val_f1", "test_f1", "best_step", "steps"):
-        assert getattr(result, key) == getattr(expected, key)
-    assert RunFolder(tmp_path / "cut").metrics() == RunFolder(tmp_path / "whole").metrics()
+    options = {"sampler": name, "budgets": (), "prefetch": prefetch, "steps": 20, "dropout": 0.2}
+    stopped(make_trainer(dataset, tmp_path, **options), stop, signal.SIGTERM)
+    trained(dataset, tmp_path, resume=True, **options)
+    assert_same_run(tmp_path, whole(**options))
     if name == "vrgcn":
-        assert state(whole)["sampler.history.1"].any()
+        assert RunFolder(tmp_path).load_checkpoint(quiet).tensors["sampler.history.1"].any()
 
 
 def test_weighted_loss_is_the_sum_over_nodes():
@@ -75,7 +54,8 @@ def test_weighted_loss_is_the_sum_over_nodes():
 
 def test_a_batch_without_targets_is_a_step_without_gradient(dataset, tmp_path):
     # One drawn node: half of the batches have no training node.
-    trainer = Trainer(settings("saint-node", batch_size=1, steps=20), dataset, tmp_path, quiet)
+    options = {"sampler": "saint-node", "budgets": (), "batch_size": 1, "steps": 20}
+    trainer = make_trainer(dataset, tmp_path, **options)
     losses = []
     trainer.run(on_step=lambda now: losses.append(now.loss))
     assert 0 < np.count_nonzero(losses) < 20

@@ -17,6 +17,7 @@ from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hi
 
 import typer
 
+from bliss.cli.console import errors
 from bliss.errors import InputError
 from bliss.nn.config import MODELS, ModelConfig
 from bliss.samplers.configs import SAMPLERS, PolicySamplerConfig, SamplerConfig
@@ -57,6 +58,8 @@ def takes_settings(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command the options of a run, which it gets as the dictionary `settings`.
 
+    The command must have an option `debug`.
+
     Parameters
     ----------
     without
@@ -71,7 +74,9 @@ def takes_settings(
         @wraps(command)
         def run(**values: Any) -> None:
             given = {one.name: values.pop(one.name) for one in chosen}
-            command(settings={k: parse(k, v) for k, v in given.items() if v is not None}, **values)
+            with errors(values["debug"]):
+                settings = {k: parse(k, v) for k, v in given.items() if v is not None}
+            command(settings=settings, **values)
 
         own = inspect.signature(command, eval_str=True)
         options = [

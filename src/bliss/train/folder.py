@@ -67,8 +67,16 @@ class RunFolder:
         """Whether a run has left its settings here."""
         return (self.path / "config.json").exists()
 
+    def refuse_strays(self) -> None:
+        """Raise if there are checkpoints without settings, which a new run must not mix with."""
+        if self._steps() and not self.is_started:
+            raise InputError(
+                f"out={str(self.path)!r} holds checkpoints but no config.json: choose another "
+                "folder, or remove this one."
+            )
+
     def settings(self) -> TrainConfig:
-        """What the run was started with."""
+        """The settings the run was started with."""
         path = self.path / "config.json"
         if not path.exists():
             raise InputError(f"{path} is missing: {str(self.path)!r} is not the folder of a run.")
@@ -87,7 +95,13 @@ class RunFolder:
         With `may_extend`, more steps are allowed, unless the learning rate depends on their number.
         """
         then = self.settings()
-        if may_extend and config.steps > then.steps and config.schedule == "constant":
+        if may_extend and config.steps > then.steps:
+            if config.schedule != "constant":
+                raise InputError(
+                    f"steps={config.steps} cannot be more than the run's {then.steps}: with "
+                    f"schedule={config.schedule!r} the learning rate depends on the number of "
+                    "steps, so start a run in another folder."
+                )
             then = replace(then, steps=config.steps)
         differences = config.differences(then)
         if differences:

@@ -75,16 +75,17 @@ class Trainer:
                 loss = self.learner.learn(batch)
                 self.progress.seconds = perf_counter() - started
                 self._evaluate_if_due(signals, on_evaluation)
-                if signals.number is not None and self.progress.evaluated != self.learner.steps:
-                    self._checkpoint()
                 if on_step:
                     on_step(self._standing(loss))
-                if self.learner.steps < self.config.steps:
+                if signals.number is not None and self.learner.steps < self.config.steps:
+                    if self.progress.evaluated != self.learner.steps:
+                        self._checkpoint()
                     signals.check()
             return self._finish(signals)
 
     def _begin(self, resume: bool) -> None:
         folder, config = self.folder, self.config
+        folder.refuse_strays()
         if folder.is_started:
             if not resume:
                 raise InputError(

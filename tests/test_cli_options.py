@@ -1,0 +1,161 @@
+"""The options of commands are the fields of the config dataclasses, with their docstrings."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, fields
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from bliss.cli import app, options
+from bliss.nn.config import ModelConfig
+from bliss.policies.configs import POLICIES, PolicyConfig
+from bliss.samplers import SAMPLERS, SamplerConfig
+from bliss.train import TrainConfig
+
+NOT_OPTIONS = {"sampler_options", "policy_options"}  # their entries are options
+OF_RUNS = [one for one in fields(TrainConfig) if one.name not in NOT_OPTIONS]
+OWNERS = [*SAMPLERS.items(), *POLICIES.items()]
+OF_SAMPLERS = [
+    pytest.param(name, type(config), one.name, id=f"{name} {one.name}")
+    for name, config in OWNERS
+    for one in fields(config)
+    if one.name not in NOT_OPTIONS
+]
+
+
+def all_subclasses(kind: type) -> list[type]:
+    return [kind, *(one for sub in kind.__subclasses__() for one in all_subclasses(sub))]
+
+
+CONFIGS = [
+    one
+    for kind in (ModelConfig, SamplerConfig, PolicyConfig)
+    for one in all_subclasses(kind)
+    if one.__module__.startswith("bliss.")
+]
+
+
+@pytest.fixture(scope="module")
+def parameters() -> dict[str, str]:
+    """Help of `bliss train` by option, --no-replace included."""
+    command = typer.main.get_command(app).commands["train"]
+    return {
+        flag: " ".join((one.help or "").split())
+        for one in command.params
+        for flag in (*one.opts, *one.secondary_opts)
+    }
+
+
+@pytest.fixture(scope="module")
+def shown() -> str:
+    """`bliss train --help` on a terminal wide enough to wrap nothing."""
+    return helped("train")
+
+
+def helped(*arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "bliss", *arguments, "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"TERMINAL_WIDTH": "500", "COLUMNS": "500", "NO_COLOR": "1"},
+    )
+    return done.stdout
+
+
+def flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def docs(kind: type, name: str) -> str:
+    return " ".join(options.field_docs(kind)[name].split())
+
+
+@pytest.mark.parametrize("kind", CONFIGS, ids=lambda kind: kind.__name__)
+def test_every_field_has_a_docstring(kind):
+    for one in fields(kind):
+        assert docs(kind, one.name), f"{kind.__name__}.{one.name} has no docstring"
+
+
+def test_a_field_without_a_docstring_is_noticed():
+    @dataclass(frozen=True, kw_only=True)
+    class Forgetful(ModelConfig):
+        forgotten: int = 0
+
+    with pytest.raises(KeyError, match="forgotten"):
+        options.declared(Forgetful)
+
+
+@pytest.mark.parametrize("name", [one.name for one in OF_RUNS])
+def test_every_setting_is_an_option_with_its_docstring(parameters, shown, name):
+    assert docs(TrainConfig, name) in parameters[flag(name)]
+    assert docs(TrainConfig, name) in shown
+    assert f" {flag(name)} " in shown
+
+
+@pytest.mark.parametrize(("owner", "kind", "name"), OF_SAMPLERS)
+def test_every_option_of_a_sampler_or_policy_is_an_option(parameters, shown, owner, kind, name):
+    text = parameters[flag(name)]
+    owners = {one for one, config in OWNERS if type(config) is kind}  # labor, labor-0, ...
+    named = text.rpartition("Option of ")[2].rstrip(".").split(", ")
+    assert owners & set(named), f"{flag(name)} does not name {owner}"
+    texts = {docs(type(one), name) for _, one in OWNERS if name in options.field_docs(type(one))}
+    assert any(text.startswith(one) for one in texts)  # of the first that has it
+    assert text in shown
+
+
+def test_flags_have_a_negative(parameters):
+    assert {"--replace", "--no-replace", "--shared", "--no-shared", "--no-bias"} <= set(parameters)
+
+
+def test_help_shows_the_defaults_and_no_recipe_where_none_is_in_force(shown):
+    assert "from the recipe" not in shown
+    assert f"[default: ({TrainConfig.lr})]" in line_of(shown, "--lr")
+    assert f"[default: ({TrainConfig.batch_size})]" in line_of(shown, "--batch-size")
+    assert "[default: (by the size of the graph)]" in line_of(shown, "--budgets")
+    assert "[default: (node)]" in line_of(shown, "--policy")
+
+
+def test_help_shows_the_values_of_the_recipe_in_force():
+    text = helped("train", "--dataset", "Cora", "--model=gatv2", "--sampler", "neighbor")
+    assert "[default: (32, from the recipe)]" in line_of(text, "--batch-size")
+    assert "[default: (0.7, from the recipe)]" in line_of(text, "--dropout")
+    assert "[default: (256, from the recipe)]" in line_of(text, "--hidden")
+    assert "[default: (0)]" in line_of(text, "--seed")
+    assert "[default: (uniform)]" in line_of(text, "--policy")
+
+
+def line_of(text: str, option: str) -> str:
+    (found,) = [line for line in text.splitlines() if f" {option} " in line]
+    return found
+
+
+def bliss(*arguments: object):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--sampler", "neighbor", "--replace"], {"replace": True}),
+        (["--sampler", "ladies", "--no-replace"], {"replace": False}),
+        (["--sampler", "labor", "--iterations", "2"], {"iterations": 2}),
+        (["--sampler", "labor", "--iterations", "converged"], {"iterations": "converged"}),
+        (["--policy", "exp3", "--eta", "0.2"], {"policy": "exp3", "eta": 0.2, "delta": None}),
+        (["--policy", "exp3", "--delta", "1e-3"], {"delta": 0.001}),
+        (["--sampler", "cluster", "--parts", "12"], {"parts": 12}),
+        (["--sampler", "gcn-bs", "--policy", "exp3", "--restart", "5"], {"restart": 5}),
+    ],
+)  # fmt: skip
+def test_options_of_samplers_reach_the_settings_of_the_run(tmp_path, arguments, expected):
+    out = tmp_path / "run"
+    result = bliss("train", *arguments, "--steps", "1", "--hidden", "8", "--out", out)
+    assert result.exit_code == 0, result.output
+    found = json.loads((out / "config.json").read_text())["sampler_options"]
+    assert expected.items() <= found.items()

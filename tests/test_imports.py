@@ -1,0 +1,102 @@
+"""Commands and names import no more than they need; what is loaded is read from sys.modules."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from importlib import import_module
+
+import pytest
+
+HEAVY = {"torch", "numba", "scipy", "torch_geometric", "matplotlib", "pyarrow"}
+COMMANDS = [
+    ("--help",),
+    ("--version",),
+    ("data", "list"),
+    ("train", "--help"),
+    ("train", "--dataset", "cora", "--help"),
+]
+
+
+def loaded(code: str, *arguments: str) -> set[str]:
+    """Top-level modules that a program has imported when it ends."""
+    program = textwrap.dedent(code) + "\nprint('loaded:', *sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", "import sys\n" + program, *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return {name.split(".")[0] for name in done.stdout.rpartition("loaded:")[2].split()}
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_help_version_and_listing_import_nothing_heavy(command):
+    code = """
+    from bliss.__main__ import main
+    try:
+        main()
+    except SystemExit as end:
+        assert not end.code, end.code
+    """
+    found = loaded(code, *command)
+    assert "typer" in found  # the command did run
+    assert not found & HEAVY
+
+
+def test_names_of_samplers_graph_and_loader_import_no_pyg():
+    found = loaded("import bliss; bliss.Bliss; bliss.Graph; bliss.BlockLoader")
+    assert {"torch", "numba"} <= found
+    assert "torch_geometric" not in found
+
+
+SAMPLING = """
+    import numpy as np
+    import bliss
+    import torch
+    pairs = np.random.default_rng(0).integers(0, 50, (2, 300))
+    graph = bliss.Graph.from_edge_index(pairs, 50)
+    sampler = bliss.Bliss(graph, [20, 10])
+    blocks = sampler.sample(np.arange(8), 0)
+    for block in blocks:
+        block.observe(torch.ones(block.num_src, 3))
+    sampler.update(blocks)
+"""
+LOADING = """
+    class Nodes:  # as little of PyG's Data as a loader asks for
+        num_nodes = 50
+
+        def to_dict(self):
+            return {}
+
+    loader = bliss.BlockLoader(Nodes(), sampler, np.arange(8), batch_size=8)
+"""
+
+
+def test_sampling_and_updating_import_no_pyg_and_the_first_batch_does():
+    assert "torch_geometric" not in loaded(SAMPLING + LOADING)
+    assert "torch_geometric" in loaded(SAMPLING + LOADING + "    next(iter(loader))\n")
+
+
+PACKAGES = ["bliss", *(f"bliss.{p}" for p in ("data", "nn", "policies", "samplers", "train"))]
+
+
+@pytest.mark.parametrize("name", [*PACKAGES, "bliss.studies"])
+def test_a_package_lists_its_names_before_they_are_imported(name):
+    listed = listed_names(name)
+    package = import_module(name)
+    assert set(package.__all__) <= listed
+    for one in package.__all__:
+        assert getattr(package, one) is not None
+    with pytest.raises(AttributeError, match="attribute '?nothing"):
+        _ = package.nothing
+
+
+def listed_names(name: str) -> set[str]:
+    """`dir` of a package in a fresh process."""
+    code = f"import {name}; print(*dir({name}))"
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True
+    )
+    return set(done.stdout.split())
