@@ -39,7 +39,8 @@ def test_a_signal_during_an_evaluation_stops_it_and_resuming_repeats_it(
             def noticed(share):
                 if (trainer.learner.steps, splits) == (step, where):
                     shares.append(share)
-                    os.kill(os.getpid(), number)
+                    if len(shares) == 1:
+                        os.kill(os.getpid(), number)
                 progress(share)
 
             return original(*others, splits, noticed)
