@@ -89,7 +89,7 @@ def test_a_package_lists_its_names_before_they_are_imported(name):
     assert set(package.__all__) <= listed
     for one in package.__all__:
         assert getattr(package, one) is not None
-    with pytest.raises(AttributeError, match="attribute '?nothing"):
+    with pytest.raises(AttributeError, match=r"attribute '?nothing"):
         _ = package.nothing
 
 
