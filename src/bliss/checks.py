@@ -23,7 +23,7 @@ def as_array(field: str, values: Any) -> Array:
         return np.asarray(values)
     except ValueError as error:
         raise InputError(
-            f"{field} cannot be converted to an array ({error}): give it rows of one length."
+            f"{field} cannot be converted to an array ({error}): pass rows of equal length."
         ) from error
 
 
@@ -40,11 +40,11 @@ def node_ids(field: str, ids: Any, num_nodes: int) -> npt.NDArray[np.integer[Any
     low, high = int(array.min()), int(array.max())
     if low < 0:
         raise InputError(
-            f"{field} holds {low}, but node ids start at 0: remove padding or shift the ids."
+            f"{field} contains {low}, but node ids start at 0: remove padding or shift the ids."
         )
     if high >= num_nodes:
         raise InputError(
-            f"{field} holds {high}, but the graph has {num_nodes} nodes (ids 0 to "
+            f"{field} contains {high}, but the graph has {num_nodes} nodes (ids 0 to "
             f"{num_nodes - 1}): remove that id, or build the graph with more nodes."
         )
     return array
@@ -56,8 +56,8 @@ def seeds(ids: Any, num_nodes: int, field: str = "seeds") -> npt.NDArray[np.int6
     if given.dtype == np.bool_:
         if given.shape != (num_nodes,):
             raise InputError(
-                f"{field} is a mask of shape {given.shape} for {num_nodes} nodes: give it one "
-                "entry per node."
+                f"{field} is a mask of shape {given.shape} for {num_nodes} nodes: pass one entry "
+                "per node."
             )
         given = np.flatnonzero(given)
     array = np.ascontiguousarray(node_ids(field, given, num_nodes), dtype=np.int64)
@@ -67,8 +67,8 @@ def seeds(ids: Any, num_nodes: int, field: str = "seeds") -> npt.NDArray[np.int6
     repeated = ordered[1:][ordered[1:] == ordered[:-1]]
     if repeated.size:
         raise InputError(
-            f"{field} holds node {int(repeated[0])} more than once, but each target has one row: "
-            "pass distinct ids, for instance with numpy.unique."
+            f"{field} contains node {int(repeated[0])} more than once, but node ids must be "
+            "distinct: remove duplicates, for instance with numpy.unique."
         )
     return array
 
@@ -78,7 +78,7 @@ def weights(field: str, values: Any, num_edges: int) -> npt.NDArray[np.float32]:
     array = as_array(field, values)
     if array.dtype.kind not in "fiu":
         raise InputError(
-            f"{field} has type {array.dtype}, but must be numbers: convert it to float32."
+            f"{field} has type {array.dtype}, but weights must be numbers: convert it to float32."
         )
     if array.shape != (num_edges,):
         raise InputError(
@@ -91,13 +91,13 @@ def weights(field: str, values: Any, num_edges: int) -> npt.NDArray[np.float32]:
         position = int(np.flatnonzero(~np.isfinite(array))[0])
         raise InputError(
             f"{field}[{position}] is {array[position]}, but weights must be finite in float32: "
-            "remove that edge or give it a number."
+            "remove that edge or set its weight to a finite number."
         )
     if array.size and array.min() < 0:
         position = int(array.argmin())
         raise InputError(
             f"{field}[{position}] is {array[position]}, but weights must not be negative: "
-            "sampling needs sizes, so put signs into the features or remove the edge."
+            "remove the edge, or move its sign to the features."
         )
     return array
 
@@ -118,13 +118,13 @@ def budgets(values: Sequence[int], layers: int | None = None) -> tuple[int, ...]
             )
         if value <= 0:
             raise InputError(
-                f"budgets[{position}]={value} must be at least 1: a layer that keeps no source "
-                "learns nothing from the graph."
+                f"budgets[{position}]={value} must be at least 1, because every layer needs "
+                "sources: write for instance 1024."
             )
         checked.append(int(value))
     if not checked:
         raise InputError(
-            "budgets is empty, but there must be one per layer: pass for instance [8]."
+            "budgets is empty, but each layer needs one: pass for instance budgets=[1024]."
         )
     if layers is not None and len(checked) != layers:
         raise InputError(
@@ -135,7 +135,7 @@ def budgets(values: Sequence[int], layers: int | None = None) -> tuple[int, ...]
 
 
 def whole(field: str, value: Any, least: int = 0) -> int:
-    """A whole number, at least `least`, of 64 bits."""
+    """A whole number of 64 bits, at least `least`."""
     is_whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
     if not (is_whole and least <= value < 2**63):
         raise InputError(f"{field}={value!r} must be a whole number, {least} or larger.")
@@ -150,14 +150,14 @@ def flag(field: str, value: Any) -> bool:
 
 
 def share(field: str, value: float, why: str) -> float:
-    """A number in (0, 1]; `why` tells what goes wrong outside."""
+    """A number in (0, 1]; `why` completes the error message."""
     if not (_is_number(value) and 0 < value <= 1):
         raise InputError(f"{field}={value!r} must be a number in (0, 1]: {why}")
     return float(value)
 
 
 def positive(field: str, value: float, why: str) -> float:
-    """A finite number above 0; `why` tells what goes wrong outside."""
+    """A finite number above 0; `why` completes the error message."""
     if not (_is_number(value) and 0 < value <= sys.float_info.max):
         raise InputError(f"{field}={value!r} must be a finite number above 0: {why}")
     return float(value)
@@ -177,7 +177,7 @@ def _is_number(value: Any) -> bool:
 def _integers(field: str, values: Any) -> npt.NDArray[np.integer[Any]]:
     array = as_array(field, values)
     if array.size == 0 and array.dtype.kind == "f":
-        return array.astype(np.int64)  # an empty list has no type of its own
+        return array.astype(np.int64)  # numpy gives an empty list the type float64
     if array.dtype.kind not in "iu":
         raise InputError(
             f"{field} has type {array.dtype}, but node ids are whole numbers: convert it to int64."

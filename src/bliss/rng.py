@@ -1,4 +1,4 @@
-"""Counter-based randomness: a draw is a pure function of where it happens.
+"""Counter-based randomness: a draw is a pure function of seed, step, layer and node.
 
 The coin of node j in layer l of step t is
 
@@ -11,8 +11,8 @@ Kernels that flip a coin per edge use short coins of 32 bits, which take a quart
 
 (nodes whose ids differ by a multiple of 2^32 share a short coin).
 
-No generator is stored anywhere: threads, ranks and resumption cannot change a coin, and nothing
-needs to be saved to repeat one. `bliss.kernels.coins` has the compiled versions.
+No generator is stored, so threads, ranks and resumption cannot change a coin, and checkpoints need
+no random state. `bliss.kernels.coins` has the compiled versions.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ _MASK = (1 << 64) - 1
 
 
 class Stream(IntEnum):
-    """Every stream of coins beside those of training steps, which are numbered from 0.
+    """Streams of coins other than training steps, which are numbered from 0.
 
-    A stream is the first counter after the seed in `derive_key`; a step takes its place in draws.
+    A stream is the first counter after the seed in `derive_key`, in place of the step.
     """
 
     ORDER = -1
@@ -64,7 +64,7 @@ class Stream(IntEnum):
     FRONTIERS = -6
     """Batches whose sampling variance is measured."""
     EVALUATION = 1 << 40
-    """First step of sampled evaluations; training never gets there."""
+    """First step of sampled evaluations, far above any training step."""
     MEASUREMENT = 1 << 41
     """First step of draws whose sampling variance is measured."""
 
@@ -73,11 +73,11 @@ class Substream(IntEnum):
     """Streams derived from the key of a layer's coins."""
 
     SECOND = 1
-    """What is drawn once more: the offset of a systematic draw, the hops of random walks."""
+    """Second draw of a layer: the offset of a systematic draw, or the hops of random walks."""
 
 
 def hashes(key: np.uint64, counter: IntArray) -> npt.NDArray[np.uint64]:
-    """The 64 random bits behind each coin. counter [N] -> uint64[N]."""
+    """64 random bits of each counter. [N] -> uint64[N]."""
     bits = key + (counter.astype(np.uint64) + ONE) * GOLDEN
     bits = (bits ^ (bits >> S30)) * MULTIPLY_1
     bits = (bits ^ (bits >> S27)) * MULTIPLY_2
@@ -86,12 +86,12 @@ def hashes(key: np.uint64, counter: IntArray) -> npt.NDArray[np.uint64]:
 
 
 def uniforms(key: np.uint64, counter: IntArray) -> npt.NDArray[np.float64]:
-    """The coins of many counters at once, equal to `coin` / 2^53 one by one. [N] -> [N]."""
+    """Coin of each counter, in [0, 1), equal to `coin` / 2^53. [N] -> float64[N]."""
     return (hashes(key, counter) >> S11).astype(np.float64) / COINS
 
 
 def short_uniforms(key: np.uint64, counter: IntArray) -> npt.NDArray[np.float64]:
-    """The short coins of many counters at once. [N] -> [N]."""
+    """Short coin of each counter, in [0, 1). [N] -> float64[N]."""
     bits = counter.astype(np.uint32)
     for half in (np.uint32(int(key) & 0xFFFFFFFF), np.uint32(int(key) >> 32)):
         bits = bits + half
@@ -104,7 +104,7 @@ def short_uniforms(key: np.uint64, counter: IntArray) -> npt.NDArray[np.float64]
 def derive_key(seed: int, *counters: int) -> np.uint64:
     """Mix a seed and counters (step, layer, purpose, ...) into the key of a stream of coins.
 
-    The order of the counters matters: (1, 2) and (2, 1) name different streams.
+    The order of the counters matters: (1, 2) and (2, 1) give different streams.
 
     Examples
     --------
@@ -120,7 +120,7 @@ def derive_key(seed: int, *counters: int) -> np.uint64:
 
 
 def _mix(value: int) -> int:
-    """Mix as in `coin`, in Python's integers."""
+    """SplitMix64's finaliser, as in `coin`, in Python integers."""
     value &= _MASK
     value = ((value ^ (value >> 30)) * int(MULTIPLY_1)) & _MASK
     value = ((value ^ (value >> 27)) * int(MULTIPLY_2)) & _MASK

@@ -1,5 +1,5 @@
 """Arithmetic over arrays, compiled with numba.
 
-A kernel knows nothing of graphs, policies or torch. Each has a plain NumPy twin of the same name in
+Kernels do not depend on graphs, policies or torch. Each has a plain NumPy twin of the same name in
 `tests/twins`, and tests compare the two draw for draw.
 """

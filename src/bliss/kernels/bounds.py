@@ -14,8 +14,8 @@ _CHUNK = 4096
 def first_outside(ids: IntArray, limit: int) -> int:
     """Position of the first id outside [0, limit), or -1 if there is none.
 
-    A negative number becomes a large unsigned one, so one comparison covers both ends; a chunk is
-    counted without branches, so that the loop is vectorised.
+    A negative number becomes a large unsigned one, so one comparison checks both ends. Ids outside
+    are counted per chunk without branches, so that the loop is vectorised.
 
     ids  int[N]
     """

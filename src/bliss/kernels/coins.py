@@ -12,16 +12,16 @@ MULTIPLY_2 = np.uint64(0x94D049BB133111EB)
 S30, S27, S31, S11 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(11)
 ONE = np.uint64(1)
 COINS = 2.0**53
-"""How many values a coin can take."""
+"""Number of values that a coin can take."""
 SHORT_COINS = 2.0**32
-"""How many values a short coin can take."""
+"""Number of values that a short coin can take."""
 SHORT_1, SHORT_2 = np.uint32(0x7FEB352D), np.uint32(0x846CA68B)
 SHORT_15, SHORT_16, _S32 = np.uint32(15), np.uint32(16), np.uint64(32)
 
 
 @compiled
 def random_bits(key: np.uint64, counter: np.uint64) -> np.uint64:
-    """64 random bits: compiled, called inside kernels."""
+    """64 random bits. Compiled; called inside kernels."""
     bits = key + (counter + ONE) * GOLDEN
     bits = (bits ^ (bits >> S30)) * MULTIPLY_1
     bits = (bits ^ (bits >> S27)) * MULTIPLY_2
@@ -30,24 +30,24 @@ def random_bits(key: np.uint64, counter: np.uint64) -> np.uint64:
 
 @compiled
 def coin(key: np.uint64, counter: np.uint64) -> float:
-    """One coin as a whole number in [0, 2^53): compiled, called inside kernels."""
+    """One coin as an integer in [0, 2^53). Compiled; called inside kernels."""
     return np.float64(np.int64(random_bits(key, counter) >> S11))
 
 
 @compiled
 def short_bits(low: np.uint32, high: np.uint32, counter: np.uint32) -> np.uint32:
-    """32 random bits: compiled, called inside kernels. A loop of it is vectorised."""
+    """32 random bits. Compiled; called inside kernels. Loops of it are vectorised."""
     return _mix_short(np.uint32(_mix_short(np.uint32(counter + low)) + high))
 
 
 @compiled
 def _mix_short(bits: np.uint32) -> np.uint32:
-    bits = np.uint32((bits ^ (bits >> SHORT_16)) * SHORT_1)  # types would widen by themselves
+    bits = np.uint32((bits ^ (bits >> SHORT_16)) * SHORT_1)  # numba would widen the type
     bits = np.uint32((bits ^ (bits >> SHORT_15)) * SHORT_2)
     return np.uint32(bits ^ (bits >> SHORT_16))
 
 
 @compiled
 def halves(key: np.uint64) -> tuple[np.uint32, np.uint32]:
-    """The low and high 32 bits of a key, as `short_bits` takes them."""
+    """Low and high 32 bits of a key, as arguments of `short_bits`."""
     return np.uint32(key), np.uint32(key >> _S32)

@@ -1,4 +1,4 @@
-"""How kernels are compiled: once, cached on disk, and without holding the GIL."""
+"""Decorators that compile kernels: once, cached on disk, and without holding the GIL."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ R = TypeVar("R")
 
 
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
-    """Compile with strict IEEE arithmetic: sums keep the order they are written in.
+    """Compile with strict IEEE arithmetic: sums are evaluated in the order they are written.
 
-    Divisions follow NumPy (no exception at 0), without which loops are not vectorised.
+    Division by 0 raises no exception, as in NumPy; otherwise loops would not be vectorised.
     """
     compile_ = numba.njit(cache=True, nogil=True, error_model="numpy")
     return cast("Callable[P, R]", compile_(function))
 
 
 def compiled_reductions(function: Callable[P, R]) -> Callable[P, R]:
-    """Compile with sums free to be reordered, so that reductions use vector instructions."""
+    """Compile with reordering of sums allowed, so that reductions use vector instructions."""
     relaxed = {"reassoc", "contract", "nsz"}
     compile_ = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=relaxed)
     return cast("Callable[P, R]", compile_(function))

@@ -1,4 +1,4 @@
-"""The compiled kernels of learning: state is touched only where there is news."""
+"""The compiled kernels of the edge bandits: only the state of observed edges is updated."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from bliss.kernels.node_bandit import LARGEST_NEWS
 _U1 = np.uint64(1)
 
 INVISIBLE = 2.0**-25
-"""Excess, as a share of the base, below which masses in float32 cannot show it."""
+"""Excess relative to the base that is too small to change a mass in float32."""
 
 SMALLEST_WEIGHT = 1e-300
-"""What a weight is at least, relative to a row's largest: e^-690, which no draw can notice."""
+"""Lower bound of a weight relative to its row's largest: e^-690, too small to affect a draw."""
 
 LARGEST_WEIGHT = 1e150
-"""EXP3 row sums above this have their row scaled down by it: far below overflow at e per update."""
+"""EXP3 rows with a larger sum are divided by it. No overflow: one update grows by at most e."""
 
 
 @compiled
 def exp3_rows(
     dst: IntArray, indptr: IntArray, scale: FloatArray, exploration: float
 ) -> tuple[Any, Any]:
-    """Write q_ij = offset_i + slope_i excess_ij for each target: the lazy normalisation.
+    """offset_i and slope_i of q_ij = offset_i + slope_i excess_ij for each target.
 
     With w_ij = base_i + excess_ij and W_i = |N_i| base_i + sum excess_i,
-    q_ij = (1 - eta) w_ij / W_i + eta / |N_i|. A row whose q_ij differ from 1 / |N_i| by less than
-    float32 can tell, as all do that were never updated, gets slope 0 and is not read.
+    q_ij = (1 - eta) w_ij / W_i + eta / |N_i|: weights are normalised on reading. A row whose q_ij
+    equal 1 / |N_i| in float32, such as a row never updated, gets slope 0 and is not read.
 
     dst      int64[D]
     scale    float64[V, 2]  base_i and the sum of excess_ij
@@ -74,9 +74,9 @@ def exp3_growth(
 
     With attention, alpha_ij is (sum over kept of q_ik) times the kept softmax.
 
-    target_scale  float64[V]     target factor of alpha_ij; empty where it is 1
+    target_scale  float64[V]     target factor of alpha_ij; empty if it is 1
     strength      float64[S]     |h_j|^2 / p_j, times the squared source factor of alpha_ij
-    alpha         float[E']      edge factor of alpha_ij; empty where it is 1
+    alpha         float[E']      edge factor of alpha_ij; empty if it is 1
     excess        float64[E]     w_ij - base_i
     scale         float64[V, 2]  base_i and the sum of excess_ij
     returns       float64[E']
@@ -115,8 +115,8 @@ def variance_rewards(
 ) -> Any:
     """m_ij^2 / q_ij^2 with m_ij the size of a message and q_ij = p_ij / (kept edges of i).
 
-    Attention is a softmax over the kept edges, so m_ij is first multiplied by the share of N_i
-    that they stand for, min(1, sum of their q_ij).
+    Attention is a softmax over the kept edges, so m_ij is first multiplied by their estimated share
+    of N_i's attention, min(1, sum of their q_ij).
 
     message  float[E']    alpha_ij |h_j|
     chance   float32[E']  p_ij
@@ -143,8 +143,8 @@ def distance_rewards(
 ) -> Any:
     """(2 z_ij . m_i - |z_ij|^2 + 3 M_i) / (4 M_i), in [0, 1], with messages z_ij = alpha_ij h_j.
 
-    m_i is the mean of i's kept messages, each with weight 1 / p_ij, and M_i the largest |z_ij|^2:
-    but for a constant, minus the squared distance to the mean.
+    m_i is the mean of i's kept messages, weighted by 1 / p_ij, and M_i the largest |z_ij|^2. Up to
+    a constant and a scale, this is minus the squared distance to the mean.
 
     alpha    float[E']
     chance   float32[E']    p_ij
@@ -173,7 +173,7 @@ def distance_rewards(
                 product += mean[f] * np.float64(x[source, f])
             product *= np.float64(alpha[kept]) / total
             centred = 2.0 * product - reward[kept] + 3.0 * largest
-            if largest > 0.0:  # what is rounded stays in [0, 1], too
+            if largest > 0.0:  # clipped, because rounding can leave [0, 1]
                 reward[kept] = min(max(centred / (4.0 * largest), 0.0), 1.0)
     return reward
 
@@ -188,9 +188,9 @@ def neighbour_growth(
     step: float,
     is_single_play: bool,
 ) -> Any:
-    """How much log w_ij grows: min(1, step r_ij / (q_ij |N_i|)), q_ij = p_ij / (kept edges of i).
+    """Growth of log w_ij: min(1, step r_ij / (q_ij |N_i|)), q_ij = p_ij / (kept edges of i).
 
-    Where there was no choice nothing grows.
+    Edges that were kept with certainty have growth 0.
 
     reward   float64[E']  r_ij
     chance   float32[E']  p_ij
@@ -218,17 +218,17 @@ def grow(
     excess: FloatArray,
     scale: FloatArray,
 ) -> None:
-    """log w_ij += growth_ij for the kept edges, in order; a repeated edge grows repeatedly.
+    """Add growth_ij to log w_ij of the kept edges, in order; a repeated edge grows repeatedly.
 
-    In the form w = base + excess the step is excess <- excess + w (e^growth - 1), which keeps
-    changes of any smallness. A row whose weights pass LARGEST_WEIGHT is scaled down as a whole.
+    With w = base + excess, the step is excess <- excess + w (e^growth - 1), which does not round
+    small changes away. A row whose sum exceeds LARGEST_WEIGHT is scaled down as a whole.
 
     growth  float64[E']    in [0, 1]
     excess  float64[E]     changed in place
     scale   float64[V, 2]  base_i and the sum of excess_ij, changed in place
     """
     factor = np.empty(growth.size, np.float64)
-    for kept in range(growth.size):  # a loop of arithmetic alone is vectorised
+    for kept in range(growth.size):  # only arithmetic, so that the loop is vectorised
         factor[kept] = _expm1(growth[kept])
     for t in range(dst.size):
         i = np.uint64(dst[t])
@@ -246,7 +246,7 @@ def grow(
 def _scale_down(excess: FloatArray, scale: FloatArray) -> None:
     """Divide a row's weights by LARGEST_WEIGHT. excess [|N_i|], scale [2].
 
-    The base stays above 0, so that an arm left far behind can still catch up.
+    The base stays above 0, so that an arm with a very small weight can still grow.
     """
     scale[0] = max(scale[0] / LARGEST_WEIGHT, SMALLEST_WEIGHT)
     scale[1] = 0.0
@@ -257,9 +257,9 @@ def _scale_down(excess: FloatArray, scale: FloatArray) -> None:
 
 @compiled
 def _expm1(x: float) -> float:
-    """e^x - 1 for x in [0, 1], to 1e-12 of itself: a series for x / 2, then doubling.
+    """e^x - 1 for x in [0, 1], to a relative error of 1e-12: a series for x / 2, then doubling.
 
-    The library's function would be exact, and would keep the loop around it from being vectorised.
+    The library function is exact, but prevents the loop around it from being vectorised.
     """
     y = 0.5 * x
     t = 1 / 39916800 + y * (1 / 479001600)
@@ -281,11 +281,11 @@ def scale_free_update(
     weight: FloatArray,
     total: FloatArray,
 ) -> None:
-    """Move log w_ij a share of the way to its signal, and keep the sums of the rows.
+    """Move log w_ij towards its signal, and update the row sums.
 
         log w_ij += step (signal_ij - log w_ij)
 
-    signal  float64[E']  log of the message's size over the layer's; cut to +-LARGEST_NEWS
+    signal  float64[E']  log of message size over the layer's level; clipped to +-LARGEST_NEWS
     weight  float32[E]   w_ij, changed in place
     total   float64[V]   sum over N_i of w_ij, changed in place
     """
@@ -305,14 +305,14 @@ def relative_attention(kept_indptr: IntArray, chance: FloatArray, attention: Flo
     """Estimate alpha_ij |N_i|, a target's attention relative to its mean, from the kept softmax.
 
     With a_ij the kept softmax, the sums over N_i of exp(e_ik) and of 1 are estimated from the kept
-    edges by weights 1 / p_k. Given that j was kept, its own weight is 1, not 1 / p_j: only then are
-    both sums unbiased for the edge at hand. Their ratio is the mean that a_ij is held against:
+    edges with weights 1 / p_k. The weight of edge j itself is 1, not 1 / p_j: given that j was
+    kept, only then are both sums unbiased. Their ratio is the mean that a_ij is compared with:
 
         relative_ij = a_ij (1 + sum_{k != j} 1 / p_k) / (a_ij + sum_{k != j} a_ik / p_k)
 
     chance     float32[E']  p_ij
     attention  float[E']
-    returns    float64[E'], 0 where a row has no attention at all
+    returns    float64[E'], 0 for rows whose attention is 0
     """
     relative = np.zeros(attention.size, np.float64)
     for t in range(kept_indptr.size - 1):
@@ -335,7 +335,7 @@ def relative_attention(kept_indptr: IntArray, chance: FloatArray, attention: Flo
 def linear_sizes(
     x: FloatArray, node: IntArray, weight: FloatArray, bias: float, exploration: float
 ) -> Any:
-    """g(x_j) = (1 - eta) |w . x_j + b| + eta of some nodes.
+    """g(x_j) = (1 - eta) |w . x_j + b| + eta of the given nodes.
 
     x        float32[V, F], node int[C], weight float32[F]
     returns  float32[C]

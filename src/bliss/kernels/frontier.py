@@ -1,15 +1,15 @@
 """The compiled kernels of sampling: two passes over the frontier's edges, one over its nodes.
 
-Speed rests on three choices.
+Three choices make them fast.
 
-* The first pass reads each edge's source once and adds to a single float32 word of that node.
-  Zero means "not seen yet", so every contribution is at least `TINY` and no stamp is needed.
-* Whether an edge is kept is asked of a bitmap, one bit a node, which stays in the nearest caches
-  even for millions of nodes.
-* Appends are written without branches: store, then advance by 0 or 1.
+* The first pass reads each edge's source once and adds to one float32 word of that node. Zero means
+  "not seen yet", so every contribution is at least `TINY` and no separate mark is needed.
+* A bitmap with one bit per node tells whether an edge is kept. It fits into the fastest caches even
+  for millions of nodes.
+* Appends have no branches: store, then advance by 0 or 1.
 
-Indices are cast to unsigned integers before use, because a signed index costs a test for
-negative numbers each time.
+Indices are cast to unsigned integers before use, because numba tests a signed index for negative
+values at each access.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from bliss.kernels.coins import COINS, coin
 from bliss.kernels.compile import compiled, compiled_reductions
 
 TINY = np.float32(1e-36)
-"""What a seen node's word holds at least: 0 is kept for "not seen". A normal number, so that it
-survives where subnormal ones are flushed to 0."""
+"""Smallest contribution to a seen node's word, because 0 means "not seen". It is a normal float32,
+so that it is not flushed to 0 like a subnormal one."""
 
 _ZERO = np.float32(0)
 _U0, _U1, _U5, _U31 = np.uint64(0), np.uint64(1), np.uint64(5), np.uint64(31)
@@ -79,15 +79,15 @@ def scan(
     seen: FloatArray,
     candidate: IntArray,
 ) -> tuple[int, int]:
-    """Find the candidates of a layer and the squares of their coefficients: pass one.
+    """Find the candidates of a layer and the sums of their squared coefficients: pass one.
 
-    With c_ij = offset_i + slope_i value_ij, adds sum_i c_ij^2 to the word of each source j.
+    With c_ij = offset_i + slope_i value_ij, the word of each source j becomes sum_i c_ij^2.
 
     indptr     int64[V + 1]
     indices    int[E]
     dst        int64[D]      targets, distinct
     offset     float64[D]
-    slope      float64[D]    where it is 0, the row of `value` is not read
+    slope      float64[D]    if 0, the row of `value` is not read
     value      float[E]      may be empty if every slope is 0
     seen       float32[V]    all zero on entry; on return, the sums of the candidates
     candidate  int[V + 1]    written: the targets, then other sources by first appearance
@@ -135,10 +135,10 @@ def collect_mass(
     """Multiply each candidate's sum by its factor, raise it to `power`, and clear its word.
 
     candidate  int[C]
-    seen       float32[V]    cleared where it was set
-    code       uint8[V]      a byte a node, because this read is a cache miss; or empty
-    table      float32[256]  the factor, inside the power, that a code stands for
-    power      0 (all alike), 0.5 or 1
+    seen       float32[V]    cleared for the candidates
+    code       uint8[V]      one byte per node, because each read is a cache miss; or empty
+    table      float32[256]  factor of each code, inside the power
+    power      0 (equal masses), 0.5 or 1
     mass       float32[C]    written
     """
     if code.size:
@@ -152,7 +152,7 @@ def collect_mass(
             mass[c] = seen[node]
             seen[node] = _ZERO
     if power == 0.5:
-        for c in range(mass.size):  # a loop of its own, so that it is vectorised
+        for c in range(mass.size):  # a separate loop, so that it is vectorised
             mass[c] = math.sqrt(mass[c])
     elif power == 0.0:
         mass[:] = 1.0
@@ -169,10 +169,9 @@ def scale_by_node(mass: FloatArray, candidate: IntArray, factor: FloatArray) -> 
 def fit_scale(mass: FloatArray, budget: float) -> float:
     """Solve sum_j min(1, c s_j) = k for c, exactly.
 
-    The sum is piecewise linear and increasing in c. Starting from c = k / sum_j s_j and
-    repeating c <- (k - #clipped) / (mass not clipped), the clipped set only grows, so the
-    iteration stops, at the answer. If fewer than k masses are positive, c is huge and all of
-    them are kept.
+    The sum is piecewise linear and increasing in c. The iteration starts at c = k / sum_j s_j and
+    repeats c <- (k - #clipped) / (mass not clipped). The clipped set only grows, so the iteration
+    stops, at the solution. If fewer than k masses are positive, c is huge and all of them are kept.
 
     mass     float32[C], C > budget
     """
@@ -204,7 +203,7 @@ def fit_scale(mass: FloatArray, budget: float) -> float:
 def fit_scale_paper(mass: FloatArray, budget: float) -> float:
     """The paper's thinning [alg:adjust_scale_factor]: c <- c k / S, tolerance 0.9999, 50 rounds.
 
-    Kept for comparison: on heavy-tailed masses it stops short of its tolerance.
+    For comparison only: on heavy-tailed masses 50 rounds do not reach the tolerance.
 
     mass     float32[C], C > budget
     """
@@ -227,7 +226,7 @@ def poisson_keep(
 ) -> tuple[Any, Any]:
     """Flip one coin per candidate: keep j if u_j < p_j = min(1, c s_j); targets always.
 
-    candidate  int[C]        graph ids: the coin belongs to the node, not to its place
+    candidate  int[C]        graph ids; the coin depends on the id, not on the position
     mass       float32[C]
     returns    source int64[S], prob float32[S]; the first num_dst are the targets
     """
@@ -237,7 +236,7 @@ def poisson_keep(
     start = num_dst
     while start < mass.size:
         nodes, masses = candidate[start : start + _CHUNK], mass[start : start + _CHUNK]
-        for c in range(nodes.size):  # arithmetic alone, so that it is vectorised
+        for c in range(nodes.size):  # only arithmetic, so that the loop is vectorised
             above[c] = coin(key, np.uint64(nodes[c])) - np.float64(masses[c]) * (scale * COINS)
         for c in range(nodes.size):
             place[kept] = start + c
@@ -270,8 +269,8 @@ def gather(
     dst       int64[D]
     source    int64[S]
     bits      uint32[V // 32 + 1]  all zero on entry and on return
-    position  int[V]               overwritten where needed
-    scratch   int64[F + 1]         F: edges of the frontier
+    position  int[V]               overwritten for the sources
+    scratch   int64[F + 1]         F: number of edges of the frontier
     returns   kept_indptr int64[D + 1], row int64[E'] (position in source), edge int64[E']
     """
     kept_indptr = np.zeros(dst.size + 1, np.int64)

@@ -12,10 +12,10 @@ from bliss.kernels.coins import SHORT_COINS, halves, short_bits
 from bliss.kernels.compile import compiled, compiled_reductions
 
 _U0, _U1 = np.uint64(0), np.uint64(1)
-_LINE = np.uint64(16)  # indices in a cache line, at least
+_LINE = np.uint64(16)  # lower bound of the number of indices in a cache line
 _TILE = 64
-_CHUNK = 512  # whole vectors
-_VECTOR = 32  # coins that a vectorised loop makes at a time, at most
+_CHUNK = 512  # a multiple of _VECTOR
+_VECTOR = 32  # upper bound of the number of coins per iteration of a vectorised loop
 
 
 @compiled
@@ -28,14 +28,14 @@ def pick_shared(
     key: np.uint64,
     scratch: IntArray,
 ) -> tuple[Any, Any, Any]:
-    """Keep edge j -> i if the coin of source j, the same for all its edges, is below p_ij.
+    """Keep edge j -> i if the coin of source j, shared by all its edges, is below p_ij.
 
-    chance   float64[F]  p_ij; empty where p_ij = min(1, k / |N_i|)
+    chance   float64[F]  p_ij; empty if p_ij = min(1, k / |N_i|)
     scratch  int64[F + 1]
     returns  kept_indptr int64[D + 1], edge int64[E'], prob float32[E']
     """
     kept_indptr = np.zeros(dst.size + 1, np.int64)
-    start = np.empty(dst.size, np.int64)  # looked up together: their cache misses overlap
+    start = np.empty(dst.size, np.int64)  # read in one loop, so that cache misses overlap
     degree = np.empty(dst.size, np.int64)
     for t in range(dst.size):
         i = np.uint64(dst[t])
@@ -46,7 +46,7 @@ def pick_shared(
     count = _U0
     at = 0
     for t in range(dst.size):
-        if t % _TILE == 0:  # bring the next rows into the cache together, for the same reason
+        if t % _TILE == 0:  # load the next rows into the cache together, for the same reason
             total = np.int64(0)
             for ahead in range(t, min(t + _TILE, dst.size)):
                 begin = np.uint64(start[ahead])
@@ -57,10 +57,10 @@ def pick_shared(
         highest = np.uint32(math.ceil(min(fanout / max(last - first, 1), 1.0) * SHORT_COINS) - 1)
         while first < last:
             size = min(last - first, _CHUNK)
-            # whole vectors, beyond the row: the rest of a loop that is not one is slow
+            # round up to whole vectors, reading beyond the row: a partial vector is slow
             whole = min(-(-size // _VECTOR) * _VECTOR, indices.size - first)
             nodes = indices[first : first + whole]
-            for c in range(whole):  # arithmetic alone, so that it is vectorised
+            for c in range(whole):  # only arithmetic, so that the loop is vectorised
                 coins[c] = short_bits(low, high, np.uint32(nodes[c]))
             if chance.size:
                 for c in range(size):
@@ -94,23 +94,23 @@ def labor_chances(
     iterations: int,
     tolerance: float,
 ) -> Any:
-    """p_ij = min(1, c_i pi_j) with the variance of k neighbours, and pi that shares sources.
+    """LABOR's probabilities p_ij = min(1, c_i pi_j), with the variance of k uniform neighbours.
 
-    c_i solves sum_j a_ij / min(1, c_i pi_j) = (|N_i| / k) sum_j a_ij, a_ij = alpha_ij^2: Poisson
-    coins then have the variance that k of |N_i| neighbours without replacement have. From pi = 1,
-    each iteration sets pi_j <- pi_j max_i c_i and solves c again, which lowers the expected
-    number of sources, sum_j min(1, pi_j max_i c_i).
+    c_i solves sum_j a_ij / min(1, c_i pi_j) = (|N_i| / k) sum_j a_ij with a_ij = alpha_ij^2, so
+    that Poisson sampling has the variance of k of |N_i| neighbours drawn without replacement. From
+    pi = 1, each iteration sets pi_j <- pi_j max_i c_i and solves for c again, which lowers the
+    expected number of sources, sum_j min(1, pi_j max_i c_i).
 
     frontier_indptr  int64[D + 1]  the in-edges of the targets
     row              int64[F]      position among the num_src sources
-    square           float64[F]    a_ij up to a factor per row; empty where they are all alike
-    iterations       rounds at most; fewer if one lowers the number of sources by less than
-                     the share `tolerance` (0: never fewer)
+    square           float64[F]    a_ij up to a factor per row; empty if equal in each row
+    iterations       maximum number of rounds; the loop stops earlier if a round lowers the number
+                     of sources by less than the share `tolerance` (0: it does not stop earlier)
     returns          float64[F]
     """
     largest = 1
     scale = np.empty(frontier_indptr.size - 1, np.float64)
-    for t in range(scale.size):  # the answer for pi = 1
+    for t in range(scale.size):  # the solution for pi = 1
         degree = frontier_indptr[t + 1] - frontier_indptr[t]
         scale[t] = min(fanout / max(degree, 1), 1.0)
         largest = max(largest, degree)
@@ -149,8 +149,8 @@ def labor_chances(
 def _solve(inverse: FloatArray, square: FloatArray, fanout: int) -> float:
     """Solve sum a / min(1, c pi) = (|N| / k) sum a for c, given inverse = 1 / pi float64[|N|].
 
-    From c = sum a / pi over the need, each round takes the clipped (c pi >= 1) out of both sides;
-    they only grow in number, so the rounds end, at the answer.
+    Starts at c = (sum a / pi) / ((|N| / k) sum a). Each round removes the clipped terms (c pi >= 1)
+    from both sides. Their number only grows, so the rounds end, at the solution.
     """
     degree = inverse.size
     total, rest, largest = 0.0, 0.0, 0.0
@@ -160,10 +160,10 @@ def _solve(inverse: FloatArray, square: FloatArray, fanout: int) -> float:
         rest += weight * inverse[e]
         largest = max(largest, inverse[e])
     if degree <= fanout:
-        return (1.0 + 1e-12) * largest  # all of them, whatever is rounded
+        return (1.0 + 1e-12) * largest  # keeps all edges, in spite of rounding
     need = total * degree / fanout
     if need <= 0.0:
-        return largest * fanout / degree  # coefficients of 0: any chance will do
+        return largest * fanout / degree  # all coefficients are 0: any probability is valid
     scale = rest / need
     clipped = 0
     while True:

@@ -1,4 +1,4 @@
-"""The compiled kernels of the node bandit: what is seen of nodes, followed and kept as bytes."""
+"""The compiled kernels of the node bandit: running means of node signals, encoded as bytes."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from bliss.arrays import FloatArray, IntArray
 from bliss.kernels.compile import compiled
 
 CODES_PER_UNIT = 16
-"""Steps of a node's code per unit of its log factor: at most 3% off, far below other errors."""
+"""Codes per unit of a node's log factor: a rounding error of at most 3%, far below other errors."""
 CODE_OF_ONE = 128
 LARGEST_NEWS = CODE_OF_ONE / CODES_PER_UNIT
-"""A message counts as at most e^8 times larger or smaller than its layer's level."""
+"""Bound of a log signal: messages count as at most e^8 times above or below their layer's level."""
 
 SMALLEST_ATTENTION = 1e-9
-"""Attention below this counts as this: a logarithm needs a floor."""
+"""Lower bound of attention, so that its logarithm is finite."""
 
 _U1, _U2 = np.uint64(1), np.uint64(2)
 
@@ -26,24 +26,24 @@ _U1, _U2 = np.uint64(1), np.uint64(2)
 def source_scores(
     kept_indptr: IntArray, row: IntArray, attention: FloatArray, score: FloatArray
 ) -> Any:
-    """What the kept softmax says of log a_j, if attention is a_j over its sum over N_i.
+    """Observations of log a_j from the kept softmax, modelling attention as a_j / sum over N_i.
 
-    With l_ij the log of the kept softmax, the target's own part is the mean over its kept edges
-    of what the scores leave open, and a source's news the mean over its kept edges of the rest:
+    With l_ij the log of the kept softmax, the offset u_i of a target is the mean residual of its
+    kept edges. The observation of a source is the mean over its kept edges after removing it:
 
         u_i = mean_k (l_ik - score_k),    news_j = mean_i (l_ij - u_i)
 
-    So scores that explain all attention stay as they are, whatever was kept; and a target's news
-    are on average what its scores were, so that they cannot drift together. A target that kept a
-    single edge tells nothing.
+    Scores that explain all attention are therefore unchanged, for any set of kept edges. The
+    observations of a target's edges average to the mean of their scores, so scores cannot drift
+    together. A target that kept a single edge gives no observation.
 
-    attention  float32[E'], at least SMALLEST_ATTENTION is taken
+    attention  float32[E'], raised to at least SMALLEST_ATTENTION
     score      float[S]
-    returns    float64[S], NaN for a source of which nothing was told
+    returns    float64[S], NaN for a source without an observation
     """
     total = np.zeros(score.size, np.float64)
     count = np.zeros(score.size, np.float64)
-    logs = np.empty(attention.size, np.float32)  # by themselves: a loop of nothing else is faster
+    logs = np.empty(attention.size, np.float32)  # computed in a separate loop, which is faster
     for kept in range(attention.size):
         logs[kept] = math.log(max(np.float32(attention[kept]), np.float32(SMALLEST_ATTENTION)))
     for t in range(kept_indptr.size - 1):
@@ -89,22 +89,23 @@ def follow(
     prior: float,
     arm: FloatArray,
 ) -> tuple[Any, float, float, float]:
-    """Move the running mean of each seen node, and tell what to believe of it.
+    """Update the running mean of each observed node and return its shrunken estimate.
 
         m_j <- m_j + max(1 / (n_j + 1), beta) (x_j - m_j),    x_j = signal_j - level
         believed_j = m_j n / (n + s),                          n = min(n_j, 2 / beta - 1)
 
-    The last is the number of looks that a mean with rate beta is worth. Of nodes seen before, the
-    sums of (x_j - m_j)^2 / (1 + 1 / n), which is the variance of a look on average, and of x_j^2.
+    n is the effective number of observations of a mean with rate beta. Two sums over the nodes
+    observed before are also returned: of (x_j - m_j)^2 / (1 + 1 / n), whose expectation is the
+    variance of one observation, and of x_j^2.
 
     source   int64[S]
-    signal   float[S]       x_j is cut to [-LARGEST_NEWS, LARGEST_NEWS]
+    signal   float[S]       x_j is clipped to [-LARGEST_NEWS, LARGEST_NEWS]
     arm      float32[V, 2]  m_j and n_j, changed in place
-    returns  float64[S], both sums, and the number of nodes in them
+    returns  believed float64[S], both sums, and the number of nodes in them
     """
     size = source.size
     mean, seen = np.empty(size, np.float32), np.empty(size, np.float32)
-    for s in range(size):  # reading by itself lets the processor wait for many nodes at once
+    for s in range(size):  # only reads, so that their cache misses overlap
         j = np.uint64(source[s])
         mean[s], seen[s] = arm[j, 0], arm[j, 1]
     believed = np.empty(size, np.float64)
@@ -130,7 +131,7 @@ def follow(
 
 @compiled
 def encode(source: IntArray, logarithm: FloatArray, code: IntArray) -> None:
-    """Write a logarithm per source as a byte, in steps of 1 / CODES_PER_UNIT.
+    """Encode one logarithm per source as a byte, in steps of 1 / CODES_PER_UNIT.
 
     logarithm float64[S], code uint8[V], changed in place
     """

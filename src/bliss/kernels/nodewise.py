@@ -1,12 +1,12 @@
 """The compiled kernels of node-wise sampling: each target chooses among its own in-edges.
 
-A draw ends in three arrays, edges grouped by target: kept_indptr int64[D + 1], edge int64[E']
-(graph edge ids) and prob float32[E'], the chance of each kept edge or, with replacement, the
-expected number of times it is drawn. `relabel` then names the sources. A target with no more edges
-than the fanout keeps them all, whatever the draw.
+A draw returns three arrays, with edges grouped by target: kept_indptr int64[D + 1], edge int64[E']
+(graph edge ids) and prob float32[E'], the probability of each kept edge or, with replacement, the
+expected number of times it is drawn. `relabel` then numbers the sources. A target with at most
+`fanout` edges keeps them all in every draw.
 
-The coins of a target are random_bits(random_bits(key, target), draw or place in the row): they
-belong to the target, whatever the others are.
+The coins of a target are random_bits(random_bits(key, target), draw or place in the row), so they
+do not depend on the other targets.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def all_edges(indptr: IntArray, dst: IntArray) -> tuple[Any, Any]:
 
 @compiled
 def relabel(indices: IntArray, dst: IntArray, edge: IntArray, number: IntArray) -> tuple[Any, Any]:
-    """Name the sources of the kept edges: the targets, then others by first appearance.
+    """Number the sources of the kept edges: the targets, then others by first appearance.
 
     edge     int64[E']  graph edge ids
     number   int[V]     all zero on entry and on return
@@ -73,10 +73,10 @@ def relabel(indices: IntArray, dst: IntArray, edge: IntArray, number: IntArray) 
 def pick_uniform(
     indptr: IntArray, dst: IntArray, fanout: int, is_replacing: bool, key: np.uint64
 ) -> tuple[Any, Any, Any]:
-    """Keep `fanout` in-edges of each target, all alike: p_ij = k / |N_i|. O(k) per target.
+    """Keep `fanout` in-edges of each target, uniformly: p_ij = k / |N_i|. O(k) per target.
 
-    Without replacement by Floyd's method: for m from |N_i| - k up, a place among the first m + 1
-    is drawn, and if it is taken, place m itself; a bitmap tells what is taken.
+    Draws without replacement use Floyd's method: for m = |N_i| - k, ..., |N_i| - 1, a place is
+    drawn among the first m + 1, and place m is used if it is taken. A bitmap marks taken places.
 
     returns  kept_indptr int64[D + 1], edge int64[E'], prob float32[E']
     """
@@ -131,9 +131,9 @@ def edge_masses(
     power: float,
     mass: FloatArray,
 ) -> None:
-    """What a policy says of each in-edge alone: m_ij = b_j (g_j c_ij^2)^power.
+    """Compute the policy's mass of each in-edge: m_ij = b_j (g_j c_ij^2)^power.
 
-    The mass of source j if i were the only target, with c_ij = offset_i + slope_i value_ij,
+    This is the mass of source j if i were the only target, with c_ij = offset_i + slope_i value_ij,
     g_j = table[code[j]] (1 if empty) and b_j = factor[j] (1 if empty).
 
     power  0, 0.5 or 1
@@ -159,10 +159,10 @@ def edge_masses(
 def row_chances(
     indptr: IntArray, dst: IntArray, mass: FloatArray, fanout: int, is_replacing: bool
 ) -> None:
-    """Turn, in place, the masses of each target's in-edges into chances that sum to k.
+    """Convert, in place, the masses of each target's in-edges to probabilities that sum to k.
 
-    Without replacement p_ij = min(1, c_i m_ij); with it k m_ij / sum m. A row of at most k edges
-    becomes 1, and a row without mass 0.
+    Without replacement p_ij = min(1, c_i m_ij); with replacement k m_ij / sum m. The entries of a
+    row of at most k edges become 1, and those of a row without mass 0.
 
     mass  float64[F]
     """
@@ -189,7 +189,7 @@ def row_chances(
 def pick_replacing(
     indptr: IntArray, dst: IntArray, chance: FloatArray, fanout: int, key: np.uint64
 ) -> tuple[Any, Any, Any]:
-    """Draw k in-edges of each target by inversion, again and again from the same distribution.
+    """Draw k in-edges of each target with replacement, by inversion.
 
     chance   float64[F]  k q_ij, from `row_chances`
     returns  kept_indptr int64[D + 1], edge int64[E'], prob float32[E'] (k q_ij)
@@ -230,11 +230,12 @@ def pick_replacing(
 def pick_pivotal(
     indptr: IntArray, dst: IntArray, chance: FloatArray, key: np.uint64
 ) -> tuple[Any, Any, Any]:
-    """Keep in-edge e of each target with probability p_e, as many as the p_e sum to: DepRound.
+    """Keep in-edge e of each target with probability p_e and a fixed number per target (DepRound).
 
-    The edges of a row meet in turn. Two of them, with p and q left, settle one of their fates:
-    if p + q < 1 one is dropped and the other goes on with p + q, otherwise one is kept and the
-    other goes on with p + q - 1; who is who is tossed so that each keeps its expectation.
+    The number of kept edges of a target is the sum of its p_e. The edges of a row are compared in
+    turn. Each comparison decides one of two open edges with probabilities p and q: if p + q < 1,
+    one is dropped and the other stays open with p + q; otherwise one is kept and the other stays
+    open with p + q - 1. A coin chooses between them so that each edge keeps its expectation.
 
     chance   float64[F]  p_e in [0, 1], from `row_chances`
     returns  kept_indptr int64[D + 1], edge int64[E'], prob float32[E']
@@ -247,7 +248,7 @@ def pick_pivotal(
         i = np.uint64(dst[t])
         first, degree = indptr[i], indptr[i + _U1] - indptr[i]
         own = random_bits(key, i)
-        open_ = -1  # the place whose fate is open
+        open_ = -1  # place of the undecided edge
         left = 0.0
         for place in range(degree):
             winner = -1
@@ -271,7 +272,7 @@ def pick_pivotal(
                 edge[kept] = first + winner
                 prob[kept] = chance[start + winner]
                 kept += 1
-        # what the p_e sum to is whole but for rounding, so this toss is all but decided
+        # the p_e sum to an integer up to rounding, so `left` is close to 0 or 1 here
         if open_ >= 0 and coin(own, np.uint64(degree)) < left * COINS:
             edge[kept] = first + open_
             prob[kept] = chance[start + open_]

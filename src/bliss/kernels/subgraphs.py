@@ -1,6 +1,6 @@
-"""The compiled kernels of subgraphs and histories: walks, pairs, clusters, sums over all in-edges.
+"""The compiled kernels of subgraphs and histories: walks, pairs, sums over all in-edges.
 
-Where rows are said to be sorted, the sources of each target stand in rising order.
+Rows are sorted if the sources of each target are in increasing order.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from bliss.kernels.compile import compiled
 def random_walks(
     indptr: IntArray, indices: IntArray, root: IntArray, length: int, key: np.uint64
 ) -> Any:
-    """Go `length` times from a node to one of its in-neighbours, all alike; stay if it has none.
+    """Random walks of `length` hops to uniform in-neighbours; a node without any is not left.
 
     indptr   int64[V + 1]
     indices  int[E]
     root     int64[R]
-    key      uint64            hop t of walk r goes by coin r * length + t
+    key      uint64            hop t of walk r uses coin r * length + t
     returns  int64[R, length + 1], the roots first
     """
     walk = np.empty((root.size, length + 1), np.int64)
@@ -42,7 +42,7 @@ def random_walks(
 
 @compiled
 def _equal_range(indices: IntArray, first: int, last: int, node: int) -> tuple[int, int]:
-    """Where `node` stands in a sorted row, from and to."""
+    """First and last position (exclusive) of `node` in the sorted row indices[first:last]."""
     low, high = first, last
     while low < high:
         middle = (low + high) // 2
@@ -64,7 +64,7 @@ def count_visits(
     node_count: IntArray,
     edge_count: IntArray,
 ) -> None:
-    """Add how many walks visit each node, and both ends of each edge; self-loops are left out.
+    """Count the walks that visit each node, and both ends of each edge; self-loops are excluded.
 
     indices     int[E]         rows sorted
     walk        int64[R, H]
@@ -93,12 +93,12 @@ def count_visits(
 
 @compiled
 def pair_values(indptr: IntArray, indices: IntArray, value: FloatArray) -> Any:
-    """For each edge j -> i, the values of all edges from j to i, and of all from i to j.
+    """For each edge j -> i, the sum of values of all edges from j to i, and of all from i to j.
 
-    Both are the same for a self-loop. O(E log of the largest degree).
+    Both are equal for a self-loop. O(E log of the largest degree).
 
     indices  int[E]       rows sorted
-    value    float64[V]   of every edge into the node
+    value    float64[V]   value of every edge into the node
     returns  float64[2, E]
     """
     total = np.zeros((2, indices.size), np.float64)
@@ -122,7 +122,7 @@ def full_sums(
     weight: FloatArray,
     value: FloatArray,
 ) -> Any:
-    """sum over all in-edges of alpha_ij value_j, with alpha_ij as in `horvitz_thompson`.
+    """sum over all in-edges of alpha_ij value_j, with alpha_ij as in `frontier.edge_weights`.
 
     dst      int64[D]
     value    float[V, F]

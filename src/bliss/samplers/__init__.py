@@ -1,4 +1,4 @@
-"""Samplers: seeds become blocks. One file per family."""
+"""Samplers: draw the blocks of a batch from its seed nodes. One file per family."""
 
 import lazy_loader
 

@@ -16,16 +16,16 @@ from bliss.samplers.workspace import Workspace
 class ASGCN(LayerSampler):
     """Adaptive layer-wise sampling (Huang, Zhang, Rong and Huang, 2018).
 
-    s_j = |g(x_j)| sum_i alpha_ij, with g a linear function of the node's input features, one per
-    layer, that learns to make the variance small; `bliss.policies.linear` has its gradient in
-    closed form. Where the paper draws n sources with replacement and puts the variance into the
-    network's loss, here sources are kept by coins, p_j = min(1, c s_j), and g has a step of its
-    own from the observed |h_j|. Weights alpha_ij / p_j: unbiased whatever was learnt.
+    s_j = |g(x_j)| sum_i alpha_ij, where g is a linear function of the node's input features, one
+    per layer, trained to reduce the variance; `bliss.policies.linear` has its gradient in closed
+    form. The paper draws n sources with replacement and adds the variance to the network's loss.
+    Here sources are kept by Poisson sampling, p_j = min(1, c s_j), and g has its own optimizer,
+    which uses the observed |h_j|. Weights alpha_ij / p_j: unbiased for any learnt g.
 
     Cost: two passes over the frontier's edges, and a product with the features of every candidate,
-    O(candidates F), which outweighs the rest where features are wide. State: O(F) per layer.
+    O(candidates F), which dominates if features are wide. State: O(F) per layer.
 
-    `ASGCNConfig` has the options: eta, rate, thinning, estimator. x are features [V, F].
+    `ASGCNConfig` has the options: eta, rate, thinning, estimator. x: the features [V, F].
     """
 
     Config: ClassVar[type[SamplerConfig]] = ASGCNConfig

@@ -30,26 +30,27 @@ StepNews = Sequence[News]
 class Sampler(ABC):  # a family implements `_layer` or `sample`
     """Draws the blocks of a batch layer by layer, from the output down, and learns from feedback.
 
-    A draw is a pure function of seed, step, seeds and what was learnt. Several threads may sample
-    at once, each with its own scratch memory. A family implements `_layer`, or `sample` if it draws
-    all layers at once; one that learns also implements `learns`, `_digest`, `_apply` and `_learnt`.
+    A draw is a pure function of seed, step, seed nodes and the learnt state. Several threads may
+    sample at once, each with its own scratch memory. A subclass implements `_layer`, or `sample` if
+    it draws all layers at once. A subclass that learns also implements `learns`, `_digest`,
+    `_apply` and `_learnt`.
 
     Parameters
     ----------
     data
-        A `Graph`, or anything `Graph.of` takes.
+        A `Graph`, or anything that `Graph.of` accepts.
     budgets
         One number per layer, input layer first; the config's `unit` says what it counts.
     config
-        The settings; by default they are made of `options`.
+        The settings; by default they are built from `options`.
     seed
         Seed of all coins.
     norm
         Coefficients of the graph if it is built here: "mean" (default), "gcn" or "weights".
     layers
-        Number of layers: needed where there are no budgets, otherwise checked against them.
+        Number of layers. Required without budgets, otherwise checked against them.
     x
-        Features [V, F] for samplers that need them; by default those of a PyG `Data`.
+        Features [V, F] for samplers that need them; by default `data.x` of a PyG `Data`.
     options
         Fields of the config, such as policy and estimator, and settings of the policy, such as eta.
     """
@@ -123,9 +124,9 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         Parameters
         ----------
         seeds
-            Distinct node ids whose output is wanted, [B], or a mask [V].
+            Seed nodes: distinct ids [B], or a mask [V].
         step
-            The number of the batch: the same step gives the same draw.
+            Number of the batch. The same step gives the same draw.
         """
         targets: IntArray = checks.seeds(seeds, self.graph.num_nodes)
         step = checks.whole("step", step)
@@ -138,8 +139,8 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
     def update(self, blocks: Sequence[Block]) -> None:
         """Learn from observed blocks; does nothing if the sampler does not learn.
 
-        While a prefetching loader draws ahead, the news waits until that draw is done, so that
-        the policy behind every batch is exactly one step old.
+        While a prefetching loader draws ahead, news is queued until that draw is done, so that
+        every batch is drawn from a policy exactly one step old.
         """
         if self.learns:
             self.apply([self.digest(blocks)])
@@ -158,7 +159,7 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         for shard in shards:
             if len(shard) != self.layers:
                 raise InputError(
-                    f"news of {len(shard)} layers were given for {self.layers} layers: pass all "
+                    f"news of {len(shard)} layers was given for {self.layers} layers: pass all "
                     "layers of a step, input layer first."
                 )
             for news in shard:
@@ -168,7 +169,7 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
             self.settle()
 
     def settle(self) -> None:
-        """Apply the news that waits."""
+        """Apply the queued news."""
         while self._pending:
             shards = self._pending.pop(0)
             for layer in range(self.layers):
@@ -176,11 +177,12 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
 
     @contextmanager
     def drawing_ahead(self) -> Iterator[None]:
-        """Hold news back until `settle` is called, while this context lasts."""
+        """Context manager that queues news until `settle` is called."""
         if self._drawing_ahead:
             raise InputError(
-                "two loaders with prefetch=1 draw from one sampler at the same time, so the age of "
-                "the policy is undefined: use prefetch=0 or a second sampler for one of them."
+                "two loaders with prefetch=1 draw from the same sampler at the same time, so the "
+                "age of the policy is undefined: use prefetch=0 or a second sampler for one of "
+                "them."
             )
         self._drawing_ahead = True
         try:
@@ -189,9 +191,9 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
             self._drawing_ahead = False
 
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """All that a resumed run needs: what was learnt, and the news that waits.
+        """State needed to resume: the learnt arrays and the queued news.
 
-        Like torch's, the learnt tensors share memory with the sampler: copy them to keep them.
+        As in torch, the learnt tensors share memory with the sampler. Copy them to keep them.
         """
         state = {name: torch.from_numpy(array) for name, array in self._learnt().items()}
         for step, shards in enumerate(self._pending):
@@ -203,7 +205,7 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Load what `state_dict` gave, for the same graph, settings and number of layers."""
+        """Load the result of `state_dict`, for the same graph, settings and number of layers."""
         waiting = {k: v for k, v in state.items() if k.startswith("pending.")}
         pending = self._load_pending(waiting)
         self._load({k: v for k, v in state.items() if k not in waiting})
@@ -226,7 +228,7 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         raise NotImplementedError
 
     def _key(self, step: int, layer: int) -> np.uint64:
-        """The key of a layer's coins."""
+        """Key of a layer's coins."""
         return derive_key(self.seed, step, layer)
 
     def _digest(self, layer: int, feedback: Feedback) -> News:
@@ -238,15 +240,15 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         return None
 
     def _learnt(self) -> State:
-        """The learnt arrays by name; not copies."""
+        """Learnt arrays by name, without copying."""
         return {}
 
     def _load(self, learnt: Mapping[str, Any]) -> None:
-        """Load what `_learnt` gave."""
+        """Load the result of `_learnt`."""
         load_arrays(self._learnt(), learnt, type(self).__name__)
 
     def _check(self, feedback: Sequence[Feedback]) -> None:
-        """Refuse feedback of other blocks, whose ids would be written where they do not belong."""
+        """Reject feedback that does not match the layers or the graph, before ids are used."""
         if len(feedback) != self.layers:
             raise InputError(
                 f"{len(feedback)} blocks were given for {self.layers} layers: pass all "
@@ -280,9 +282,8 @@ class PolicySampler(Sampler):
         if unit not in self.policy.pairs_with:
             raise InputError(
                 f"policy {self.policy.name!r} learns from draws of "
-                f"{' or '.join(self.policy.pairs_with)}, but {type(self).__name__} draws {unit}, "
-                "so what it learnt would be wrong: choose policy node or static, or another "
-                "sampler."
+                f"{' or '.join(self.policy.pairs_with)}, but {type(self).__name__} draws {unit}: "
+                "choose policy node or static, or another sampler."
             )
 
     def _make_policy(self) -> Policy:
@@ -318,7 +319,7 @@ class PolicySampler(Sampler):
 
 
 def _features(x: Any, graph: Graph) -> Array:
-    """One finite float32 row per node, not copied if it is that already. [V, F]."""
+    """Features with one row per node, as float32; copied only to convert. float32[V, F]."""
     if x is None:
         raise InputError("x is missing, but this sampler needs features: pass x=..., [V, F].")
     given = checks.as_array("x", x)

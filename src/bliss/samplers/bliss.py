@@ -11,15 +11,15 @@ from bliss.samplers.layerwise import LayerSampler
 class Bliss(LayerSampler):
     """Bandit layer importance sampling (Alsaqa, Hoang and Balin, 2025).
 
-    Draws as PLADIES does; the masses come from a bandit that learns from `block.observe` and
-    `sampler.update` how large each source's message is:
+    Draws like PLADIES, with masses from a bandit. The bandit learns the size of each source's
+    message from `block.observe` and `sampler.update`:
 
-    * ``policy="node"`` (default): ours, one arm per node; 18 bytes per node and layer.
-    * ``policy="exp3"``: the paper's, one arm per edge, with the paper's eta and delta.
+    * ``policy="node"`` (default): one arm per node, not in the paper; 18 bytes per node and layer.
+    * ``policy="exp3"``: the paper's bandit, one arm per edge, with the paper's eta and delta.
     * ``policy="exp3-released"``: the same with the constants of the authors' released code.
 
-    Settings of the policy, such as eta, are options, too. Weights alpha_ij / p_j: unbiased whatever
-    was learnt, because the coins of a step do not depend on its feedback.
+    Settings of the policy, such as eta, can also be passed as options. Weights alpha_ij / p_j:
+    unbiased for any learnt state, because the coins of a step do not depend on its feedback.
 
     Cost: PLADIES, plus at most one read per edge (exp3) or per candidate (node; with attention,
     also one per edge). `BlissConfig` has the options.

@@ -1,4 +1,4 @@
-"""Cluster-GCN: batches are clusters of a partition, so that few edges leave them."""
+"""Cluster-GCN: batches are unions of clusters, so that few edges leave a batch."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from bliss.samplers.configs import ClusterGCNConfig, SamplerConfig
 from bliss.samplers.partition import check_metis, check_parts, partition
 from bliss.samplers.subgraph import Subgraph, SubgraphSampler, Weights
 
-NODES_PER_PART = 150  # about what the paper has on its largest graphs
+NODES_PER_PART = 150  # roughly the paper's value for its largest graphs
 LEAST_PARTS = 10
 
 
 class ClusterGCN(SubgraphSampler):
     """Cluster-GCN (Chiang et al., 2019).
 
-    The graph is cut once into `parts` clusters. Each epoch the clusters with wanted nodes are
-    grouped at random, so many to a batch that it has about batch_size wanted nodes; every wanted
-    node is in one batch. Edges between the clusters of a batch are kept, those that leave it are
-    not, and each row is normalised anew:
+    The graph is partitioned once into `parts` clusters. In each epoch, the clusters that contain
+    seed nodes are grouped at random into batches of about batch_size seed nodes; every seed node is
+    in exactly one batch. Edges within a batch are kept, also between its clusters; edges that leave
+    it are dropped, and each row is renormalised:
 
         weight_ij = alpha_ij (sum over N_i of alpha_ik) / (sum over kept k of alpha_ik)
 
-    which is the mean over the kept neighbours for norm="mean". Biased: an edge that leaves a
-    cluster counts less often than one that does not, and no weight makes up for it; how much
-    depends on the partition (docs/subgraphs.md has numbers). Not adaptive, no state but the
-    partition, 8 bytes a node, which is made anew from the seed before the first batch.
+    With norm="mean" this is the mean over the kept neighbours. Biased: edges between clusters are
+    used less often than edges within one, and no weight corrects for it. The size of the bias
+    depends on the partition (docs/subgraphs.md has numbers). Not adaptive. No state except the
+    partition, 8 bytes per node, which is recomputed from the seed before the first batch.
 
-    Cost: one pass over the in-edges of the batch's clusters; before the first batch a partition,
-    O(V + E) a level.
+    Cost: one pass over the in-edges of the batch's clusters; before the first batch, the partition,
+    O(V + E) per level.
 
     Partitions come from METIS: install bliss-gnn[metis]. `ClusterGCNConfig` has the options: parts.
     """
@@ -52,19 +52,19 @@ class ClusterGCN(SubgraphSampler):
 
     @cached_property
     def part(self) -> IntArray:
-        """The cluster of each node. int64[V]."""
+        """Cluster of each node. int64[V]."""
         seed = int(derive_key(self.seed, Stream.PARTITION))
         return partition(self.graph, self.parts, seed)
 
     def batches(self, epoch: int) -> list[IntArray]:
-        """The wanted nodes of each group of clusters."""
+        """Seed nodes of each group of clusters."""
         self._check_prepared()
         part = self.part[self._wanted]
         cluster = np.unique(part)
         shuffled = cluster[np.argsort(hashes(derive_key(self.seed, Stream.ORDER, epoch), cluster))]
         number = max(round(self._wanted.size / self._batch_size), 1)
         groups = np.array_split(shuffled, min(number, cluster.size))
-        batch = np.empty(self.parts, np.int64)  # of each cluster
+        batch = np.empty(self.parts, np.int64)  # batch of each cluster
         for position, group in enumerate(groups):
             batch[group] = position
         order = np.argsort(batch[part], kind="stable")
@@ -78,7 +78,7 @@ class ClusterGCN(SubgraphSampler):
         return np.concatenate([[0], stop]), np.argsort(self.part, kind="stable")
 
     def _draw(self, seeds: IntArray, step: int) -> tuple[IntArray, int]:
-        """The clusters that the seeds are in."""
+        """All nodes of the clusters that contain the seeds, seeds first."""
         start, member = self._members
         clusters = [member[start[c] : start[c + 1]] for c in np.unique(self.part[seeds])]
         others = np.setdiff1d(np.concatenate(clusters), seeds)

@@ -32,15 +32,15 @@ class SamplerConfig:
     builds: ClassVar[str]
     """module.Class of the sampler, inside `bliss.samplers`."""
     unit: ClassVar[Unit] = "sources"
-    """What a budget counts: sources kept per layer, neighbours kept per target, or nothing."""
+    """Unit of a budget: sources kept per layer, neighbours kept per target, or none."""
     policies: ClassVar[Sequence[str]] = ()
-    """Names that `policy` may have, where there is that field."""
+    """Allowed names for `policy`; empty if there is no such field."""
     needs_features: ClassVar[bool] = False
-    """Whether `build` needs the nodes' features as x."""
+    """Whether `build` needs node features x."""
     makes_batches: ClassVar[bool] = False
     """Whether the sampler, not the loader, decides which seeds form a batch."""
     linear_only: ClassVar[bool] = False
-    """Whether it needs fixed coefficients, so that attention is not possible."""
+    """Whether the sampler needs fixed coefficients, so that attention is not supported."""
 
     def __post_init__(self) -> None:
         names = self.options()
@@ -59,7 +59,7 @@ class SamplerConfig:
         norm: Any = None,
         x: Any = None,
     ) -> Sampler:
-        """Build the sampler for a graph, or anything `Graph.of` takes."""
+        """Build the sampler for a graph, or anything that `Graph.of` accepts."""
         module, _, name = self.builds.partition(".")
         kind = getattr(import_module(f"bliss.samplers.{module}"), name)
         made: Sampler = kind(data, budgets, config=self, layers=layers, seed=seed, norm=norm, x=x)
@@ -67,15 +67,15 @@ class SamplerConfig:
 
     @classmethod
     def options(cls) -> tuple[str, ...]:
-        """Names of the settings, without those of a policy."""
+        """Names of the settings, excluding those of the policy."""
         return tuple(one.name for one in fields(cls) if one.name != "policy_options")
 
     def known_options(self) -> tuple[str, ...]:
-        """Names of all settings, those of the chosen policy included."""
+        """Names of all settings, including those of the chosen policy."""
         return self.options()
 
     def allows(self, name: str, value: Any) -> bool:
-        """Whether the option exists and may have this value."""
+        """Whether the option exists and accepts this value."""
         try:
             self.with_options(**{name: value})
         except InputError:
@@ -83,7 +83,7 @@ class SamplerConfig:
         return True
 
     def with_options(self, **options: Any) -> SamplerConfig:
-        """A copy with settings changed; refuses names that the sampler does not have."""
+        """A copy with changed settings; raises an error for unknown names."""
         changed = replace(self, **{k: v for k, v in options.items() if k in self.options()})
         others = {k: v for k, v in options.items() if k not in self.options()}
         return changed._with_policy_options(others)
@@ -103,24 +103,24 @@ class SamplerConfig:
         return self.builds.partition(".")[2]
 
     def to_dict(self) -> dict[str, Any]:
-        """All settings by name, as `with_options` takes them."""
+        """All settings by name, as accepted by `with_options`."""
         return asdict(self)
 
     def check_budgets(self, budgets: Sequence[int], layers: int | None = None) -> tuple[int, ...]:
-        """The budgets, checked: one per layer, or none where nothing is counted."""
+        """The budgets, checked: one per layer, or none if the sampler has no budgets."""
         if self.unit != "none":
             return checks.budgets(budgets, layers)
         if np.size(budgets):
             raise InputError(
-                f"budgets={budgets!r} would have no effect: {self.title} has no budget, so leave "
-                "them out."
+                f"budgets={budgets!r} would have no effect, because {self.title} has no budgets: "
+                "leave them out."
             )
         return ()
 
     def default_budgets(self, layers: int, num_nodes: int) -> tuple[int, ...]:
-        """Budgets for a graph, input layer first.
+        """Default budgets for a graph, input layer first.
 
-        10 neighbours a layer; or 512 sources in the output layer and twice as many in each layer
+        10 neighbours per layer; or 512 sources in the output layer and twice as many in each layer
         below, scaled down so that the largest is at most an eighth of the nodes.
         """
         if self.unit == "none":
@@ -137,7 +137,7 @@ class EstimatorConfig(SamplerConfig):
     """Settings of a sampler that offers several estimators."""
 
     estimators: ClassVar[Sequence[str]] = ("ht", "hajek")
-    """Names that `estimator` may have."""
+    """Allowed names for `estimator`."""
     estimator: str = "ht"
     """Weights of kept edges; see docs/samplers.md."""
 
@@ -152,7 +152,7 @@ class PolicySamplerConfig(EstimatorConfig):
 
     policies: ClassVar[Sequence[str]] = ALL_POLICIES
     policy: Any = "static"
-    """Where the masses come from; see docs/policies.md."""
+    """Policy that sets the masses; see docs/policies.md."""
     policy_options: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """Settings of the policy, such as eta."""
 
@@ -160,15 +160,15 @@ class PolicySamplerConfig(EstimatorConfig):
         super().__post_init__()
         if self.is_built and self.policy_options:
             raise InputError(
-                f"policy_options={dict(self.policy_options)} cannot change a policy that is built "
-                "already: pass its name or its config instead."
+                f"policy_options={dict(self.policy_options)} cannot change a policy that is "
+                "already built: pass its name or its config instead."
             )
         if not self.is_built:
-            self.policy_config  # noqa: B018  # refuses wrong options now
+            self.policy_config  # noqa: B018  # rejects wrong options early
 
     @property
     def is_built(self) -> bool:
-        """Whether `policy` is a policy, not a name or a config."""
+        """Whether `policy` is a policy object, not a name or a config."""
         return hasattr(self.policy, "edge_mass")
 
     @property
@@ -177,7 +177,7 @@ class PolicySamplerConfig(EstimatorConfig):
         return policy_config(self.policy, **self.policy_options)
 
     def known_options(self) -> tuple[str, ...]:
-        """Names of all settings, those of the chosen policy included."""
+        """Names of all settings, including those of the chosen policy."""
         return (*self.options(), *(() if self.is_built else self.policy_config.options()))
 
     def _with_policy_options(self, options: Mapping[str, Any]) -> SamplerConfig:
@@ -186,31 +186,31 @@ class PolicySamplerConfig(EstimatorConfig):
         return replace(self, policy_options={**self.policy_options, **known}) if known else self
 
     def to_dict(self) -> dict[str, Any]:
-        """All settings by name, those of the policy included."""
+        """All settings by name, including those of the policy."""
         own = {name: getattr(self, name) for name in self.options()}
         return own | (asdict(self.policy_config) if isinstance(self.policy, str) else {})
 
 
 @dataclass(frozen=True, kw_only=True)
 class LayerSamplerConfig(PolicySamplerConfig):
-    """Settings of a layer-wise sampler put together by hand."""
+    """Settings of a custom layer-wise sampler."""
 
     builds: ClassVar[str] = "layerwise.LayerSampler"
     estimators: ClassVar[Sequence[str]] = ("ht", "hajek", "released")
     draw: Any = None
-    """How masses become sources: a draw of `bliss.samplers.draws`; None: Poisson."""
+    """Method that draws sources, from `bliss.samplers.draws`; default Poisson."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PoissonConfig(PolicySamplerConfig):
-    """Settings of samplers that flip a coin per source."""
+    """Settings of samplers that flip one coin per source."""
 
     estimators: ClassVar[Sequence[str]] = ("ht", "hajek", "released")
     estimator: str = "ht"
-    """Weights of kept edges: ht (unbiased), hajek (rows rescaled) or released (as the authors'
+    """Weights of kept edges: ht (unbiased), hajek (rows rescaled) or released (as in the authors'
     code)."""
     thinning: Thinning = "exact"
-    """How the budget is met: exact, or paper (the paper's iteration, which can miss it)."""
+    """Solver for the budget: exact, or paper (the paper's iteration, which can miss it)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,7 +226,7 @@ class BlissConfig(PoissonConfig):
 
     builds: ClassVar[str] = "bliss.Bliss"
     policy: Any = "node"
-    """Where the masses come from; see docs/policies.md."""
+    """Policy that sets the masses; see docs/policies.md."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,7 +235,7 @@ class LADIESConfig(PolicySamplerConfig):
 
     builds: ClassVar[str] = "ladies.LADIES"
     policy: Any = "ladies"
-    """Where the masses come from; see docs/policies.md."""
+    """Policy that sets the masses; see docs/policies.md."""
     estimator: str = "hajek"
     """Weights of kept edges: ht (unbiased) or hajek (rows rescaled; biased, often less error)."""
     replace: bool = True
@@ -265,11 +265,11 @@ class ASGCNConfig(EstimatorConfig):
     builds: ClassVar[str] = "asgcn.ASGCN"
     needs_features: ClassVar[bool] = True
     thinning: Thinning = "exact"
-    """How the budget is met: exact, or paper (the paper's iteration, which can miss it)."""
+    """Solver for the budget: exact, or paper (the paper's iteration, which can miss it)."""
     eta: float = 0.1
-    """Exploration: share of a mass that ignores what was learnt."""
+    """Exploration: share of each mass that does not depend on the learnt parameters."""
     rate: float = 0.01
-    """Adam's step size for the sampler's own parameters."""
+    """Adam step size for the sampler's parameters."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -281,7 +281,7 @@ class FastGCNConfig(EstimatorConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class FullConfig(SamplerConfig):
-    """Full neighbourhoods have no settings."""
+    """Settings of full neighbourhoods: none."""
 
     builds: ClassVar[str] = "full.Full"
     unit: ClassVar[Unit] = "none"
@@ -289,7 +289,7 @@ class FullConfig(SamplerConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class NodeSamplerConfig(PolicySamplerConfig):
-    """Settings of a node-wise sampler put together by hand."""
+    """Settings of a custom node-wise sampler."""
 
     builds: ClassVar[str] = "nodewise.NodeSampler"
     unit: ClassVar[Unit] = "neighbours"
@@ -323,7 +323,7 @@ class VRGCNConfig(NeighborConfig):
     linear_only: ClassVar[bool] = True
 
     def default_budgets(self, layers: int, num_nodes: int) -> tuple[int, ...]:
-        """2 neighbours a layer."""
+        """2 neighbours per layer."""
         return (2,) * layers
 
 
@@ -334,9 +334,9 @@ class LABORConfig(EstimatorConfig):
     builds: ClassVar[str] = "labor.LABOR"
     unit: ClassVar[Unit] = "neighbours"
     iterations: int | str = 0
-    """Rounds of LABOR: 0, a number, or converged."""
+    """Number of iterations (0 for LABOR-0), or converged."""
     shared: bool = False
-    """Share coins between layers: fewer nodes, but layers are no longer independent."""
+    """Share coins between layers: fewer nodes, but layers are not independent."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -345,8 +345,8 @@ class LABORConfig(EstimatorConfig):
         is_whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
         if value != CONVERGED and not (is_whole and 0 <= int(value) < 2**31):
             raise InputError(
-                f"iterations={value!r} must be 0 (LABOR-0), a number of rounds (LABOR-i) or "
-                f'"{CONVERGED}" (LABOR-*).'
+                f"iterations={value!r} is not valid: choose 0 (LABOR-0), a number of rounds "
+                f'(LABOR-i) or "{CONVERGED}" (LABOR-*).'
             )
 
 
@@ -360,13 +360,13 @@ class GCNBSConfig(EstimatorConfig):
     estimators: ClassVar[Sequence[str]] = ("ht", "hajek", "plain")
     uses_attention: ClassVar[bool] = False
     policy: str = "exp3m"
-    """The bandit: exp3m (k arms at once, without replacement) or exp3 (k plays of one arm)."""
+    """Bandit: exp3m (k arms at once, without replacement) or exp3 (k plays of one arm)."""
     estimator: str = "ht"
-    """Weights of kept edges: ht (unbiased), hajek (rows rescaled) or plain (equal chances)."""
+    """Weights of kept edges: ht (unbiased), hajek (rows rescaled) or plain (ignores p_ij)."""
     reward: Reward = "published"
-    """published, or thanos: bounded, larger the closer a message is to its target's mean."""
+    """Reward: published, or thanos (bounded; larger for messages close to their target's mean)."""
     restart: int | None = None
-    """Steps between restarts, 0 for none; default 100 with thanos, otherwise none."""
+    """Steps between resets of the bandit, 0 for none; default 100 with thanos, otherwise 0."""
     eta: float = 0.4
     """Exploration: share of q_ij that is uniform over the neighbours."""
     delta: float = 0.01
@@ -374,7 +374,7 @@ class GCNBSConfig(EstimatorConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.bandit  # noqa: B018  # refuses wrong values now
+        self.bandit  # noqa: B018  # rejects wrong values early
 
     @property
     def bandit(self) -> TargetBanditConfig:
@@ -400,7 +400,7 @@ class GATBSConfig(GCNBSConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class SubgraphConfig(SamplerConfig):
-    """What samplers of subgraphs have in common."""
+    """Base class of the settings of subgraph samplers."""
 
     unit: ClassVar[Unit] = "none"
     makes_batches: ClassVar[bool] = True
@@ -412,7 +412,7 @@ class ClusterGCNConfig(SubgraphConfig):
 
     builds: ClassVar[str] = "cluster.ClusterGCN"
     parts: int | None = None
-    """Number of clusters; default one per 150 nodes, but at least 10."""
+    """Number of clusters; default one per 150 nodes, at least 10."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -422,14 +422,14 @@ class ClusterGCNConfig(SubgraphConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class SaintNodeConfig(SubgraphConfig):
-    """GraphSAINT's node sampler has no settings."""
+    """Settings of GraphSAINT's node sampler: none."""
 
     builds: ClassVar[str] = "saint.SaintNode"
 
 
 @dataclass(frozen=True, kw_only=True)
 class SaintEdgeConfig(SubgraphConfig):
-    """GraphSAINT's edge sampler has no settings."""
+    """Settings of GraphSAINT's edge sampler: none."""
 
     builds: ClassVar[str] = "saint.SaintEdge"
 
@@ -440,14 +440,14 @@ class SaintWalkConfig(SubgraphConfig):
 
     builds: ClassVar[str] = "saint.SaintWalk"
     length: int = 2
-    """Hops of a random walk."""
+    """Number of hops of a random walk."""
     coverage: float = 50.0
-    """How often a node is visited, on average, by the walks counted before the first batch."""
+    """Average number of visits per node by the walks counted before the first batch."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         checks.whole("length", self.length, least=1)
-        checks.positive("coverage", self.coverage, "no walk would be counted, start with 50.")
+        checks.positive("coverage", self.coverage, "at 0 no walk is counted; start with 50.")
 
 
 SAMPLERS: dict[str, SamplerConfig] = {
@@ -475,7 +475,7 @@ SAMPLERS: dict[str, SamplerConfig] = {
 
 
 def sampler_config(name: str, **options: Any) -> SamplerConfig:
-    """The settings of a sampler by its name, with options changed; "labor-1" fixes iterations."""
+    """Settings of a sampler by name, with options applied; "labor-1" fixes iterations."""
     preset = SAMPLERS[checks.choice("sampler", name, list(SAMPLERS))]
     for one in fields(preset):
         value = getattr(preset, one.name)

@@ -1,4 +1,4 @@
-"""Control variates: sample the change since a source was last seen; sum the rest exactly."""
+"""Control variates: sample the change since a source was last drawn; sum the history exactly."""
 
 from __future__ import annotations
 
@@ -22,27 +22,28 @@ _NAME = "history."
 
 
 class ControlVariate(Sampler):
-    """Gives a layer-by-layer sampler a control variate (Chen et al., 2018).
+    """Mixin that adds a control variate to a layer-by-layer sampler (Chen et al., 2018).
 
-    Put it before the sampler: ``class VRGCN(ControlVariate, Neighbor)``. The sampler's weights
-    must be unbiased (estimator "ht"). For each layer the newest input h_j of every node is kept as
-    its history, and a block aggregates
+    List it before the sampler: ``class VRGCN(ControlVariate, Neighbor)``. The sampler's weights
+    must be unbiased (estimator "ht"). For each layer, the latest input h_j of every node is stored
+    as its history, and a block aggregates
 
         sum over all in-edges of alpha_ij history_j
         + sum over kept edges of weight_ij (x_j - history_j)
 
-    (`bliss.nn.aggregate`; with dropout, its third term). For fixed inputs this is unbiased,
-    whatever the history, and its variance is that of the change: 0 where the history is right.
-    The first layer's history is the features: without dropout it is exact. A layer has none
-    before its first update, and a node that was not seen yet has 0: it is then sampled as without.
+    (`bliss.nn.aggregate`, which adds a third term with dropout). For fixed inputs this is unbiased
+    for any history, and its variance is that of the change x_j - history_j: 0 if the history is
+    exact. The first layer's history is the features, which are exact without dropout. Other layers
+    have no history before their first update. The history of a node not seen yet is 0, which
+    leaves its estimate as it would be without the control variate.
 
-    Only sums with fixed coefficients can be split in this way, so attention is not possible.
+    Only sums with fixed coefficients can be split in this way, so attention is not supported.
 
-    State: float32[V, width] for each layer but the first, allocated at the first update, when
-    widths are known: O(L V F) memory, and as much in each checkpoint. Cost: that of the sampler,
-    plus one pass over all in-edges of the targets of each layer, F numbers each, without gradients.
+    State: float32[V, width] for each layer except the first, allocated at the first update, when
+    the width is known: O(L V F) in memory and in each checkpoint. Cost: that of the sampler, plus
+    one pass over all in-edges of the targets of each layer, F numbers each, without gradients.
 
-    The config must offer unbiased weights only (estimator "ht") and need features.
+    The sampler's config must offer only the estimator "ht" and set `needs_features`.
     """
 
     def __init__(self, data: Any, budgets: Sequence[int], **options: Any) -> None:
@@ -52,11 +53,11 @@ class ControlVariate(Sampler):
 
     @property
     def learns(self) -> bool:
-        """Always: the history is learnt."""
+        """Always True: updates change the history."""
         return True
 
     def history(self, layer: int) -> FloatArray | None:
-        """The newest input of each node in a layer, if there is any yet. float32[V, F]."""
+        """Latest input of each node in a layer, float32[V, F], or None before the first update."""
         return self._history[layer]
 
     def _layer(self, dst: IntArray, layer: int, key: np.uint64) -> Block:
@@ -75,8 +76,8 @@ class ControlVariate(Sampler):
             return news  # features do not change
         if feedback.input is None:
             raise InputError(
-                "these blocks were not drawn by a sampler with a history, so their inputs were "
-                "not kept: update a sampler with the blocks it drew."
+                f"the block of layer {layer} kept no input, because it was drawn by a sampler "
+                "without a history: update each sampler with the blocks that it drew."
             )
         self._check_width(layer, feedback.input)
         return {**news, f"{_NAME}source": feedback.src, f"{_NAME}input": feedback.input}
@@ -100,8 +101,8 @@ class ControlVariate(Sampler):
         history, width = self._history[layer], inputs.shape[1]
         if history is not None and history.shape[1] != width:
             raise InputError(
-                f"layer {layer} was observed {width} wide, but was {history.shape[1]} wide before: "
-                "use a new sampler for another network."
+                f"layer {layer} has inputs of width {width}, but its history has width "
+                f"{history.shape[1]}: use a new sampler for another network."
             )
 
     def _learnt(self) -> State:
@@ -120,8 +121,8 @@ class ControlVariate(Sampler):
             if not fits or number not in map(str, range(1, self.layers)):
                 raise InputError(
                     f"{name} is {array.dtype} of shape {array.shape}, which does not fit "
-                    f"{self.graph.num_nodes} nodes and {self.layers} layers: was it saved by "
-                    "another sampler?"
+                    f"{self.graph.num_nodes} nodes and {self.layers} layers: load a state that "
+                    "this sampler saved."
                 )
             found[int(number) - 1] = array.copy()
         self._history[1:] = found

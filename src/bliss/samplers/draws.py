@@ -1,7 +1,7 @@
-"""Draws: masses become kept sources and the corrections of their weights.
+"""Draws: choose the kept sources, given masses, and the corrections of their weights.
 
 Every draw keeps the targets with p_j = 1, so that skip connections find each target among the
-sources. If there are no more candidates than the budget, all are kept.
+sources. If there are at most as many candidates as the budget, all are kept.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bliss.kernels import frontier
 from bliss.rng import Substream, derive_key, hashes, uniforms
 from bliss.samplers.configs import Thinning
 
-_LEAST_TOTAL = 1e-300  # shares are 0, not undefined, where all masses are 0
+_LEAST_TOTAL = 1e-300  # makes shares 0 instead of NaN if all masses are 0
 
 
 class Drawn(NamedTuple):
@@ -29,7 +29,7 @@ class Drawn(NamedTuple):
 
 
 class Draw(Protocol):
-    """How sources are chosen, given masses."""
+    """Method that chooses sources, given their masses."""
 
     has_probability: ClassVar[bool]
     """Whether inclusion probabilities have a closed form."""
@@ -45,16 +45,16 @@ class Draw(Protocol):
 
 @dataclass(frozen=True)
 class Poisson:
-    """A coin per source: p_j = min(1, c s_j) with sum_j p_j = k, independent over j.
+    """One coin per source: p_j = min(1, c s_j) with sum_j p_j = k, independent over j.
 
-    thinning="exact" solves for c; "paper" iterates as the paper does, and can miss the budget.
+    thinning="exact" solves for c; "paper" uses the paper's iteration, which can miss the budget.
     """
 
     has_probability: ClassVar[bool] = True
     thinning: Thinning = "exact"
 
     def scale(self, mass: FloatArray, budget: int) -> float:
-        """Factor c from masses to probabilities; infinite where everything is kept."""
+        """Factor c from masses to probabilities; infinite if all candidates are kept."""
         if mass.size <= budget:
             return np.inf
         fit = frontier.fit_scale if self.thinning == "exact" else frontier.fit_scale_paper
@@ -83,7 +83,7 @@ class Poisson:
 
 @dataclass(frozen=True)
 class WithReplacement:
-    """k draws from s_j / sum s, as LADIES publishes it: p_j = 1 - (1 - s_j / sum s)^k."""
+    """k draws from s_j / sum s, as published for LADIES: p_j = 1 - (1 - s_j / sum s)^k."""
 
     has_probability: ClassVar[bool] = True
 
@@ -117,8 +117,8 @@ class WithoutReplacement:
     """Exactly k distinct sources with p_j = min(1, c s_j): systematic sampling in random order.
 
     Sources with p_j = 1 are kept. The probabilities of the others are laid end to end in an order
-    shuffled by their coins, and each whole number plus one random offset picks the source it falls
-    on. So the number is fixed and the inclusion probabilities are exact.
+    shuffled by their coins. Points at distance 1, shifted by one random offset, select the sources
+    they fall on. So the number of sources is fixed and the inclusion probabilities are exact.
     """
 
     has_probability: ClassVar[bool] = True
@@ -134,11 +134,11 @@ class WithoutReplacement:
         prob = Poisson().probability(mass, 0, budget)
         kept = prob >= 1.0
         open_ = np.flatnonzero(~kept)
-        number = round(float(prob[open_].sum()))  # how many of these to pick
+        number = round(float(prob[open_].sum()))  # sources to pick among these
         if number > 0:
             order = open_[np.argsort(hashes(key, candidate[open_]))]
             ladder = np.cumsum(prob[order])
-            ladder *= number / ladder[-1]  # ends on a whole number, exactly
+            ladder *= number / ladder[-1]  # so that it ends exactly on an integer
             offset = uniforms(derive_key(int(key), Substream.SECOND), np.zeros(1, np.int64))[0]
             rungs = np.floor(np.concatenate([[0.0], ladder]) + offset)
             kept[order[np.diff(rungs) >= 1]] = True
@@ -149,29 +149,29 @@ class WithoutReplacement:
 
 @dataclass(frozen=True)
 class Successive:
-    """k draws from s_j / sum s without replacement, one after the other, as SKETCH draws.
+    """k successive draws from s_j / sum s without replacement, as in SKETCH.
 
     With n candidates of positive mass, q_j = s_j / sum s, P_t the sum of q over the sources drawn
     before draw t = 0, 1, ..., k - 1, and a_t = n / ((t + 1) (n - t)), the source of draw t gets the
     correction a_t (1 - P_t) / q_j, and every source drawn before goes from w to (1 - a_t) w + a_t.
     The corrections are exactly unbiased (E w_j = 1, with w_j = 0 for sources not drawn), because
-    each T_t = sum of x over those drawn before + (1 - P_t) / q_j x_j is. As 1 is a fixed point of
-    the step, the final correction is
+    each T_t = sum of x over those drawn before + (1 - P_t) / q_j x_j is unbiased. Since 1 is a
+    fixed point of the step, the final correction is
 
         w_j = 1 + (a_t (1 - P_t) / q_j - 1) prod_{u > t} (1 - a_u)
 
-    `debiased=False` gives 1 / (k q_j), SKETCH's plain normalisation, which is biased: it is right
-    for draws with replacement. Targets have correction 1 in both cases.
+    `debiased=False` gives 1 / (k q_j), SKETCH's plain normalisation. It is biased here and correct
+    only for draws with replacement. Targets have correction 1 in both cases.
 
-    The k smallest of e_j / s_j, with e_j exponential coins, are such draws in their order.
-    Inclusion probabilities have no closed form.
+    The draws are made at once: the k smallest e_j / s_j, with e_j exponential coins, in increasing
+    order, have the distribution of k successive draws. Inclusion probabilities have no closed form.
     """
 
     has_probability: ClassVar[bool] = False
     debiased: bool = True
 
     def probability(self, mass: FloatArray, num_dst: int, budget: int) -> FloatArray:
-        """Refused: successive draws have no closed form for it."""
+        """Raise an error: inclusion probabilities have no closed form."""
         raise InputError(
             "successive draws have no closed form for inclusion probabilities: choose a sampler "
             "with another draw, such as pladies."
@@ -206,11 +206,11 @@ class Successive:
 def _debiased(share: FloatArray, others: FloatArray) -> FloatArray:
     """Corrections w_j of sources in the order they were drawn.
 
-    share [k]  q_j of the sources drawn, others [n - k]  q_j of those that were not -> float64[k]
+    share [k]  q_j of the drawn sources, others [n - k]  q_j of the other sources -> float64[k]
     """
     draw, candidates = np.arange(share.size), share.size + others.size
     step = candidates / ((draw + 1) * (candidates - draw))  # a_t
-    rest = np.cumsum(share[::-1])[::-1] + others.sum()  # 1 - P_t, exact where it is small
+    rest = np.cumsum(share[::-1])[::-1] + others.sum()  # 1 - P_t, without cancellation if small
     later = np.cumprod((1 - step)[:0:-1])[::-1]  # prod over u > t, for all but the last draw
     fade = np.append(later, 1.0)
     return np.asarray(1 + (step * rest / share - 1) * fade)

@@ -1,4 +1,4 @@
-"""Estimators: the weight of a kept edge, so that a sampled sum estimates the full one.
+"""Estimators: weights of kept edges, chosen so that a sampled sum estimates the full one.
 
 ht        alpha_ij / p_ij: Horvitz-Thompson, unbiased
 hajek     ht, rescaled so that a target's weights sum to sum over N_i of alpha_ij;
@@ -8,7 +8,7 @@ sketch    alpha_ij / (k q_j), with q_j the distribution of one draw [eq:norm-pro
           for draws without replacement
 released  q_ij / p_j, rescaled so that a target's weights sum to 1, with the policy's q_ij in place
           of alpha_ij, as in the paper's released code; its expectation changes with the policy
-plain     alpha_ij |N_i| / ns_i with ns_i kept edges: chances are ignored; biased
+plain     alpha_ij |N_i| / ns_i with ns_i kept edges: probabilities are ignored; biased
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def coefficients(
 ) -> FloatArray:
     """alpha_ij of the kept edges of a layer, times the correction of their source. float32[E'].
 
-    correction float64[S], or empty for 1
+    correction float64[S]; empty means 1 everywhere
     """
     scales = graph.target_scale, graph.source_scale, graph.weight
     found: FloatArray = frontier.edge_weights(
@@ -52,7 +52,7 @@ def rescale_hajek(
 def released_weights(
     edge_mass: EdgeMass, prob: FloatArray, kept_indptr: IntArray, row: IntArray, edge: IntArray
 ) -> FloatArray:
-    """q_ij / p_j over its sum at each target, with q_ij from the policy. float32[E']."""
+    """q_ij / p_j divided by its sum over each target, with q_ij from the policy. float32[E']."""
     offset, slope, value = edge_mass
     kept_degree = np.diff(kept_indptr)
     share = np.repeat(offset, kept_degree)

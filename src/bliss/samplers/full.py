@@ -1,4 +1,4 @@
-"""Full neighbourhoods: nothing is sampled."""
+"""Full neighbourhoods, without sampling."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from bliss.samplers.estimators import coefficients
 
 
 class Full(Sampler):
-    """Every in-edge of every target: p_j = 1, weights alpha_ij. Exact, no state.
+    """Keeps every in-edge of every target: p_j = 1, weights alpha_ij. Exact, no state.
 
-    With a batch of all training nodes this is full-batch training; while the seeds stay the same,
-    the blocks are built once and reused.
+    With a batch of all training nodes this is full-batch training. Blocks are reused while the
+    seeds stay the same.
 
-    Cost: one pass over the frontier's edges, which grow with the whole neighbourhood.
+    Cost: one pass over the frontier's edges; the frontier grows to the whole L-hop neighbourhood.
 
     There are no budgets: pass `layers`.
     """
@@ -35,7 +35,7 @@ class Full(Sampler):
         self._last: tuple[IntArray, list[Block]] | None = None
 
     def sample(self, seeds: Any, step: int) -> list[Block]:
-        """The blocks of a batch, input layer first; the step has no effect."""
+        """Blocks of a batch, input layer first; the step has no effect."""
         targets: IntArray = checks.seeds(seeds, self.graph.num_nodes)
         last = self._last
         if last is None or not np.array_equal(targets, last[0]):

@@ -17,25 +17,26 @@ from bliss.samplers.nodewise import NodeSampler
 class GCNBS(NodeSampler):
     """Bandit samplers for graph convolutions (Liu et al., 2020).
 
-    Each target has a distribution q_ij over its in-edges, and learns it from the messages it
-    receives; `bliss.policies.target_bandit` has the rules.
+    Each target learns a distribution q_ij over its in-edges from the messages it receives;
+    `bliss.policies.target_bandit` has the update rules.
 
-    * ``policy="exp3m"`` (default): EXP3.M, k = `budgets[layer]` arms at once, without replacement
-      by DepRound: p_ij = k q_ij, and where that exceeds 1, p_ij = min(1, c_i q_ij).
+    * ``policy="exp3m"`` (default): EXP3.M, k = `budgets[layer]` arms at once, drawn without
+      replacement by DepRound: p_ij = k q_ij, or min(1, c_i q_ij) if some k q_ij exceeds 1.
     * ``policy="exp3"``: EXP3, k plays of one arm each, with replacement.
 
-    The reward is alpha_ij^2 |h_j|^2 / q_ij^2 as published; it has no bound as q_ij falls, so a
-    step of log w is at most 1. ``reward="thanos"`` is the answer of Zhang et al. (2021): a bounded
-    reward, larger the closer a message is to the mean of its target's, and weights that are
-    forgotten every `restart` steps. It belongs with ``estimator="plain"``, their aggregate
-    sum over kept of alpha_ij h_j |N_i| / k, which trades bias for variance: its expectation is
-    sum_j (p_ij |N_i| / k) alpha_ij h_j, the full one only while all chances are alike.
+    The published reward is alpha_ij^2 |h_j|^2 / q_ij^2. It is unbounded as q_ij falls, so a step of
+    log w is limited to 1. ``reward="thanos"`` (Zhang et al., 2021) is bounded, and larger the
+    closer a message is to the mean message of its target; weights are reset every `restart` steps.
+    Use it with ``estimator="plain"``, the aggregate of that paper: sum over kept edges of
+    alpha_ij h_j |N_i| / k. It trades bias for variance: its expectation is
+    sum_j (p_ij |N_i| / k) alpha_ij h_j, the full aggregate only if all p_ij of a target are equal.
 
-    Otherwise weights alpha_ij / p_ij: unbiased whatever was learnt. Adaptive; 8 bytes per edge and
-    layer and 16 per node and layer. EXP3.M as published caps weights, here the cap is on q_ij: the
-    two differ only in how the excess of a capped edge is shared out.
+    The other estimators use weights alpha_ij / p_ij; "ht" is unbiased for any learnt distribution.
+    Adaptive; 8 bytes per edge and layer and 16 per node and layer. The published EXP3.M caps
+    weights, whereas here q_ij is capped; only the distribution of a capped edge's excess differs.
 
-    Cost: a few passes over the frontier's edges a draw; O(kept edges) an update; O(|E|) a restart.
+    Cost: a few passes over the frontier's edges per draw; O(kept edges) per update; O(|E|) per
+    restart.
 
     `GCNBSConfig` has the options: policy, reward, restart, eta, delta, estimator.
     """
@@ -53,17 +54,17 @@ class GCNBS(NodeSampler):
 
     def _layer(self, dst: IntArray, layer: int, key: np.uint64) -> Block:
         block = super()._layer(dst, layer, key)
-        return replace(block, keeps_input=self.config.reward == "thanos")  # it compares messages
+        return replace(block, keeps_input=self.config.reward == "thanos")  # it needs the messages
 
 
 class GATBS(GCNBS):
     """Bandit samplers for attention (Liu et al., 2020).
 
-    As `GCNBS`, with the feedback attention in the reward: alpha_ij is the softmax over the kept
-    edges times the sum of their q_ij, which stands for the share of the full attention that the
-    kept edges have. A network without attention gives none, and the graph's coefficients are used.
-    Attention weighs by its own softmax, whatever the estimator; the network's setting
-    ``attention="plain"`` leaves chances out of it.
+    `GCNBS` with the network's attention in the reward: alpha_ij is the softmax over the kept edges
+    times the sum of their q_ij, which estimates the kept edges' share of the full attention.
+    Without attention in the network, the graph's coefficients are used. An attention layer
+    aggregates with its own softmax for any estimator; the network's setting ``attention="plain"``
+    excludes the probabilities from it.
     """
 
     Config: ClassVar[type[SamplerConfig]] = GATBSConfig

@@ -14,34 +14,33 @@ from bliss.rng import derive_key
 from bliss.samplers.configs import LABORConfig, SamplerConfig
 from bliss.samplers.nodewise import EdgeSampler, masses
 
-_TOLERANCE = 1e-4  # of the expected number of sources: below this, iterations have converged
+_TOLERANCE = 1e-4  # converged: relative decrease of the expected number of sources below this
 _MOST = 100
 
 
 class LABOR(EdgeSampler):
     """Layer-neighbour sampling (Balin and Catalyurek, 2023).
 
-    Poisson coins shared by source: edge j -> i is kept if r_j <= p_ij = min(1, c_i pi_j), with one
-    coin r_j for all targets, so that targets choose the same sources. c_i is set so that the
-    variance of the target's aggregate is that of k = `budgets[layer]` neighbours drawn uniformly
-    without replacement, for messages that are uncorrelated and of one size:
+    Poisson sampling with one coin per source: edge j -> i is kept if r_j <= p_ij =
+    min(1, c_i pi_j). All targets share the coin r_j, so they tend to keep the same sources. c_i is
+    set so that the variance of the target's aggregate equals that of k = `budgets[layer]`
+    neighbours drawn uniformly without replacement, for uncorrelated messages of equal size:
 
         sum_j alpha_ij^2 / p_ij = (|N_i| / k) sum_j alpha_ij^2
 
     * ``iterations=0`` (LABOR-0): pi_j = 1, so p_ij = min(1, k / |N_i|);
     * ``iterations=n`` (LABOR-n): n rounds of pi_j <- pi_j max_i c_i, each of which lowers the
       expected number of sources;
-    * ``iterations="converged"`` (LABOR-*): until a round lowers it by less than 0.01%.
+    * ``iterations="converged"`` (LABOR-*): rounds until one lowers it by less than 0.01%.
 
     Weights alpha_ij / p_ij: unbiased. With "hajek", on a small graph of heavy-tailed degrees at
     fanout 5, the bias of LABOR-1 is 0.009 of an aggregate's size, while its error falls from 0.34
     to 0.20. The number of kept edges of a target is random, k on average for LABOR-0; it may be 0.
-    Not adaptive, no state.
-    The paper's condition is for the mean; with other coefficients it is the line above, which is
-    the same where they are alike.
+    Not adaptive, no state. The paper states the condition for the mean; the condition above
+    generalises it to other coefficients and is the same if they are equal.
 
-    Cost: LABOR-0 one pass over the frontier's edges, without a random read; each iteration two to
-    four more passes, with one.
+    Cost: LABOR-0 makes one pass over the frontier's edges, without random reads; each iteration
+    adds two to four passes, with one random read per edge.
 
     `LABORConfig` has the options: iterations, shared (coins), estimator.
     """

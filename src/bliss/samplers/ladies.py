@@ -12,9 +12,10 @@ from bliss.samplers.layerwise import LayerSampler
 class LADIES(LayerSampler):
     """Layer-dependent importance sampling (Zou et al., 2019).
 
-    s_j = sum_i alpha_ij^2 [eq:prob-ladies]; `budgets` draws, with replacement or without; each row
-    of weights normalised [eq:norm-prob-ladies], which is the Hajek estimator, biased by O(1/k).
-    estimator="ht" is unbiased. The inclusion probabilities are exact for both draws.
+    s_j = sum_i alpha_ij^2 [eq:prob-ladies]. Each layer makes k = `budgets[layer]` draws, with or
+    without replacement. Each row of weights is normalised [eq:norm-prob-ladies]: this is the Hajek
+    estimator, biased by O(1/k). estimator="ht" is unbiased. The inclusion probabilities are exact
+    for both kinds of draw.
 
     Cost: two passes over the frontier's edges; without replacement, a sort of its candidates.
     `LADIESConfig` has the options.

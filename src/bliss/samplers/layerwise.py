@@ -30,10 +30,11 @@ class Inclusion(NamedTuple):
 class LayerSampler(PolicySampler):
     """Samples one set of sources for all targets of a layer, from the output layer down.
 
-    For targets D and budget k: the candidates are D and every source of an in-edge of D; the
-    policy gives each a mass s_j; the draw keeps about k of them, source j with probability p_j,
-    and always the targets; the estimator weighs the kept edges. With Horvitz-Thompson weights
-    alpha_ij / p_j, for fixed inputs, the expected aggregate is the full-neighbour one.
+    The candidates for targets D are D and every source of an in-edge of D. The policy gives each
+    candidate a mass s_j. The draw keeps about k = `budgets[layer]` of them, source j with
+    probability p_j, and always the targets. The estimator sets the weights of the kept edges. With
+    Horvitz-Thompson weights alpha_ij / p_j, for fixed inputs, the expected aggregate is the
+    full-neighbour one.
 
     A step costs two passes over the frontier's edges. Budgets are the sources kept per layer on
     average, before the targets are added. `LayerSamplerConfig` has the options: policy, draw,
@@ -68,7 +69,7 @@ class LayerSampler(PolicySampler):
             )
 
     def inclusion(self, dst: Any, layer: int) -> Inclusion:
-        """The inclusion probabilities that `sample` would use for these targets."""
+        """Inclusion probabilities that `sample` would use for these targets."""
         targets: IntArray = checks.seeds(dst, self.graph.num_nodes)
         candidate, mass = self._masses(self._workspace(), targets, layer)
         prob = self.draw.probability(mass, targets.size, self.budgets[layer])
@@ -105,7 +106,7 @@ class LayerSampler(PolicySampler):
     def _masses(
         self, workspace: Workspace, dst: IntArray, layer: int
     ) -> tuple[IntArray, FloatArray]:
-        """Candidates int[C] and masses float32[C], both borrowed from the workspace."""
+        """Candidates int[C] and masses float32[C], both views of the workspace."""
         graph, policy = self.graph, self.policy
         try:
             count, edges = frontier.scan(
@@ -121,7 +122,7 @@ class LayerSampler(PolicySampler):
             mass = workspace.mass[:count]
             frontier.collect_mass(candidate, workspace.seen, *coded, policy.power, mass)
         except BaseException:
-            self._scratch = threading.local()  # `seen` may hold half a layer
+            self._scratch = threading.local()  # an interrupted scan leaves `seen` non-zero
             raise
         workspace.reserve_edges(edges)
         factor = policy.source_factor(layer)

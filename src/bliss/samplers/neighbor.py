@@ -11,7 +11,7 @@ from bliss.samplers.nodewise import NodeSampler
 class Neighbor(NodeSampler):
     """Node-wise sampling (Hamilton, Ying and Leskovec, 2017).
 
-    Each target keeps k = `budgets[layer]` of its in-edges, its self-loop among them:
+    Each target keeps k = `budgets[layer]` of its in-edges, including its self-loop if drawn:
 
     * ``policy="uniform"`` (default): p_ij = k / |N_i|, every subset of k edges equally likely;
     * ``policy="static"``: p_ij = min(1, c_i alpha_ij) with sum k.
@@ -19,12 +19,12 @@ class Neighbor(NodeSampler):
     With ``replace=True``, k draws with replacement instead. A kept edge weighs alpha_ij / p_ij
     (uniform: alpha_ij |N_i| / k); with replacement, each draw weighs alpha_ij / (k q_ij), and
     weights are summed over draws. Unbiased. ``estimator="hajek"`` is the published mean over the
-    kept neighbours: the same with norm="mean" and uniform draws; with given weights, on a small
-    graph of heavy-tailed degrees at fanout 5, its bias is 0.011 of an aggregate's size, while its
-    error falls from 0.28 to 0.20. Not adaptive, no state.
+    kept neighbours, which equals the default with norm="mean" and uniform draws. With given
+    weights, on a small graph of heavy-tailed degrees at fanout 5, its bias is 0.011 of an
+    aggregate's size, while its error falls from 0.28 to 0.20. Not adaptive, no state.
 
-    Cost: O(k) per target for uniform draws, whatever the degree; one pass over the frontier's
-    edges for others. The number of sources grows by a factor of up to k + 1 per layer.
+    Cost: O(k) per target for uniform draws, for any degree; otherwise one pass over the frontier's
+    edges. The number of sources grows by a factor of up to k + 1 per layer.
     `NeighborConfig` has the options.
     """
 

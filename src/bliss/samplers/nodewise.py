@@ -19,35 +19,36 @@ from bliss.samplers.workspace import Workspace
 
 
 class EdgeInclusion(NamedTuple):
-    """The in-edges of some targets and their chances."""
+    """The in-edges of some targets and their inclusion probabilities."""
 
     edge: IntArray  # int64[F] graph edge ids, target by target
-    prob: FloatArray  # float64[F] chance, or with replacement expected number of times
+    prob: FloatArray  # float64[F] p_ij; with replacement, the expected number of draws
 
 
 class EdgeSampler(Sampler):
-    """Keeps edges instead of sources: the base of the node-wise families.
+    """Base class of the node-wise samplers, which keep edges instead of sources.
 
-    A family gives the chance of each in-edge, and keeps some; a kept edge weighs alpha_ij / p_ij,
-    so that for fixed inputs the expected aggregate is the full-neighbour one. Estimator "plain",
-    where offered, ignores the chances: alpha_ij |N_i| / (kept edges of i). Targets are always
-    sources, as src[:D]; their self-loops are edges like any other. Budgets are fanouts.
+    A subclass computes the probability p_ij of each in-edge and draws some of them. A kept edge
+    weighs alpha_ij / p_ij, so that for fixed inputs the expected aggregate is the full-neighbour
+    one. The estimator "plain", if offered, ignores p_ij: alpha_ij |N_i| / (kept edges of i).
+    Targets are always sources, as src[:D]. Self-loops are treated like other edges. Budgets are
+    fanouts.
     """
 
     config: EstimatorConfig
 
     @abstractmethod
     def _chances(self, dst: IntArray, layer: int) -> FloatArray:
-        """p_ij of every in-edge of the targets, perhaps borrowed from the workspace. float64[F]."""
+        """p_ij of every in-edge of the targets, possibly a view of the workspace. float64[F]."""
 
     @abstractmethod
     def _keep(
         self, dst: IntArray, layer: int, key: np.uint64
     ) -> tuple[IntArray, IntArray, FloatArray]:
-        """kept_indptr int64[D + 1], edge int64[E'], prob float32[E']."""
+        """Draw the kept edges: kept_indptr int64[D + 1], edge int64[E'], prob float32[E']."""
 
     def inclusion(self, dst: Any, layer: int) -> EdgeInclusion:
-        """The chances that `sample` would use for the in-edges of these targets."""
+        """Probabilities that `sample` would use for the in-edges of these targets."""
         targets: IntArray = checks.seeds(dst, self.graph.num_nodes)
         _, edge = nodewise.all_edges(self.graph.indptr, targets)
         return EdgeInclusion(edge, self._chances(targets, layer).copy())
@@ -57,7 +58,7 @@ class EdgeSampler(Sampler):
         kept_indptr, edge, chance = self._keep(dst, layer, key)
         source, row = nodewise.relabel(graph.indices, dst, edge, self._workspace().number)
         weight = coefficients(graph, dst, source, kept_indptr, row, edge)
-        if self.config.estimator == "plain":  # as if a target's kept edges had equal chances
+        if self.config.estimator == "plain":  # as if a target's edges had equal probabilities
             kept = np.diff(kept_indptr)
             share = kept / np.maximum(graph.degree[dst], 1)
             weight /= np.repeat(share, kept).astype(np.float32)
@@ -79,8 +80,8 @@ class NodeSampler(EdgeSampler, PolicySampler):
     * with replacement: k draws with q_ij = m_ij / sum m; an edge drawn twice appears twice, each
       time with weight alpha_ij / (k q_ij).
 
-    A target with no more than k in-edges keeps them all. Where all masses of a row are equal, k of
-    them are drawn in O(k); otherwise the cost is a few passes over the frontier's edges.
+    A target with at most k in-edges keeps them all. If the masses of each row are equal, a draw
+    costs O(k) per target; otherwise it costs a few passes over the frontier's edges.
     `NodeSamplerConfig` has the options: policy, replace, estimator.
     """
 
@@ -109,7 +110,7 @@ class NodeSampler(EdgeSampler, PolicySampler):
         return nodewise.pick_pivotal(indptr, dst, chance, key)
 
     def _is_flat(self, dst: IntArray, layer: int) -> bool:
-        """Whether the masses of each target are all equal."""
+        """Whether all in-edges of each target have the same mass."""
         policy = self.policy
         if policy.power == 0:
             return True
@@ -118,7 +119,7 @@ class NodeSampler(EdgeSampler, PolicySampler):
 
 
 def masses(policy: Policy, layer: int, dst: IntArray, workspace: Workspace) -> FloatArray:
-    """m_ij of every in-edge of the targets, borrowed from the workspace. float64[F]."""
+    """m_ij of every in-edge of the targets, as a view of the workspace. float64[F]."""
     graph = policy.graph
     mass = workspace.chances(int(graph.degree[dst].sum()))
     nodewise.edge_masses(

@@ -15,7 +15,7 @@ from bliss.rng import derive_key
 
 
 def check_metis() -> None:
-    """Refuse to go on without METIS."""
+    """Raise an error if METIS is not installed."""
     if find_spec("pymetis") is None:
         raise ResourceError(
             "sampler 'cluster' needs the package pymetis, which is not installed: install it with "
@@ -24,16 +24,16 @@ def check_metis() -> None:
 
 
 def check_parts(parts: int, graph: Graph) -> int:
-    """A number of parts that is not larger than the number of nodes."""
+    """The number of parts, checked to be at most the number of nodes."""
     if parts > graph.num_nodes:
         raise InputError(
-            f"parts={parts} is more than the graph's {graph.num_nodes} nodes: choose fewer."
+            f"parts={parts} exceeds the graph's {graph.num_nodes} nodes: choose fewer parts."
         )
     return checks.whole("parts", parts, least=1)
 
 
 def partition(graph: Graph, parts: int, seed: int = 0) -> IntArray:
-    """The part of each node, from 0 to parts - 1; edges count in both directions. int64[V].
+    """Part of each node, from 0 to parts - 1; edges are treated as undirected. int64[V].
 
     Multilevel k-way partitioning by METIS. A graph without edges is cut into equal slices.
     """
@@ -51,7 +51,7 @@ def partition(graph: Graph, parts: int, seed: int = 0) -> IntArray:
 
 
 def undirected(graph: Graph) -> scipy.sparse.csr_array:
-    """1 where an edge runs either way, self-loops left out. [V, V]."""
+    """Adjacency matrix of the undirected graph without self-loops, entries 1. [V, V]."""
     target = np.repeat(np.arange(graph.num_nodes), graph.degree)
     others = target != graph.indices
     entries = np.ones(int(others.sum())), (target[others], graph.indices[others])
@@ -62,6 +62,6 @@ def undirected(graph: Graph) -> scipy.sparse.csr_array:
 
 
 def edge_cut(graph: Graph, part: IntArray) -> float:
-    """The share of edges between parts, self-loops left out."""
+    """Share of edges between different parts, self-loops excluded."""
     links = undirected(graph).tocoo()
     return float((part[links.row] != part[links.col]).mean()) if links.nnz else 0.0

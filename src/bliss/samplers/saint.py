@@ -1,4 +1,4 @@
-"""GraphSAINT: subgraphs of drawn nodes, edges or walks, with the bias of the draw divided out."""
+"""GraphSAINT: subgraphs of drawn nodes, edges or walks, with weights that correct for the draw."""
 
 from __future__ import annotations
 
@@ -28,62 +28,65 @@ _ROUNDING = 1e-12
 
 
 class Visits(NamedTuple):
-    """What a single draw, a node, an edge or a walk, visits."""
+    """Visit probabilities of one draw: a node, an edge or a walk."""
 
-    node: FloatArray  # float64[V] q_v, the chance that it visits v
-    edge: FloatArray  # float64[E] q_uv, that it visits both ends; or empty: it visits one node
+    node: FloatArray  # float64[V] q_v, the probability that a draw visits v
+    edge: FloatArray  # float64[E] q_uv, that it visits both ends; empty if draws are single nodes
 
     def included(self, draws: int) -> FloatArray:
-        """p_v = 1 - (1 - q_v)^n, the chance that some of n draws visits v. float64[V]."""
+        """p_v = 1 - (1 - q_v)^n, the probability that any of n draws visits v. float64[V]."""
         return either(self.node, draws)
 
 
 def either(chance: FloatArray, draws: int) -> FloatArray:
-    """1 - (1 - q)^n: the chance that something of chance q happens in some of n draws."""
-    with np.errstate(divide="ignore"):  # log(0) of what is certain
+    """1 - (1 - q)^n: the probability that an event of probability q occurs in any of n draws."""
+    with np.errstate(divide="ignore"):  # log(0) for q = 1
         return np.asarray(-np.expm1(draws * np.log1p(-np.minimum(chance, 1.0))))
 
 
 class Saint(SubgraphSampler):
-    """What GraphSAINT's samplers share (Zeng et al., 2020).
+    """Base class of GraphSAINT's samplers (Zeng et al., 2020).
 
-    A subgraph is what n = batch_size independent draws visit, and all edges among it. With q_v and
-    q_uv the chances that one draw visits v, and both u and v,
+    A subgraph consists of the nodes that n = batch_size independent draws visit and all edges
+    among them. One draw visits v with probability q_v, and both u and v with probability q_uv.
+    Then
 
         p_v  = 1 - (1 - q_v)^n
         p_uv = p_u + p_v - (1 - (1 - q_u - q_v + q_uv)^n)
 
-    are the chances of node and edge. An edge weighs alpha_vu p_v / p_uv, the paper's
-    1 / alpha_{u,v}: given that v is there, the expected aggregate is the full one. A target's loss
-    weighs 1 / (m p_v), m the number of wanted nodes, the paper's 1 / lambda_v: the expected loss is
-    the mean over all wanted nodes. Both unbiased for fixed inputs, as far as the q are exact.
-    Attention takes p_uv / p_v as the chance of an edge: the Hajek estimate of the full one.
+    are the inclusion probabilities of node v and edge uv. An edge weighs alpha_vu p_v / p_uv, the
+    paper's 1 / alpha_{u,v}: given that v is in the subgraph, the expected aggregate is the full
+    one. A target's loss weighs 1 / (m p_v) for m seed nodes, the paper's 1 / lambda_v: the expected
+    loss is the mean over all seed nodes. Both are unbiased for fixed inputs, as far as the q are
+    exact. Attention uses p_uv / p_v as the probability of an edge, which gives the Hajek estimate
+    of full attention.
 
-    The paper counts p_v and p_uv in N subgraphs drawn beforehand. Draws being independent, both
-    follow from what one draw does: known for nodes and edges, and for walks counted walk by walk,
-    which needs no subgraph, and no edge of positive chance is left without a number.
+    The paper counts p_v and p_uv in N subgraphs drawn beforehand. Here both are computed from the
+    visit probabilities of one draw, because draws are independent. Those have a closed form for
+    nodes and edges. For walks they are counted walk by walk: this needs no subgraphs, and lower
+    bounds give a value to every edge of positive probability.
 
-    An epoch has as many batches as it takes to draw as often as there are wanted nodes. A batch
-    may, by chance, have none of them; its loss is then 0.
+    An epoch has ceil(m / batch_size) batches, about as many draws as there are seed nodes. A batch
+    without any seed node is possible; its loss is 0.
     """
 
     @abstractmethod
     def _visited(self, key: np.uint64) -> IntArray:
-        """What the draws of a batch visit, repetitions and all. int64[any shape]."""
+        """Nodes visited by the draws of a batch, repetitions included. int64[any shape]."""
 
     @abstractmethod
     def _find_visits(self) -> Visits:
-        """The chances of one draw."""
+        """Visit probabilities of one draw."""
 
     @cached_property
     def visits(self) -> Visits:
-        """The chances of one draw; found before the first batch."""
+        """Visit probabilities of one draw, computed before the first batch."""
         self._check_prepared()
         return self._find_visits()
 
     @cached_property
     def included(self) -> FloatArray:
-        """p_v, the chance that a batch has node v. float64[V]."""
+        """p_v, the probability that a batch contains node v. float64[V]."""
         return self.visits.included(self._batch_size)
 
     @cached_property
@@ -91,7 +94,7 @@ class Saint(SubgraphSampler):
         return self._mask(self._wanted)
 
     def batches(self, epoch: int) -> list[IntArray]:
-        """All wanted nodes each time: a batch has those of them that its draws find."""
+        """All seed nodes, once per batch; the targets are those that the batch's draws visit."""
         self._check_prepared()
         return [self._wanted] * math.ceil(self._wanted.size / self._batch_size)
 
@@ -109,7 +112,7 @@ class Saint(SubgraphSampler):
         both = self.visits.edge[edge] if self.visits.edge.size else 0.0
         any_ = either(chance[source] + chance[target] - both, self._batch_size)
         joint = included[source] + included[target] - any_  # p_uv
-        # A batch of one draw can hold a pair that was never counted, and 0 would not do.
+        # A batch of one draw can contain a pair that was never counted; p_uv = 0 would divide by 0.
         unknown = joint <= _ROUNDING * included[target]
         joint = np.where(unknown, chance[source] * chance[target], joint)
         given = np.where(source == target, 1.0, joint / included[target])
@@ -127,8 +130,8 @@ class SaintNode(Saint):
     """GraphSAINT's node sampler: batch_size nodes, with replacement.
 
     q_u is proportional to sum over v of alpha_vu^2, the squared norm of u's column; q_uv = 0. A
-    node that sends nothing, not even to itself, has the least of the others' chances, or it would
-    never be drawn. Unbiased, no state.
+    node without out-edges would never be drawn, so it gets the smallest positive q of the others.
+    Unbiased, no state.
 
     Cost: batch_size binary searches in V numbers, and one pass over the in-edges of the nodes.
     """
@@ -151,16 +154,15 @@ class SaintNode(Saint):
 
 
 class SaintEdge(Saint):
-    """GraphSAINT's edge sampler: batch_size edges, with replacement; a subgraph has their ends.
+    """GraphSAINT's edge sampler: batch_size edges, with replacement; their ends are the nodes.
 
-    The paper's chance of the edge between u and v, proportional to 1 / deg(u) + 1 / deg(v), is
-    that of one of two ways to it: to choose any node, then one of its neighbours, all alike. So an
-    edge is drawn as an in-edge of a node drawn from all nodes: no array of edges is searched. A
-    self-loop counts as an edge, so that a node without neighbours is drawn too. Unbiased, no state
-    but 8 bytes an edge for q_uv.
+    The paper draws the edge between u and v with probability proportional to 1 / deg(u) +
+    1 / deg(v). Choosing a node uniformly, then one of its in-edges uniformly, gives the same
+    distribution without a search over all edges. A self-loop counts as an edge, so nodes without
+    neighbours are drawn too. Unbiased, no state except 8 bytes per edge for q_uv.
 
-    Cost: two coins an edge, and one pass over the in-edges of the nodes; once, O(E log of the
-    largest degree).
+    Cost: two coins per edge, and one pass over the in-edges of the nodes; before the first batch,
+    O(E log of the largest degree).
     """
 
     Config: ClassVar[type[SamplerConfig]] = SaintEdgeConfig
@@ -173,25 +175,25 @@ class SaintEdge(Saint):
 
     def _find_visits(self) -> Visits:
         graph = self.graph
-        each = 1.0 / (graph.num_nodes * np.maximum(graph.degree, 1))  # of one in-edge of a node
+        each = 1.0 / (graph.num_nodes * np.maximum(graph.degree, 1))  # [V] q of one in-edge
         target = np.repeat(np.arange(graph.num_nodes), graph.degree)
         found = np.where(target == graph.indices, 0.0, each[target])  # as a neighbour, not as root
         chance = 1.0 / graph.num_nodes + np.bincount(graph.indices, found, graph.num_nodes)
-        # the root is one end or the other
+        # either end of the edge can be the root
         return Visits(chance, _pair_values(graph, each).sum(0))
 
 
 class SaintWalk(Saint):
     """GraphSAINT's random-walk sampler: batch_size roots, with replacement, and a walk from each.
 
-    Roots are drawn from the wanted nodes, all alike; a walk goes `length` times to an in-neighbour,
-    all alike. The self-loop counts as one: a walk may stay. q_v and q_uv are counted in so many
-    walks, drawn before the first batch, that a node is visited `coverage` times on average; where
-    that says too little, a lower bound stands in. So the estimates are unbiased but for the error
-    of these counts, about 1 / sqrt(coverage) of a weight. No state but 8 bytes an edge for q_uv.
+    Roots are drawn uniformly from the seed nodes. A walk makes `length` hops, each to a uniform
+    in-neighbour; with a self-loop it may stay. q_v and q_uv are counted in walks drawn before the
+    first batch, enough of them that a node is visited `coverage` times on average. A lower bound
+    replaces smaller counts. The estimates are unbiased except for the error of these counts, about
+    1 / sqrt(coverage) of a weight. No state except 8 bytes per edge for q_uv.
 
-    Cost: a coin a hop, and one pass over the in-edges of the nodes; once, coverage V hops, and
-    length binary searches for each.
+    Cost: one coin per hop, and one pass over the in-edges of the nodes; before the first batch,
+    coverage V hops with `length` binary searches each.
 
     `SaintWalkConfig` has the options: length (h) and coverage.
     """
@@ -228,11 +230,11 @@ class SaintWalk(Saint):
         return Visits(np.maximum(node_count / number, node_least), edge)
 
     def _least(self) -> tuple[FloatArray, FloatArray]:
-        """What q_v and q_uv are at least, for what was counted too seldom or never. Exact, O(h E).
+        """Exact lower bounds of q_v and q_uv, for nodes and pairs counted rarely or never. O(h E).
 
-        With pi_t(v) the chance to be at v after t hops: q_v >= pi_t(v), and, by the hop from v to
-        its in-neighbour u or from u to v, q_uv >= pi_t(v) / |N_v| and pi_t(u) / |N_u|, for every
-        t. float64[V], float64[E].
+        Let pi_t(v) be the probability that a walk is at v after t hops. For every t,
+        q_v >= pi_t(v). A walk can hop from v to its in-neighbour u, or from u to v, so also
+        q_uv >= pi_t(v) / |N_v| and q_uv >= pi_t(u) / |N_u|. Returns float64[V], float64[E].
         """
         graph = self.graph
         at = np.zeros(graph.num_nodes)
@@ -247,7 +249,7 @@ class SaintWalk(Saint):
 
 
 def _choose(size: int, number: int, key: np.uint64) -> IntArray:
-    """`number` whole numbers below `size`, all alike. int64[number]."""
+    """`number` uniform integers in [0, size). int64[number]."""
     return (uniforms(key, np.arange(number)) * size).astype(np.int64)
 
 
@@ -260,7 +262,7 @@ def _column_norms(graph: Graph) -> FloatArray:
 
 
 def _pair_values(graph: Graph, value: FloatArray) -> FloatArray:
-    """As the kernel of this name, whatever the order of rows. float64[2, E]."""
+    """`subgraphs.pair_values` for rows in any order. float64[2, E]."""
 
     def values(indptr: IntArray, indices: IntArray) -> FloatArray:
         return np.asarray(subgraphs.pair_values(indptr, indices, value))
@@ -271,7 +273,7 @@ def _pair_values(graph: Graph, value: FloatArray) -> FloatArray:
 def _with_sorted_rows(
     graph: Graph, kernel: Callable[[IntArray, IntArray], npt.NDArray[Any]]
 ) -> npt.NDArray[Any]:
-    """What the kernel says of sorted rows, (indptr, indices) -> [..., E], in the graph's order."""
+    """Apply a kernel (indptr, indices) -> [..., E] to sorted rows; results in the graph's order."""
     target = np.repeat(np.arange(graph.num_nodes), graph.degree)
     falls = (np.diff(graph.indices) < 0) & (target[1:] == target[:-1])
     if not falls.any():

@@ -10,9 +10,10 @@ from bliss.samplers.layerwise import LayerSampler
 
 
 class SKETCH(LayerSampler):
-    """The correction of LADIES by Chen et al. (2022).
+    """LADIES with the corrections of Chen et al. (2022).
 
-    s_j = sqrt(sum_i alpha_ij^2) [eq:prob-sketch]; `budgets` successive draws without replacement.
+    s_j = sqrt(sum_i alpha_ij^2) [eq:prob-sketch]; k = `budgets[layer]` successive draws without
+    replacement.
 
     * ``estimator="debiased"`` (default): the authors' debiased weights, exactly unbiased;
       `bliss.samplers.draws.Successive` has the formula.
@@ -21,7 +22,7 @@ class SKETCH(LayerSampler):
     * ``estimator="hajek"``: the debiased weights, rows rescaled.
 
     Inclusion probabilities have no closed form, so `block.prob` is None and policies that divide by
-    them (exp3) are refused. Not adaptive with its default policy, no state.
+    them (exp3) are rejected. With its default policy, not adaptive and no state.
 
     Cost: two passes over the frontier's edges and a partial sort of its candidates. `SKETCHConfig`
     has the options.

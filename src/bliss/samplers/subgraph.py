@@ -19,7 +19,7 @@ from bliss.samplers.estimators import coefficients
 
 
 class Subgraph(NamedTuple):
-    """n nodes, the first D of them those whose output is wanted, and the E' edges among them."""
+    """n nodes, of which the first D are the batch's targets, and the E' edges among them."""
 
     node: IntArray  # int64[n] graph ids
     num_dst: int  # D
@@ -30,25 +30,25 @@ class Subgraph(NamedTuple):
 
 
 class Weights(NamedTuple):
-    """Weights and chances of a subgraph."""
+    """Weights and probabilities of a subgraph."""
 
     edge: FloatArray  # float32[E'] weight of each edge
-    chance: FloatArray  # float32[E'] chance of each edge, given its target
-    prob: FloatArray  # float32[n] chance of each node to be there
+    chance: FloatArray  # float32[E'] probability of each edge, given its target
+    prob: FloatArray  # float32[n] inclusion probability of each node
     dst: FloatArray | None  # float32[D] weight of each target's loss; None: equal
 
 
 class SubgraphSampler(Sampler):
-    """Draws some nodes and keeps all edges among them; every layer passes messages over these.
+    """Draws a set of nodes and keeps all edges among them; every layer uses this subgraph.
 
-    All layers have the same sources, the subgraph's nodes. They are the targets too, but for the
-    last layer, whose targets are the nodes whose output is wanted: they stand first. So the blocks
-    share their tensors, and a draw costs one pass over the in-edges of its nodes, however many
-    layers there are. What lies outside the subgraph is not seen.
+    The sources of every layer are the subgraph's nodes. So are the targets, except in the last
+    layer, whose targets are the seed nodes in the subgraph; these come first. The blocks share
+    their tensors, so a draw costs one pass over the in-edges of its nodes for any number of layers.
+    Edges from outside the subgraph are dropped.
 
-    Such a sampler makes its own batches. A loader tells it once, by `prepare`, whose outputs are
-    wanted and how large a batch is; `batches` then gives the seeds of an epoch. Subgraphs are
-    drawn from the whole graph: nodes of other splits lend their features, not their labels.
+    The sampler makes its own batches. The loader sets the seed nodes and the batch size once, with
+    `prepare`; `batches` then returns the seeds of an epoch. Subgraphs are drawn from the whole
+    graph, so nodes of other splits contribute their features but not their labels.
 
     There are no budgets: pass `layers`, the number of blocks of a batch.
     """
@@ -67,8 +67,8 @@ class SubgraphSampler(Sampler):
             batch_size == self._batch_size and np.array_equal(wanted, self._wanted)
         ):
             raise InputError(
-                f"this {type(self).__name__} makes batches of {self._batch_size} for other nodes "
-                "already: give each loader a sampler of its own."
+                f"this {type(self).__name__} already makes batches of {self._batch_size} for other "
+                "nodes: give each loader its own sampler."
             )
         self._wanted, self._batch_size = wanted, batch_size
 
@@ -78,33 +78,33 @@ class SubgraphSampler(Sampler):
         Parameters
         ----------
         seeds
-            Distinct node ids whose output is wanted, [B], or a mask [V].
+            Seed nodes: distinct ids [B], or a mask [V].
         step
-            The number of the batch: the same step gives the same draw.
+            Number of the batch. The same step gives the same draw.
         """
         self._check_prepared()
-        if seeds is not self._wanted:  # which is checked already, and may be long
+        if seeds is not self._wanted:  # `prepare` checked these
             seeds = checks.seeds(seeds, self.graph.num_nodes)
         subgraph = self._induce(*self._draw(seeds, checks.whole("step", step)))
         return self._blocks(subgraph, self._weigh(subgraph))
 
     @abstractmethod
     def batches(self, epoch: int) -> list[IntArray]:
-        """The seeds of each batch of an epoch: a pure function of the sampler's seed and epoch."""
+        """Seeds of each batch of an epoch: a pure function of the sampler's seed and the epoch."""
 
     @abstractmethod
     def _draw(self, seeds: IntArray, step: int) -> tuple[IntArray, int]:
-        """The nodes of a subgraph int64[n], targets first, and D, the number of targets."""
+        """Nodes of a subgraph int64[n], targets first, and the number of targets D."""
 
     @abstractmethod
     def _weigh(self, subgraph: Subgraph) -> Weights:
-        """The estimator."""
+        """Weights of the estimator."""
 
     def _check_prepared(self) -> None:
         if not self._wanted.size:
             raise InputError(
-                f"{type(self).__name__} was not told whose outputs are wanted: hand it to a "
-                "BlockLoader, or call prepare(nodes, batch_size) first."
+                f"{type(self).__name__} has no seed nodes yet: pass it to a BlockLoader, or call "
+                "prepare(nodes, batch_size) first."
             )
 
     def _induce(self, node: IntArray, num_dst: int) -> Subgraph:

@@ -1,4 +1,4 @@
-"""Scratch memory of one thread, allocated once, so that no step costs O(|V|)."""
+"""Scratch memory of one thread, allocated once so that a step does not cost O(|V|)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from bliss.graph import Graph
 
 
 class Workspace:
-    """The arrays that kernels borrow between calls. About 20 bytes per node, and the frontier.
+    """Scratch arrays for kernels. About 20 bytes per node, plus 16 per edge of the frontier.
 
-    Memory that a family never touches is never committed.
+    The operating system commits only the memory that a sampler writes to.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -31,7 +31,7 @@ class Workspace:
             self.edge = np.empty(count + count // 4 + 1, np.int64)
 
     def chances(self, count: int) -> FloatArray:
-        """Room for a number per edge of a frontier of `count` edges. float64[count]."""
+        """Uninitialised array with one number per edge of a frontier. float64[count]."""
         if self._chance.size < count:
             self._chance = np.empty(count + count // 4, np.float64)
         return self._chance[:count]
