@@ -31,5 +31,5 @@ def test_every_public_name_is_there(module):
     for name in module.__all__:
         assert getattr(module, name) is not None
         assert name in dir(module)
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+    with pytest.raises(AttributeError, match=r"attribute '?nothing"):
         _ = module.nothing
