@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from statistics import mean, stdev
 
+import numpy as np
 import pytest
 import scipy.stats
 
+from bliss import Graph
 from bliss.errors import InputError
 from bliss.studies import compare, runs
 from bliss.studies.comparison import covers_everything, plan
@@ -104,6 +107,16 @@ def test_every_run_reaches_the_default_target_and_none_an_impossible_one(compare
 def test_budgets_that_cover_every_neighbour_are_noticed(dataset, sampler, budgets, expected):
     config = TrainConfig(**SMALL | {"budgets": budgets}, sampler=sampler)
     assert covers_everything(config, dataset) is expected
+
+
+def test_the_batch_that_is_looked_at_is_not_of_the_lowest_ids(dataset):
+    """Ids may follow components, as in PPI: the first ones see less than a random batch."""
+    node = np.arange(240)
+    pairs = np.stack([node, np.where(node < 60, node, (node * 7) % 180 + 60)])  # 0 to 59 are alone
+    graph = Graph.from_edge_index(pairs, 240)
+    splits = {name: ids.sort().values for name, ids in dataset.splits.items()}
+    config = TrainConfig(**SMALL | {"budgets": (40, 40), "batch_size": 40}, sampler="bliss")
+    assert not covers_everything(config, replace(dataset, graph=graph, splits=splits))
 
 
 def test_a_covering_budget_is_a_warning_and_a_note(run_comparison, tmp_path):

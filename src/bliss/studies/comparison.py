@@ -10,12 +10,14 @@ from pathlib import Path
 from statistics import mean
 from typing import Any, NamedTuple
 
+import numpy as np
 import scipy.stats
 
 from bliss import checks, records
 from bliss.data import Dataset
 from bliss.errors import InputError
 from bliss.nn import MODELS, full_sampler
+from bliss.rng import Stream, derive_key, hashes
 from bliss.samplers import SAMPLERS
 from bliss.studies.records import (
     Comparison,
@@ -167,13 +169,15 @@ def covers_everything(config: TrainConfig, dataset: Dataset) -> bool:
     kind = config.sampler_config
     if kind.unit == "none" or config.sampler == "fastgcn" or getattr(kind, "replace", False):
         return False
-    sampler, targets = full_sampler(dataset.graph, 1), dataset.splits["train"][: config.batch_size]
+    sampler, nodes = full_sampler(dataset.graph, 1), dataset.splits["train"].numpy()
+    order = np.argsort(hashes(derive_key(config.seed, Stream.ORDER, 0), nodes))  # ids are no sample
+    targets = nodes[order[: config.batch_size]]
     for budget in reversed(config.budgets):
         (block,) = sampler.sample(targets, 0)
         needed = block.num_src if kind.unit == "sources" else int(block.indptr.diff().max())
         if budget < needed:
             return False
-        targets = block.src
+        targets = block.src.numpy()
     return True
 
 
