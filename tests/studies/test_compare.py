@@ -73,7 +73,7 @@ def test_shares_may_come_in_any_order_and_without_the_whole(compared, run_compar
 
 
 def test_a_sampler_without_budgets_runs_at_the_largest_share():
-    cells, _ = plan(SMALL | {"budgets": ()}, ["full", "bliss"], ["sage"], [0], [0.25, 0.5])
+    cells, _ = plan(SMALL | {"budgets": ()}, ["full", "bliss"], ["sage"], [0], [0.25, 0.5], 240)
     assert [key.share for key, _ in cells] == [0.5, 0.25, 0.5]
 
 
@@ -115,7 +115,7 @@ def test_the_batch_that_is_looked_at_is_not_of_the_lowest_ids(dataset):
     pairs = np.stack([node, np.where(node < 60, node, (node * 7) % 180 + 60)])  # 0 to 59 are alone
     graph = Graph.from_edge_index(pairs, 240)
     splits = {name: ids.sort().values for name, ids in dataset.splits.items()}
-    config = TrainConfig(**SMALL | {"budgets": (40, 40), "batch_size": 40}, sampler="bliss")
+    config = TrainConfig(**SMALL | {"budgets": (20, 20), "batch_size": 20}, sampler="bliss")
     assert not covers_everything(config, replace(dataset, graph=graph, splits=splits))
 
 
@@ -163,12 +163,12 @@ def test_a_stopped_study_goes_on(run_comparison, tmp_path, monkeypatch):
 
 
 def test_a_policy_can_be_named_with_its_sampler():
-    cells, _ = plan(SMALL, ["bliss:exp3", "pladies"], ["sage"], [0], [1.0])
+    cells, _ = plan(SMALL, ["bliss:exp3", "pladies"], ["sage"], [0], [1.0], 240)
     assert [cell.config.policy for _, cell in cells] == ["exp3", "static"]
 
 
 def test_impossible_combinations_are_listed_with_the_reason():
-    cells, skipped = plan(SMALL, ["pladies:mab", "bliss"], ["sage"], [0], [1.0])
+    cells, skipped = plan(SMALL, ["pladies:mab", "bliss"], ["sage"], [0], [1.0], 240)
     assert len(cells) == 1
     assert skipped[0].sampler == "pladies:mab"
     assert "mab" in skipped[0].why

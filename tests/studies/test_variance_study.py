@@ -139,7 +139,7 @@ def test_checkpoints_measure_distinct_batches_of_training_nodes(dataset):
 def test_tensors_go_to_the_networks_device_and_come_back(dataset, monkeypatch, model):
     config = TrainConfig(**SMALL | {"steps": 1}, model=model, sampler="pladies")
     study = VarianceStudy(config, dataset, ["node"], every=1)
-    network, devices, calls = study.trainer.model, [], []
+    network, devices, calls = study.task.model, [], []
 
     def marking(name):
         real = getattr(torch.Tensor, name)

@@ -80,6 +80,10 @@ def compare(
         raise InputError(
             f"shares={list(shares)} must be different numbers above 0 and at most 1: 1,0.5,0.25."
         )
+    for model in models:
+        checks.choice("models", model, MODELS)
+    for sampler in samplers:
+        checks.choice("samplers", sampler.partition(":")[0], list(SAMPLERS))
     folder, data = RunFolder(out), DataCache(root)
     dataset = data.load(resolve(dataset=settings.get("dataset"), seed=seeds[0]))
     cells, skipped = plan(settings, samplers, models, seeds, shares, dataset.graph.num_nodes)
@@ -118,9 +122,7 @@ def plan(
     """The runs with their rows, and the combinations that are impossible with the reason."""
     cells, skipped = [], []
     for model, sampler in product(models, samplers):
-        checks.choice("models", model, MODELS)
         name, _, policy = sampler.partition(":")
-        checks.choice("samplers", name, list(SAMPLERS))
         given = dict(settings) | {"model": model, "sampler": name}
         if policy:
             given["policy"] = policy

@@ -70,7 +70,7 @@ def preset_config(
     )
     if steps is not None:
         given["steps"] = steps
-    return resolve(**given) if chosen["uses_recipe"] else TrainConfig.from_dict(given)
+    return resolve(**given) if chosen["uses_recipe"] else TrainConfig.of(**given)
 
 
 def reproduce(

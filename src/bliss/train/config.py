@@ -125,6 +125,15 @@ class TrainConfig(ModelConfig):
         return asdict(self) | {"budgets": list(self.budgets)}
 
     @classmethod
+    def of(cls, **given: Any) -> TrainConfig:
+        """Settings by name; names that are not fields are options of the sampler or its policy."""
+        own = {one.name for one in fields(cls)}
+        options = dict(given.get("sampler_options", {}))
+        options |= {name: value for name, value in given.items() if name not in own}
+        chosen = {name: value for name, value in given.items() if name in own}
+        return cls.from_dict({**chosen, "sampler_options": options})
+
+    @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> TrainConfig:
         """The inverse of `to_dict`; refuses names it does not know."""
         known = {field.name for field in fields(cls)}
@@ -166,8 +175,7 @@ def resolve(**given: Any) -> TrainConfig:
         if name not in options and kind.allows(name, value):
             options[name] = value
     values["budgets"] = counts.get(kind.unit, ())
-    chosen = {name: value for name, value in given.items() if name in own}
-    return TrainConfig.from_dict({**values, **chosen, "sampler_options": options})
+    return TrainConfig.of(**{**values, **given, "sampler_options": options})
 
 
 def recipe(dataset: str, model: str, sampler: str) -> dict[str, Any]:
