@@ -159,7 +159,7 @@ REFUSED = {
         lambda: Graph.from_csc(np.array([0, 2, 1, 3], np.uint64), [0, 1, 2]),
         "indptr runs from 0 to 3",
     ),
-    "ragged": (lambda: Graph.from_edge_index([[0, 1], [1]]), "rows of one length"),
+    "ragged": (lambda: Graph.from_edge_index([[0, 1], [1]]), "rows of equal length"),
     "falling indptr": (lambda: Graph.from_csc([0, 2, 1, 3], [0, 1, 2]), "indptr runs from 0 to 3"),
     "short indptr": (lambda: Graph.from_csc([0, 2], [0, 1, 2]), "number of edges, 3"),
     "bad index in CSC": (lambda: Graph.from_csc([0, 1], [4]), "indices holds 4"),
