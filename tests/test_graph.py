@@ -165,7 +165,7 @@ REFUSED = {
     "bad index in CSC": (lambda: Graph.from_csc([0, 1], [4]), "indices holds 4"),
     "not square": (lambda: Graph.of(scipy.sparse.eye(3, 4, format="csc")), r"shape \(3, 4\)"),
     "no edges in data": (lambda: Graph.of(Data(num_nodes=3)), "data.edge_index is None"),
-    "something else": (lambda: Graph.of(42), "cannot be made of int"),
+    "something else": (lambda: Graph.of(42), "int cannot be converted"),
     "a path": (lambda: Graph.of("nowhere"), "open a saved graph with bliss.data.open_graph"),
     "index out of range": (
         lambda: Graph([0, 1, 2], [0, 2]),

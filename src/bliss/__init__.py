@@ -1,4 +1,4 @@
-"""bliss: train graph neural networks with samplers that learn which neighbours matter."""
+"""bliss: train graph neural networks with layer-wise samplers that learn where to look."""
 
 import lazy_loader
 

@@ -285,6 +285,4 @@ def _check_options(
         )
     if batch_sampler is not None and (sampler.makes_batches or shuffle or drop):
         other = type(sampler).__name__ if sampler.makes_batches else "shuffle or drop_last"
-        raise InputError(
-            f"batch_sampler cannot be combined with {other}: leave one of them out."
-        )
+        raise InputError(f"batch_sampler cannot be combined with {other}: leave one of them out.")

@@ -117,12 +117,12 @@ def test_a_run_does_not_resume_with_other_data(dataset, tmp_path):
 def test_resuming_nothing_says_so(dataset, tmp_path):
     said = []
     Trainer(settings(steps=1), dataset, tmp_path / "new", said.append).run(resume=True)
-    assert "There is no run in" in said[0]
+    assert "There is no run to resume in" in said[0]
 
 
 def test_a_started_folder_needs_resume_and_the_same_settings(dataset, tmp_path):
     trained(dataset, tmp_path, steps=10)
-    with pytest.raises(InputError, match="holds a run already"):
+    with pytest.raises(InputError, match="already holds a run"):
         trained(dataset, tmp_path, steps=10)
     with pytest.raises(InputError, match=r"lr: 0.5, 0.02; seed: 3, 0"):
         trained(dataset, tmp_path, resume=True, steps=10, lr=0.5, seed=3)
