@@ -27,7 +27,7 @@ def main() -> None:
         "keeping about 2048, 1024 and 512 sources per layer:\n"
     )
     trainer, result = train(dataset, "bliss", show=True)
-    print("\n  sampler          test F1   ms a step   nodes a step   edges a step")
+    print("\n  sampler          test F1     ms/step     nodes/step     edges/step")
     print_row("bliss", result)
     for sampler in ("neighbor", "full"):
         print_row(sampler, train(dataset, sampler)[1])
