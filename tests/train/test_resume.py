@@ -160,7 +160,7 @@ def test_fewer_steps_are_refused_and_nothing_changes(dataset, tmp_path):
 
 def test_more_steps_are_refused_where_the_rate_depends_on_their_number(dataset, tmp_path):
     trained(dataset, tmp_path, steps=20, schedule="linear")
-    with pytest.raises(InputError, match="steps=30 cannot be more than the run's 20: with"):
+    with pytest.raises(InputError, match="steps=30 exceeds the run's 20, but with"):
         trained(dataset, tmp_path, steps=30, schedule="linear", resume=True)
     assert RunFolder(tmp_path).result().steps == 20
 

@@ -130,7 +130,7 @@ class RunFolder:
                 tensors.unlink()
 
     def identity(self) -> RunSettings:
-        """Settings that identify the run, readable for any version of bliss that wrote them."""
+        """Settings that identify the run, also of runs by other versions of bliss."""
         path = self.path / "config.json"
         values = records.read_object(path, REMEDY)
         options = values.get("sampler_options")
@@ -189,7 +189,9 @@ class RunFolder:
         try:
             return safetensors.torch.load_file(path)
         except (safetensors.SafetensorError, OSError) as error:
-            raise DamagedError(f"{path} is damaged ({error}): train again.") from error
+            raise DamagedError(
+                f"{path} cannot be read ({error}), because it is damaged: train again."
+            ) from error
 
     def save_checkpoint(self, step: int, checkpoint: Checkpoint) -> None:
         """Write a checkpoint, valid once its JSON file exists; keep the previous one."""
