@@ -205,7 +205,7 @@ WRONG = {
     "an option's value": (
         ["train", "--sampler", "labor", "--iterations", "soon"],
         2,
-        "iterations='soon' must be",
+        "iterations='soon' is not valid",
     ),
     "an option that is no number": (["train", "--eta", "much"], 2, "'--eta'"),
     "an option that is none": (["train", "--sampler-options", "eta=1"], 2, "No such option"),

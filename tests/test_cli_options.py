@@ -118,7 +118,7 @@ def test_help_shows_the_defaults_and_no_recipe_where_none_is_in_force(shown):
     assert "from the recipe" not in shown
     assert f"[default: ({TrainConfig.lr})]" in line_of(shown, "--lr")
     assert f"[default: ({TrainConfig.batch_size})]" in line_of(shown, "--batch-size")
-    assert "[default: (by the size of the graph)]" in line_of(shown, "--budgets")
+    assert "[default: (depends on the graph)]" in line_of(shown, "--budgets")
     assert "[default: (node)]" in line_of(shown, "--policy")
 
 

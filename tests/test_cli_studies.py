@@ -48,7 +48,10 @@ def test_variance_says_where_nothing_was_sampled(tmp_path):
     budgets = ["--budgets", "100000,100000,50", "--steps", "2", "--hidden", "16"]
     result = bliss("variance", "--policies", "node", "--json", file, *budgets)
     assert result.exit_code == 0, result.output
-    assert "Nothing was sampled in layer 1, 2: the budget covers every candidate" in result.output
+    assert (
+        "Nothing was sampled in layer 1, 2, because the budget covers every candidate"
+        in result.output
+    )
     assert "Little to gain in layer 1" not in result.output
     layers = json.loads(file.read_text())["layers"]
     assert [layer["limit_over_pladies"] is None for layer in layers] == [True, True, False]

@@ -320,7 +320,7 @@ REFUSED = {
     "far ahead": ({"prefetch": 2}, "prefetch=2 must be 0 or 1"),
     "batch sampler and shuffle": (
         {"batch_sampler": [[0]], "shuffle": True},
-        "batch_sampler would have no effect beside shuffle",
+        "batch_sampler cannot be combined with shuffle",
     ),
     "no batch size": ({"batch_size": None}, "batch_size=None"),
     "short mask": ({"input_nodes": torch.ones(3, dtype=torch.bool)}, r"mask of shape \(3,\)"),

@@ -52,7 +52,7 @@ def main() -> None:
     left.plot(step, limit, color="black", linestyle=":", label="limit")
     left.set(xlabel="step", ylabel="sampling error", ylim=(0, 1.08), title="Input layer's variance")
     for label, (_, color) in RUNS.items():
-        shown = f"{label}: {nodes[label]:,.0f} nodes a step"
+        shown = f"{label}: {nodes[label]:,.0f} nodes per step"
         right.plot(*zip(*curves[label], strict=True), color=color, label=shown)
     right.set(xlabel="step", ylabel="validation F1", ylim=(0, 1), title="Embedded graph, GraphSAGE")
     for axes in (left, right):

@@ -13,4 +13,4 @@ IntArray: TypeAlias = npt.NDArray[np.integer[Any]]
 FloatArray: TypeAlias = npt.NDArray[np.floating[Any]]
 
 NOTHING: FloatArray = np.empty(0, np.float64)
-"""An absent array, for kernels that take an optional one."""
+"""Empty array, passed to kernels in place of an optional array."""

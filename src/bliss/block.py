@@ -1,4 +1,4 @@
-"""`Block`: one sampled layer, what the model showed of it, and its control variate."""
+"""`Block`: one sampled layer, its observation and its control variate."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta"
 
 @dataclass(frozen=True, eq=False)
 class Observation:
-    """What the model showed of one layer."""
+    """Quantities of one layer observed in the forward pass."""
 
     norm: Tensor  # float32[S] |h_j|, norm of the layer's input at each source
     attention: Tensor | None = None  # float32[E'] softmax over the kept edges, mean of heads
@@ -32,7 +32,7 @@ class Observation:
 
 @dataclass(frozen=True, eq=False)
 class Control:
-    """A control variate: the history h~_j of each source's input and its full sum.
+    """Control variate: the history h~_j of each source's input and its full sum.
 
     `bliss.nn.aggregate` adds baseline_i and sums x_j - history_j instead of x_j.
     """
@@ -54,23 +54,23 @@ class Block:
     indptr: Tensor  # int64[D + 1] kept edges of target t: indptr[t] to indptr[t + 1]
     row: Tensor  # int64[E'] position in src
     edge: Tensor  # int64[E'] graph edge id
-    edge_prob: Tensor  # float32[E'] chance that the edge was kept; see below
+    edge_prob: Tensor  # float32[E'] probability that the edge was kept; see below
     edge_weight: Tensor  # float32[E'] the estimator's weight, alpha_ij / edge_prob for "ht"
-    prob: Tensor | None = None  # float32[S] inclusion probability p_j of sources, if they are drawn
+    prob: Tensor | None = None  # float32[S] inclusion probability p_j, if sources are drawn
     dst_weight: Tensor | None = None  # float32[D] share of each target in the loss; None: 1 / D
     keeps_input: bool = False  # whether `observe` keeps the layer's input for the sampler
     control: Control | None = None
     observation: Observation | None = None
     origin: Block | None = field(default=None, repr=False)  # the CPU block this is a copy of
 
-    """Layer-wise samplers draw sources and keep every edge of a kept source, so that `edge_prob` is
-    p_j. Node-wise samplers draw edges: each has its own chance, or, with replacement, its expected
-    number of draws, and `prob` is None. SKETCH's draws have no closed form: `edge_prob` is then one
-    over the debiased weight, and `prob` is None."""
+    """Layer-wise samplers draw sources and keep every edge of a kept source, so `edge_prob` is p_j.
+    Node-wise samplers draw edges: `edge_prob` is the edge's probability or, with replacement, its
+    expected number of draws, and `prob` is None. SKETCH's probabilities have no closed form:
+    `edge_prob` is the inverse of the debiased correction, and `prob` is None."""
 
     @classmethod
     def from_arrays(cls, *draw: Array, prob: Array | None = None) -> Block:
-        """A block of the first seven fields, as NumPy arrays, and prob; memory is shared."""
+        """Build a block from the first seven fields and prob, as NumPy arrays that it shares."""
         dst, src, indptr, row, edge, edge_prob, edge_weight = map(torch.from_numpy, draw)
         inclusion = None if prob is None else torch.from_numpy(prob)
         return cls(dst, src, indptr, row, edge, edge_prob, edge_weight, inclusion)
@@ -126,7 +126,7 @@ class Block:
         )
 
     def observe(self, x: Tensor, attention: Tensor | tuple[Tensor, Tensor] | None = None) -> None:
-        """Record what the policy learns from; costs one pass over x and keeps no graph of it.
+        """Record the observation that the policy learns from, in one pass over x, detached.
 
         Parameters
         ----------
@@ -136,13 +136,13 @@ class Block:
             For attention layers: the softmax of the plain scores over the kept edges of each
             target (without importance correction), [E'] or [E', heads], in the order of
             `edge_index`; or the pair (edge_index, attention) that PyG's convolutions return with
-            `return_attention_weights=True`. Build those with `add_self_loops=False`: a block has
-            its self-loops already, and PyG would move them to the end.
+            `return_attention_weights=True`. Build those with `add_self_loops=False`: the block
+            already has its self-loops, and PyG would move them to the end.
         """
         if x.ndim != 2 or x.size(0) != self.num_src or not x.is_floating_point():
             raise InputError(
                 f"x is {x.dtype} of shape {tuple(x.shape)}, but the block has {self.num_src} "
-                "sources: observe the layer's input, one row of numbers per source."
+                "sources: pass the layer's input, one row of floats per source."
             )
         self.check_device("x", x)
         kind = torch.promote_types(x.dtype, torch.float32)  # half precision would overflow
@@ -155,11 +155,11 @@ class Block:
         object.__setattr__(self, "observation", observation)
 
     def check_device(self, field: str, tensor: Tensor) -> None:
-        """Refuse a tensor on another device than the block."""
+        """Raise an error if a tensor is on another device than the block."""
         if tensor.device != self.row.device:
             raise InputError(
                 f"{field} is on {tensor.device}, but the block is on {self.row.device}: move both "
-                "to one device, for instance with block.to(device)."
+                "to the same device, for instance with block.to(device)."
             )
 
     def _mean_attention(self, attention: Tensor | tuple[Tensor, Tensor]) -> Tensor:
@@ -169,8 +169,8 @@ class Block:
             self.check_device("edge_index", edge_index)
             if not torch.equal(edge_index, self.edge_index):
                 raise InputError(
-                    "attention is for other edges than the block's, as when a convolution moves "
-                    "self-loops: build it with add_self_loops=False."
+                    "attention belongs to other edges than the block's, for instance because the "
+                    "convolution moves self-loops: build it with add_self_loops=False."
                 )
         if attention.ndim == 0 or attention.size(0) != self.num_edges:
             raise InputError(
@@ -186,7 +186,7 @@ class Block:
         seen = self.observation
         if seen is None:
             raise InputError(
-                "this block was not observed, so there is nothing to learn from: call "
+                "this block was not observed, so the sampler cannot learn from it: call "
                 "block.observe(x) in the forward pass, before sampler.update(blocks)."
             )
         draw = self.origin or self
@@ -206,13 +206,13 @@ class Block:
             values = getattr(feedback, name)
             if values is not None and not np.isfinite(values).all():
                 raise InputError(
-                    f"the observed {name} holds NaN or infinity, so there is nothing to learn from "
-                    "it: check the features, or lower the learning rate if the network diverged."
+                    f"the observed {name} holds NaN or infinity: check the features, or lower the "
+                    "learning rate if the network diverged."
                 )
         if feedback.attention is not None and feedback.attention.min(initial=0.0) < 0:
             raise InputError(
                 f"attention holds {feedback.attention.min():.3g}, but a softmax is never "
-                "negative: pass weights, not scores."
+                "negative: pass attention weights, not scores."
             )
         return feedback
 
@@ -239,7 +239,7 @@ class Block:
 
 
 def _moved(record: Any, move: Callable[[Tensor], Tensor]) -> Any:
-    """A dataclass with every tensor moved, those of nested dataclasses included."""
+    """Copy of a dataclass with every tensor moved, including those of nested dataclasses."""
     values = {one.name: getattr(record, one.name) for one in fields(record)}
     changed = {k: move(v) for k, v in values.items() if isinstance(v, Tensor)}
     nested = {

@@ -40,11 +40,11 @@ def node_ids(field: str, ids: Any, num_nodes: int) -> npt.NDArray[np.integer[Any
     low, high = int(array.min()), int(array.max())
     if low < 0:
         raise InputError(
-            f"{field} contains {low}, but node ids start at 0: remove padding or shift the ids."
+            f"{field} holds {low}, but node ids start at 0: remove padding or shift the ids."
         )
     if high >= num_nodes:
         raise InputError(
-            f"{field} contains {high}, but the graph has {num_nodes} nodes (ids 0 to "
+            f"{field} holds {high}, but the graph has {num_nodes} nodes (ids 0 to "
             f"{num_nodes - 1}): remove that id, or build the graph with more nodes."
         )
     return array
@@ -67,7 +67,7 @@ def seeds(ids: Any, num_nodes: int, field: str = "seeds") -> npt.NDArray[np.int6
     repeated = ordered[1:][ordered[1:] == ordered[:-1]]
     if repeated.size:
         raise InputError(
-            f"{field} contains node {int(repeated[0])} more than once, but node ids must be "
+            f"{field} holds node {int(repeated[0])} more than once, but node ids must be "
             "distinct: remove duplicates, for instance with numpy.unique."
         )
     return array

@@ -1,8 +1,8 @@
-"""`python -m bliss.demo`: train with BLISS on the embedded graph and print what it achieved.
+"""`python -m bliss.demo`: train with BLISS on the embedded graph and print the results.
 
-How well: test F1 beside neighbour sampling and full neighbourhoods. How fast: milliseconds of each
-part of a step. With how little variance: the error of the input layer's aggregates, in closed form
-on the same frontier, for PLADIES, for the learnt policy, and for the best probabilities.
+The results are test F1 compared with neighbour sampling and full neighbourhoods, the milliseconds
+of each part of a step, and the sampling error of the input layer's aggregates: in closed form, on
+the same frontier, for PLADIES, the learnt policy and the best probabilities.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ def main() -> None:
     """Run the demonstration and print its results."""
     dataset = load_dataset("synthetic")
     print(
-        f"An embedded graph: {dataset.graph.num_nodes:,} nodes, {dataset.graph.num_edges:,} edges, "
+        f"Embedded graph: {dataset.graph.num_nodes:,} nodes, {dataset.graph.num_edges:,} edges, "
         f"{dataset.num_classes} classes.\nGraphSAGE with BLISS, {STEPS} steps of 256 nodes, "
-        "keeping about 2048, 1024 and 512 sources a layer:\n"
+        "keeping about 2048, 1024 and 512 sources per layer:\n"
     )
     trainer, result = train(dataset, "bliss", show=True)
-    print("\n  sampler          test F1   ms a step   nodes a step   edges a step")
+    print("\n  sampler          test F1     ms/step     nodes/step     edges/step")
     print_row("bliss", result)
     for sampler in ("neighbor", "full"):
         print_row(sampler, train(dataset, sampler)[1])
@@ -65,7 +65,7 @@ def print_row(sampler: str, result: RunResult) -> None:
 def input_errors(trainer: Trainer) -> list[float]:
     """V of the input layer on one batch's frontier: PLADIES, the learnt policy, the limit."""
     learnt, task = trainer.learner.sampler, trainer.task
-    assert isinstance(learnt, LayerSampler)  # as the defaults have it
+    assert isinstance(learnt, LayerSampler)  # the default sampler is one
     fixed = PLADIES(task.graph, learnt.budgets, seed=trainer.config.seed)
     seeds = task.dataset.splits["train"][: trainer.config.batch_size]
     targets = learnt.sample(seeds, trainer.config.steps)[0].dst.numpy()

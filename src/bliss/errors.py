@@ -4,12 +4,12 @@ from __future__ import annotations
 
 
 class InputError(ValueError):
-    """What was given cannot be used; the message says what, why and what to do instead."""
+    """Invalid input; the message gives the field, the reason and the remedy."""
 
 
 class DamagedError(RuntimeError):
-    """What was saved cannot be read back."""
+    """A saved file is damaged and cannot be read."""
 
 
 class ResourceError(RuntimeError):
-    """The machine lacks what it takes: room, rights or a device."""
+    """The machine lacks a resource: memory, disk space, permission, a package or a device."""

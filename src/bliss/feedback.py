@@ -1,4 +1,4 @@
-"""The contracts of a policy as plain arrays: masses out, feedback and news in."""
+"""Inputs and outputs of a policy as plain arrays: masses, feedback and news."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from bliss.graph import Graph
 from bliss.kernels.bounds import first_fall, first_outside
 
 SMALLEST_SIZE = 0.03
-"""Norms below this share of the layer's mean are raised to it: an input that dropout emptied, or a
-node without features, must stay reachable."""
+"""Norms below this share of the layer's mean are raised to it, so that a node whose input is 0,
+because of dropout or missing features, stays reachable."""
 
 
 class EdgeMass(NamedTuple):
     """Masses of the in-edges of D targets: c_ij = offset_i + slope_i value_ij.
 
-    This form covers coefficients that are constant in a row (slope 0, no value is read), given edge
-    weights, and a bandit's lazily normalised distribution.
+    This form covers coefficients that are constant in a row (slope 0, `value` is not read), given
+    edge weights, and a bandit's distribution, normalised on reading.
     """
 
     offset: FloatArray  # float64[D]
     slope: FloatArray  # float64[D]
-    value: FloatArray  # [E], or empty where every slope is 0
+    value: FloatArray  # [E], or empty if every slope is 0
 
 
 class NodeCodes(NamedTuple):
     """One factor per node, stored as a byte: node j has table[code[j]]."""
 
-    code: npt.NDArray[np.uint8]  # [V], or empty where every factor is 1
+    code: npt.NDArray[np.uint8]  # [V], or empty if every factor is 1
     table: npt.NDArray[np.float32]  # [256]
 
 
@@ -41,27 +41,27 @@ NO_CODES = NodeCodes(np.empty(0, np.uint8), np.empty(0, np.float32))
 
 
 class Feedback(NamedTuple):
-    """One observed layer as plain arrays: all that a policy learns from."""
+    """One observed layer as plain arrays, from which a policy learns."""
 
     dst: IntArray  # [D] graph ids
     src: IntArray  # [S] graph ids; src[:D] is dst
     indptr: IntArray  # [D + 1] kept edges by target
     row: IntArray  # [E'] position in src
     edge: IntArray  # [E'] graph edge id
-    edge_prob: FloatArray  # [E'] chance that the edge was kept
+    edge_prob: FloatArray  # [E'] probability that the edge was kept
     norm: FloatArray  # [S] |h_j|, norm of the layer's input at each source
-    prob: FloatArray | None = None  # [S] inclusion probability p_j, where sources are drawn
+    prob: FloatArray | None = None  # [S] inclusion probability p_j, if sources are drawn
     attention: FloatArray | None = None  # [E'] softmax over the kept edges, mean of heads
-    input: FloatArray | None = None  # float32[S, F] h_j itself, where the sampler needs it
+    input: FloatArray | None = None  # float32[S, F] h_j itself, if the sampler needs it
 
 
 News: TypeAlias = Mapping[str, Array]
-"""What a policy keeps of one layer's feedback, as named arrays: ids and a number or two for each.
+"""The part of one layer's feedback that a policy applies, as named arrays: ids and their values.
 
-Empty where nothing was learnt. Processes exchange news, never state. Arrays of ids have fixed
+Empty if there is nothing to learn. Processes exchange news, never state. Arrays of ids have fixed
 names: `source` and `dst` hold nodes, `edge` holds edges, `indptr` points into `edge`. Other arrays
-have one entry per edge, or per source if there are no edges. A prefix ("history.source") starts a
-group of arrays of its own.
+have one entry per edge, or per source if there are no edges. Arrays with a common prefix
+("history.source") form a separate group.
 """
 
 _IDS = {"source": "nodes", "dst": "nodes", "edge": "edges"}
@@ -69,7 +69,7 @@ _BY_EDGE = {"dst", "indptr", "edge"}
 
 
 def check_feedback(feedback: Feedback, graph: Graph) -> None:
-    """Refuse ids and positions that a kernel would read or write out of bounds."""
+    """Reject ids and positions that would make a kernel read or write out of bounds."""
     limits = {
         "dst": graph.num_nodes,
         "src": graph.num_nodes,
@@ -95,7 +95,7 @@ def check_feedback(feedback: Feedback, graph: Graph) -> None:
 
 
 def check_news(news: News, graph: Graph) -> None:
-    """Refuse ids and lengths that a kernel would read or write out of bounds."""
+    """Reject ids and lengths that would make a kernel read or write out of bounds."""
     limits = {"nodes": graph.num_nodes, "edges": graph.num_edges}
     groups: dict[str, dict[str, Array]] = {}
     for name, array in news.items():
@@ -108,8 +108,8 @@ def check_news(news: News, graph: Graph) -> None:
             missing = sorted(_BY_EDGE - group.keys())
             if missing:
                 raise InputError(
-                    f"news of edges has no {' and no '.join(missing)}: apply what a sampler's "
-                    "digest gave."
+                    f"news of edges has no {' and no '.join(missing)}: apply the result of a "
+                    "sampler's digest."
                 )
             _check_pointers(group["indptr"], group["dst"].size, group["edge"].size)
         owner = group.get("edge", group.get("source"))
@@ -122,13 +122,13 @@ def _check_ids(name: str, ids: Array, limit: int) -> None:
     if ids.dtype.kind not in "iu" or ids.ndim != 1:
         raise InputError(
             f"a block's {name} is {ids.dtype} of shape {ids.shape}, but must be whole numbers [N]: "
-            "update a sampler with the blocks it drew."
+            "update each sampler with the blocks that it drew."
         )
     place = first_outside(ids, limit)
     if place >= 0:
         raise InputError(
-            f"a block's {name} holds {ids[place]}, which is not in [0, {limit}): update a sampler "
-            "with the blocks it drew."
+            f"a block's {name} holds {ids[place]}, which is not in [0, {limit}): update each "
+            "sampler with the blocks that it drew."
         )
 
 
@@ -136,8 +136,8 @@ def _check_size(name: str, array: Array, size: int) -> None:
     found = len(array) if array.ndim else 0
     if found != size:
         raise InputError(
-            f"a block's {name} has {found} entries where {size} are expected: update a sampler "
-            "with the blocks it drew."
+            f"a block's {name} has {found} entries, but {size} are expected: update each sampler "
+            "with the blocks that it drew."
         )
 
 
@@ -145,23 +145,23 @@ def _check_pointers(indptr: Array, targets: int, edges: int) -> None:
     fits = indptr.dtype.kind in "iu" and indptr.shape == (targets + 1,)
     if not fits or indptr[0] != 0 or indptr[-1] != edges or first_fall(indptr) >= 0:
         raise InputError(
-            f"a block's indptr must rise from 0 to its {edges} edges in {targets + 1} entries: "
-            "update a sampler with the blocks it drew."
+            f"a block's indptr must run from 0 to its {edges} edges in {targets + 1} entries, "
+            "without decreasing: update each sampler with the blocks that it drew."
         )
 
 
 def joined(news: Sequence[News], name: str) -> Array:
-    """One array of all news, in their order; no copy of a single one."""
+    """Array `name` of all news, concatenated in order; not copied if there is only one."""
     return news[0][name] if len(news) == 1 else np.concatenate([one[name] for one in news])
 
 
 def log_size(norm: FloatArray) -> FloatArray:
-    """log|h_j| with a floor at SMALLEST_SIZE of the layer's mean. [S] -> float32[S]."""
+    """log|h_j|, with |h_j| at least SMALLEST_SIZE of the layer's mean. [S] -> float32[S]."""
     size = np.minimum(norm, np.float32(1e30))
     least = max(SMALLEST_SIZE * float(size.mean(dtype=np.float64)), 1e-30)
     return np.asarray(np.log(np.maximum(size, np.float32(least))))
 
 
 def optional(array: FloatArray | None) -> FloatArray:
-    """The array, or an empty one for kernels that take an optional array."""
+    """The array, or an empty array in place of None, for kernels."""
     return NOTHING if array is None else array

@@ -1,4 +1,4 @@
-"""Whole-file writes: scratch file, fsync, rename, fsync of the directory.
+"""Atomic file writes: scratch file, fsync, rename, fsync of the directory.
 
 A killed process leaves the old file or the new one, never part of one. It may also leave a scratch
 file called ``.NAME.XXXXXXXX.bliss-scratch``, which `remove_scratch` deletes.
@@ -78,7 +78,7 @@ def publish(scratch: Path, path: Path) -> None:
     for part in (scratch, *scratch.rglob("*")) if scratch.is_dir() else (scratch,):
         _sync(part)
     os.replace(scratch, path)
-    _sync(path.parent)  # makes the new name last
+    _sync(path.parent)  # makes the rename durable
 
 
 @contextmanager
@@ -88,7 +88,7 @@ def writing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-        remedy = "make room" if full else "choose a place where you may write"
+        remedy = "free disk space" if full else "choose a place with write permission"
         raise ResourceError(
             f"{path} cannot be written ({error.strerror or error}): {remedy}, then try again."
         ) from error

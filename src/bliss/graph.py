@@ -27,11 +27,11 @@ class Graph:
     """A directed graph in compressed sparse column form, with aggregation coefficients.
 
     The in-edges of node i are the positions indptr[i] to indptr[i + 1] of `indices`; a position is
-    the edge's id. Rows are sorted by source, unless arrays were taken as they are. The coefficient
-    alpha_ij of edge j -> i is
+    the edge's id. Rows are sorted by source, unless CSC arrays were used without a copy. The
+    coefficient alpha_ij of edge j -> i is
 
     * ``norm="mean"``: 1 / |N_i|
-    * ``norm="gcn"``: 1 / sqrt(|N_i| |N_j|), sizes counted over in-edges
+    * ``norm="gcn"``: 1 / sqrt(|N_i| |N_j|), with in-degrees
     * ``norm="weights"``: the given weight
 
     Build one with `Graph.of`, or with the constructor for your format: `from_data`,
@@ -42,7 +42,7 @@ class Graph:
     >>> graph = Graph.from_edge_index([[0, 1, 2], [1, 2, 2]], num_nodes=4)
     >>> graph
     Graph(nodes=4, edges=6, norm='mean')
-    >>> graph.indices[graph.indptr[2] : graph.indptr[3]]  # 1, and 2 itself, once
+    >>> graph.indices[graph.indptr[2] : graph.indptr[3]]  # node 1 and one self-loop
     array([1, 2], dtype=int32)
     """
 
@@ -77,7 +77,7 @@ class Graph:
 
     @property
     def num_edges(self) -> int:
-        """|E|, self-loops included."""
+        """|E|, including self-loops."""
         return self.indices.size
 
     @cached_property
@@ -94,7 +94,7 @@ class Graph:
 
     @cached_property
     def source_scale(self) -> FloatArray:
-        """Source factor of alpha_ij; empty where it is 1 everywhere. float64[V]."""
+        """Source factor of alpha_ij; empty if it is 1 everywhere. float64[V]."""
         return _inverse_power(self.degree, 0.5) if self.norm == "gcn" else NOTHING
 
     @cached_property
@@ -122,7 +122,7 @@ class Graph:
             )
         if norm == self.norm:
             return self
-        graph = object.__new__(Graph)  # the arrays were checked already
+        graph = object.__new__(Graph)  # skips the checks, which these arrays passed
         object.__setattr__(graph, "norm", norm)
         graph._freeze(indptr=self.indptr, indices=self.indices, weight=NOTHING)
         return graph
@@ -136,14 +136,14 @@ class Graph:
         if isinstance(source, Graph):
             if norm is not None and norm != source.norm:
                 raise InputError(
-                    f"norm={norm!r} was asked for, but the graph has norm={source.norm!r}: build "
-                    "the graph with the norm you want."
+                    f"norm={norm!r} differs from the graph's norm={source.norm!r}: leave norm out, "
+                    f"or pass graph.with_norm({norm!r})."
                 )
             return source
         if isinstance(source, (str, PathLike)):
             raise InputError(
-                f"a graph cannot be made of the path {str(source)!r}: open a saved graph with "
-                "bliss.data.open_graph."
+                f"the path {str(source)!r} cannot be converted to a graph: open a saved graph "
+                "with bliss.data.open_graph."
             )
         kind = _pyg_kind(source)
         if kind == "Data":
@@ -152,19 +152,19 @@ class Graph:
             return cls.from_edge_index(source, norm=norm or "mean")
         if kind == "HeteroData":
             raise InputError(
-                "a graph cannot be made of HeteroData, which has several types of nodes or edges: "
-                "pass data.to_homogeneous()."
+                "HeteroData has several types of nodes or edges and cannot be converted to a "
+                "graph: pass data.to_homogeneous()."
             )
         if scipy.sparse.issparse(source):
             return cls.from_scipy(source, norm=norm or "mean")
         raise InputError(
-            f"a graph cannot be made of {type(source).__name__}: pass a Graph, a PyG Data or "
+            f"{type(source).__name__} cannot be converted to a graph: pass a Graph, a PyG Data or "
             "EdgeIndex, or a SciPy sparse matrix."
         )
 
     @classmethod
     def from_data(cls, data: Any, norm: Norm = "mean", **options: Any) -> Graph:
-        """From a PyG `Data`: its edge_index, and edge_weight with norm="weights"."""
+        """Build from a PyG `Data`: its edge_index, and edge_weight with norm="weights"."""
         if data.edge_index is None:
             raise InputError("data.edge_index is None, but it must hold the edges: set it first.")
         weight = getattr(data, "edge_weight", None) if norm == "weights" else None
@@ -182,24 +182,24 @@ class Graph:
         self_loops: SelfLoops = "add",
         duplicates: Duplicates = "keep",
     ) -> Graph:
-        """From pairs (source, target), as PyG keeps them.
+        """Build from pairs (source, target), in PyG's format.
 
         Parameters
         ----------
         edge_index
-            Integers [2, E]: edge_index[0] sends, edge_index[1] receives.
+            Integers [2, E]: sources in edge_index[0], targets in edge_index[1].
         num_nodes
             |V|; by default one more than the largest id.
         weight
             One number per edge, for norm="weights".
         norm
-            Which aggregation coefficients: "mean", "gcn" or "weights".
+            Aggregation coefficients: "mean", "gcn" or "weights".
         self_loops
-            "add": remove those there are, weights and all, then give each node one of weight 1;
-            "keep"; or "remove".
+            "add": replace existing self-loops by one of weight 1 per node; "keep": leave them
+            unchanged; "remove": remove them.
         duplicates
-            "keep": parallel edges count as often as they stand there; "coalesce": merge them,
-            their weights added.
+            "keep": keep parallel edges, each as a separate edge; "coalesce": merge them and add
+            their weights.
         """
         checks.choice("norm", norm, NORMS)
         checks.choice("self_loops", self_loops, ("add", "keep", "remove"))
@@ -239,7 +239,7 @@ class Graph:
 
     @classmethod
     def from_scipy(cls, matrix: Any, norm: Norm = "mean", **options: Any) -> Graph:
-        """From a square SciPy sparse matrix: entry [j, i] is the edge j -> i, its value the weight.
+        """Build from a square SciPy sparse matrix: entry [j, i] is the weight of edge j -> i.
 
         Options are those of `from_edge_index`.
         """
@@ -265,10 +265,10 @@ class Graph:
         self_loops: SelfLoops = "add",
         duplicates: Duplicates = "keep",
     ) -> Graph:
-        """From arrays compressed by target; options as in `from_edge_index`.
+        """Build from arrays compressed by target; options as in `from_edge_index`.
 
-        With self_loops="keep" and duplicates="keep" the arrays are checked and used as they are,
-        without a copy, so they may be memory-mapped.
+        With self_loops="keep" and duplicates="keep" the arrays are checked and used without a copy,
+        so they may be memory-mapped.
         """
         checks.choice("norm", norm, NORMS)
         if self_loops == "keep" and duplicates == "keep":
@@ -307,14 +307,14 @@ def _check_weight(norm: Norm, weight: Any, num_edges: int) -> FloatArray:
         return NOTHING
     if weight is None:
         raise InputError(
-            'norm="weights" needs one weight per edge and none was given: pass weight=..., set '
+            'norm="weights" needs one weight per edge, but none was given: pass weight=..., set '
             'data.edge_weight, or choose norm="mean".'
         )
     return checks.weights("weight", weight, num_edges)
 
 
 def _check_arrays(indptr: Any, indices: Any) -> tuple[IntArray, IntArray]:
-    """Pointers int64[V + 1] and sources int32[E] or int64[E], checked: kernels trust them."""
+    """Checked pointers int64[V + 1] and sources int32[E] or int64[E]; kernels do not check."""
     pointers, sources = checks.as_array("indptr", indptr), checks.as_array("indices", indices)
     if pointers.dtype.kind not in "iu" or pointers.ndim != 1 or pointers.size == 0:
         raise InputError(
@@ -324,9 +324,9 @@ def _check_arrays(indptr: Any, indices: Any) -> tuple[IntArray, IntArray]:
     pointers = pointers.astype(np.int64, copy=False)  # differences of unsigned numbers wrap
     if pointers[0] != 0 or pointers[-1] != sources.size or bounds.first_fall(pointers) >= 0:
         raise InputError(
-            f"indptr runs from {pointers[0]} to {pointers[-1]}, but must rise from 0 to the "
-            f"number of edges, {sources.size}, without falling: check that indptr and indices "
-            "belong together."
+            f"indptr runs from {pointers[0]} to {pointers[-1]}, but must run from 0 to the number "
+            f"of edges, {sources.size}, without decreasing: check that indptr and indices belong "
+            "together."
         )
     num_nodes = pointers.size - 1
     sources = checks.node_ids("indices", sources, num_nodes)
@@ -336,7 +336,7 @@ def _check_arrays(indptr: Any, indices: Any) -> tuple[IntArray, IntArray]:
 
 
 def _pyg_kind(source: Any) -> str:
-    """The name of a PyG type that describes a graph, or nothing; PyG itself is not imported."""
+    """Name of the PyG type of a graph, or an empty string; does not import PyG."""
     kinds = [kind for kind in type(source).__mro__ if kind.__module__.startswith("torch_geometric")]
     names = [kind.__name__ for kind in kinds]
     return next((name for name in ("HeteroData", "Data", "EdgeIndex") if name in names), "")
@@ -345,7 +345,7 @@ def _pyg_kind(source: Any) -> str:
 def _coalesce(
     indptr: IntArray, indices: IntArray, value: FloatArray
 ) -> tuple[IntArray, IntArray, FloatArray]:
-    """Merge equal edges, which are neighbours in each sorted row; weights are added."""
+    """Merge equal edges, which are adjacent in each sorted row, and add their weights."""
     if indices.size == 0:
         return indptr, indices, value
     target = np.repeat(np.arange(indptr.size - 1), np.diff(indptr))

@@ -28,10 +28,10 @@ _EDGE_NAMES = ("edge_index", "adj_t")
 
 
 class _Seeds(NamedTuple):
-    """The seeds of a batch."""
+    """Seeds of a batch."""
 
     node: IntArray  # int64[B] graph ids
-    place: Tensor | None  # int64[B] positions in input_nodes; None: found from the blocks
+    place: Tensor | None  # int64[B] positions in input_nodes; None: looked up from the blocks
 
 
 class BlockLoader:
@@ -41,16 +41,16 @@ class BlockLoader:
 
     * ``blocks``: one `Block` per layer, input layer first
     * ``x``, and every other node attribute: rows of the input layer's sources, ``n_id``
-    * ``y``: rows of ``blocks[-1].dst``, like the network's output; these are the seeds in their
-      order, or those of them that a subgraph has
+    * ``y``: rows of ``blocks[-1].dst``, like the network's output; these are the seeds in order,
+      or the seeds in the subgraph
     * ``n_id`` [S], ``input_id`` [B] (position in `input_nodes`, or node id for a mask),
       ``batch_size``
     * ``seconds``: time to "sample" the blocks and to "gather" the attributes
 
-    Batches are numbered over all epochs. Number and seed decide the draw, so a resumed run needs no
-    generator; the order of an epoch depends on seed and epoch alone. A sampler that makes its own
-    batches, such as `bliss.ClusterGCN`, chooses the seeds of each batch itself: shuffle and
-    drop_last have no effect on it.
+    Batches are numbered over all epochs. A draw depends only on its number and the seed, so a
+    resumed run needs no generator state; the order of an epoch depends only on seed and epoch. A
+    sampler that makes its own batches, such as `bliss.ClusterGCN`, chooses the seeds of each batch;
+    shuffle and drop_last then have no effect.
 
     Parameters
     ----------
@@ -63,18 +63,18 @@ class BlockLoader:
     batch_size
         Seeds per batch.
     shuffle
-        Whether each epoch has its own order.
+        Whether to shuffle the seeds in each epoch.
     drop_last
-        Whether a last, short batch is dropped.
+        Whether to drop the last batch if it is smaller than batch_size.
     transform
         A function applied to each batch.
     prefetch
-        0: draw a batch when it is asked for. 1: draw the next one in a thread while this one is
-        used; the policy behind each batch is then exactly one step old.
+        0: draw each batch on request. 1: draw the next batch in a thread while this one is used;
+        each batch is then drawn from a policy exactly one step old.
     batch_sampler
         Iterable of lists of positions in `input_nodes`; replaces batch_size, shuffle and drop_last.
     pin_memory
-        Whether batches are copied to page-locked memory, if there is a GPU.
+        Whether to copy batches to page-locked memory, if there is a GPU.
     num_workers
         Must be 0: the policy learns in this process. Use prefetch=1 to draw in a thread.
     """
@@ -114,7 +114,7 @@ class BlockLoader:
 
     @property
     def step(self) -> int:
-        """Number of batches handed out so far, over all epochs."""
+        """Number of batches returned so far, over all epochs."""
         return self._step
 
     @property
@@ -123,7 +123,7 @@ class BlockLoader:
         return self._epoch
 
     def state_dict(self) -> dict[str, int]:
-        """The position; pass it to `load_state_dict` to continue after the last batch."""
+        """Current position; pass it to `load_state_dict` to continue after the last batch."""
         return {"epoch": self._epoch, "batch": self._batch, "step": self._step}
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
@@ -164,14 +164,14 @@ class BlockLoader:
             self._next_epoch()
 
     def __call__(self, index: Any) -> Data:
-        """The batch of the seeds at these positions of `input_nodes`, drawn at the current step."""
+        """Batch of the seeds at these positions of `input_nodes`, drawn at the current step."""
         return self._load(self._seeds_at(np.asarray(index)), self._step)
 
     def _next_epoch(self) -> None:
         self._epoch, self._batch, self._left_early = self._epoch + 1, 0, False
 
     def _epoch_seeds(self) -> Iterator[_Seeds]:
-        """The seeds of each batch of this epoch."""
+        """Seeds of each batch of this epoch."""
         if self.node_sampler.makes_batches:
             for nodes in self.node_sampler.batches(self._epoch):
                 yield _Seeds(nodes, None)
@@ -232,7 +232,7 @@ class BlockLoader:
 
     @cached_property
     def _thread(self) -> ThreadPoolExecutor:
-        """The thread that draws ahead: one for the loader's life, so one workspace of its own."""
+        """Thread that draws ahead, reused in all epochs so that its workspace is allocated once."""
         pool = ThreadPoolExecutor(1, thread_name_prefix="bliss-prefetch")
         weakref.finalize(self, pool.shutdown, wait=False)
         return pool
@@ -275,16 +275,14 @@ def _check_options(
         )
     if prefetch not in (0, 1):
         raise InputError(
-            f"prefetch={prefetch!r} must be 0 or 1: the policy learns each step, so at most "
-            "one batch can be drawn ahead."
+            f"prefetch={prefetch!r} must be 0 or 1, because the policy learns in each step: pass 1 "
+            "to draw one batch ahead."
         )
     if num_workers:
         raise InputError(
-            f"num_workers={num_workers} must be 0: the policy learns in this process, and copies "
-            "in workers would not. Use prefetch=1 to draw in a thread."
+            f"num_workers={num_workers} must be 0, because copies of the sampler in workers would "
+            "not learn: use prefetch=1 to draw in a thread."
         )
     if batch_sampler is not None and (sampler.makes_batches or shuffle or drop):
         other = type(sampler).__name__ if sampler.makes_batches else "shuffle or drop_last"
-        raise InputError(
-            f"batch_sampler would have no effect beside {other}: leave one of them out."
-        )
+        raise InputError(f"batch_sampler cannot be combined with {other}: leave one of them out.")

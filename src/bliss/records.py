@@ -1,4 +1,4 @@
-"""Typed records in JSON files: the part that writes a record declares it, and readers share it.
+"""Typed records in JSON files, declared by the module that writes them and shared by readers.
 
 A number that may be absent is `float | None`. NaN and infinity are written as null.
 """
@@ -42,7 +42,7 @@ def read(path: Path, kind: type[R], remedy: str) -> R:
 
 
 def read_lines(path: Path, kind: type[R], remedy: str) -> list[R]:
-    """Read one record per line. A last line without its line break is ignored: a kill cut it."""
+    """Read one record per line; an incomplete last line, left by a killed process, is ignored."""
     if not path.exists():
         return []
     lines = _read(path).split(b"\n")[:-1]
@@ -54,7 +54,7 @@ def read_lines(path: Path, kind: type[R], remedy: str) -> list[R]:
 
 
 def read_object(path: Path, remedy: str) -> dict[str, Any]:
-    """Read a JSON object to show: its text is printable."""
+    """Read a JSON object for display, with its text made printable."""
     values = _parse(_read(path), path, remedy)
     if not isinstance(values, dict):
         raise DamagedError(f"{path} does not hold a JSON object: it is damaged, {remedy}.")
@@ -62,7 +62,7 @@ def read_object(path: Path, remedy: str) -> dict[str, Any]:
 
 
 def read_exactly(path: Path, remedy: str) -> Any:
-    """Read JSON to work with: text may hold any character, as names of files do."""
+    """Read JSON with its text unchanged, for instance file names."""
     return _parse(_read(path), path, remedy, is_plain=False)
 
 
@@ -99,7 +99,7 @@ def _parse(content: bytes, where: Path | str, remedy: str, is_plain: bool = True
 
 
 def _plain(value: Any) -> Any:
-    """Values fit for JSON, HTML and terminals.
+    """Values that are valid in JSON, HTML and terminals.
 
     Numbers that are not finite become None. Control characters and lone surrogates are replaced.
     """

@@ -275,7 +275,9 @@ def test_a_full_disk_is_said_and_leaves_nothing(tmp_path, good):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, limits[1]))
     try:
-        with pytest.raises(ResourceError, match=r"cannot be written .*too large\): make room"):
+        with pytest.raises(
+            ResourceError, match=r"cannot be written .*too large\): free disk space"
+        ):
             import_graph(tmp_path / "s", **good)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)

@@ -294,7 +294,9 @@ def test_a_block_on_another_device_gets_one_sentence(kind, training, x_device, b
     with torch.device(x_device):
         conv = CONVOLUTIONS[kind]().train(training)
         x = torch.zeros(block.num_src, FEATURES)
-    message = f"x is on {x_device}, but the block is on {block_device}: move both to one device"
+    message = (
+        f"x is on {x_device}, but the block is on {block_device}: move both to the same device"
+    )
     with pytest.raises(InputError, match=message):
         conv(x, block)
 

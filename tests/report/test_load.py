@@ -148,7 +148,7 @@ def test_a_failed_write_leaves_the_old_page_and_no_scraps(tmp_path, monkeypatch)
     write_report([run], out)
     before = out.read_bytes()
     monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
-    with pytest.raises(ResourceError, match="make room"):
+    with pytest.raises(ResourceError, match="free disk space"):
         write_report([run], out)
     assert out.read_bytes() == before
     assert [path.name for path in out.parent.iterdir()] == ["report.html"]

@@ -87,12 +87,12 @@ def test_a_run_resumed_after_any_batch_goes_on_as_if_it_had_not_stopped(data, na
 
 @every_maker
 def test_bad_options_get_one_sentence(data, name):
-    with pytest.raises(InputError, match="batch_sampler would have no effect"):
+    with pytest.raises(InputError, match="batch_sampler cannot be combined"):
         loader(data, name, batch_sampler=[[1, 2]], batch_size=1)
     sampler = SAMPLERS[name].build(data, layers=2)
     BlockLoader(data, sampler, data.train_mask, batch_size=20)
     BlockLoader(data, sampler, data.train_mask, batch_size=20)  # the same again
-    with pytest.raises(InputError, match="give each loader a sampler of its own"):
+    with pytest.raises(InputError, match="give each loader its own sampler"):
         BlockLoader(data, sampler, ~data.train_mask, batch_size=20)
 
 

@@ -152,7 +152,7 @@ def test_without_metis_the_sampler_is_refused_before_anything_is_cut(monkeypatch
 
 REFUSED = {
     "no parts": ({"parts": 0}, "parts=0"),
-    "too many parts": ({"parts": 601}, "parts=601 is more than the graph's 600 nodes"),
+    "too many parts": ({"parts": 601}, "parts=601 exceeds the graph's 600 nodes"),
     "unknown option": ({"partitioner": "kmeans"}, "partitioner='kmeans' is not an option"),
     "budgets": ({"budgets": [5]}, "budgets=.* would have no effect"),
 }

@@ -258,12 +258,12 @@ def test_bad_input_gets_one_sentence():
     foreign = Neighbor(graph, [2, 2]).sample(TARGETS, 0)
     for block in foreign:
         block.observe(torch.ones(block.num_src, 2))
-    with pytest.raises(InputError, match="not drawn by a sampler with a history"):
+    with pytest.raises(InputError, match="drawn by a sampler without a history"):
         sampler.update(foreign)
     wider = VRGCN(graph, [2, 2], x=x).sample(TARGETS, 0)
     for block in wider:
         block.observe(torch.ones(block.num_src, 9))
-    with pytest.raises(InputError, match="9 wide, but was 8 wide"):
+    with pytest.raises(InputError, match="width 9, but its history has width 8"):
         sampler.update(wider)
     for name, value in {"history.1": torch.ones(59, 8), "history.7": torch.ones(60, 8)}.items():
         with pytest.raises(InputError, match=f"{name} is float32"):

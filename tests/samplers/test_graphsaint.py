@@ -333,7 +333,7 @@ REFUSED = {
     "no walks": (lambda g: SaintWalk(g, layers=1, coverage=0), "coverage=0"),
     "not prepared": (lambda g: SaintEdge(g, layers=1).sample([1], 0), "call prepare"),
     "no batch": (lambda g: make("edge", g, WANTED, 0), "batch_size=0"),
-    "two loaders": (lambda g: make("edge", g, WANTED, 5).prepare([1], 5), "sampler of its own"),
+    "two loaders": (lambda g: make("edge", g, WANTED, 5).prepare([1], 5), "its own sampler"),
 }
 
 

@@ -230,9 +230,9 @@ REFUSED = {
     ),
     "state of another policy": (
         lambda g: Bliss(g, [5]).load_state_dict(Bliss(g, [5], policy="exp3").state_dict()),
-        "keeps",
+        "but policy 'node'",
     ),
-    "another norm": (lambda g: PLADIES(g, [5], norm="gcn"), "norm='gcn' was asked for"),
+    "another norm": (lambda g: PLADIES(g, [5], norm="gcn"), "norm='gcn' differs from the graph's"),
 }
 
 

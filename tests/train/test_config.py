@@ -105,7 +105,7 @@ REFUSED = {
     ),
     "options without names": (
         {"sampler": "bliss", "sampler_options": ["eta"]},
-        "must be names with values",
+        "must be a mapping",
     ),
     "another policy's option": (
         {"sampler": "bliss", "sampler_options": {"policy": "exp3", "memory": 0.5}},

@@ -29,7 +29,7 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(finished):
     assert folder.load_checkpoint(said.append).counters["loader"]["step"] == 20
     assert "checkpoint of step 30 is damaged" in said[0]
     (finished / "checkpoints" / "000000020.json").write_text("{")
-    with pytest.raises(DamagedError, match="no whole checkpoint"):
+    with pytest.raises(DamagedError, match="no intact checkpoint"):
         folder.load_checkpoint(said.append)
 
 
@@ -96,7 +96,7 @@ def test_a_full_disk_leaves_the_old_file_whole(tmp_path, monkeypatch):
             raise OSError(28, "No space left on device")
 
         monkeypatch.setattr(os, "fsync", full)
-        with pytest.raises(ResourceError, match="make room"):
+        with pytest.raises(ResourceError, match="free disk space"):
             folder.write_settings(settings(seed=2))
     assert folder.settings().seed == 1
     assert sorted(p.name for p in tmp_path.iterdir()) == [".lock", "checkpoints", "config.json"]

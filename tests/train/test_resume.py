@@ -116,12 +116,12 @@ def test_a_run_does_not_resume_with_other_data(dataset, tmp_path):
 def test_resuming_nothing_says_so(dataset, tmp_path):
     said = []
     Trainer(settings(steps=1), dataset, tmp_path / "new", said.append).run(resume=True)
-    assert "There is no run in" in said[0]
+    assert "There is no run to resume in" in said[0]
 
 
 def test_a_started_folder_needs_resume_and_the_same_settings(dataset, tmp_path):
     trained(dataset, tmp_path, steps=10)
-    with pytest.raises(InputError, match="holds a run already"):
+    with pytest.raises(InputError, match="already holds a run"):
         trained(dataset, tmp_path, steps=10)
     with pytest.raises(InputError, match=r"lr: 0.5, 0.02; seed: 3, 0"):
         trained(dataset, tmp_path, resume=True, steps=10, lr=0.5, seed=3)
@@ -159,7 +159,7 @@ def test_fewer_steps_are_refused_and_nothing_changes(dataset, tmp_path):
 
 def test_more_steps_are_refused_where_the_rate_depends_on_their_number(dataset, tmp_path):
     trained(dataset, tmp_path, steps=20, schedule="linear")
-    with pytest.raises(InputError, match="steps=30 cannot be more than the run's 20: with"):
+    with pytest.raises(InputError, match="steps=30 exceeds the run's 20, but with"):
         trained(dataset, tmp_path, steps=30, schedule="linear", resume=True)
     assert RunFolder(tmp_path).result().steps == 20
 

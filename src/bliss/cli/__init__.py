@@ -1,6 +1,6 @@
-"""The command line: arguments become settings, settings become one call.
+"""The command line: each command converts its arguments to settings and calls the library.
 
-Commands import torch and the rest of the library when they run, so that --help is quick.
+Commands import torch and the rest of the library when they run, so that --help is fast.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @cache
 def console() -> Console:
-    """Standard output; tables need room in a file, too."""
+    """Console of standard output; 140 columns wide if it is not a terminal."""
     from rich.console import Console
 
     return Console(width=None if sys.stdout.isatty() else 140)
@@ -41,7 +41,7 @@ def complain(text: str) -> None:
 
 
 def standing(now: Standing) -> str:
-    """Loss, and the F1 of the last evaluation with its step if that is not the present one."""
+    """Loss, and F1 of the last evaluation, with its step if it is not the current one."""
     if now.evaluated == 0:
         return f"loss {now.loss:.4f}"
     when = "" if now.evaluated == now.step else f" (step {now.evaluated})"
@@ -66,7 +66,7 @@ def shown(steps: int) -> Iterator[Callable[[Standing], None]]:
         def move(now: Standing) -> None:
             nonlocal started, first
             if first == 0:
-                started, first = perf_counter(), now.step  # compilation is not counted
+                started, first = perf_counter(), now.step  # exclude compilation from the rate
             rate = (now.step - first) / max(perf_counter() - started, 1e-9)
             text = f"{standing(now)}  {rate:.1f} steps/s"
             progress.update(task, completed=now.step, description=text)
@@ -115,7 +115,7 @@ def shown_steps(steps: int, what: str) -> Iterator[Callable[[int], None]]:
 
 @contextmanager
 def bar(total: int) -> Iterator[tuple[Progress, TaskID]]:
-    """A live bar: how much of how much, a description, and the time left."""
+    """Live progress bar: completed and total, a description, and the time left."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = [
@@ -160,13 +160,13 @@ def errors(debug: bool, remedy: str = "Run the same command again to continue.")
 
 
 _OUT_OF_MEMORY = (
-    "the machine does not have enough memory for this: lower --hidden, --batch-size or --budgets, "
-    "or bring the graph as a store with `bliss data import`."
+    "the machine does not have enough memory: lower --hidden, --batch-size or --budgets, or "
+    "convert the graph to a memory-mapped folder with `bliss data import`."
 )
 
 
 def _is_out_of_memory(error: Exception) -> bool:
-    """Whether NumPy or torch ran out of memory; torch has no error of its own for it on the CPU."""
+    """Whether NumPy or torch ran out of memory; on the CPU, torch raises a plain RuntimeError."""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
     return any(text in str(error) for text in ("can't allocate memory", "Storage size calculation"))

@@ -97,7 +97,7 @@ def data_import(
             seed=seed,
         )
         is_taken = bliss_data.canonical(str(written)) in dict(bliss_data.dataset_names())
-        path = f"./{written}" if is_taken else written  # a name would mean the named data set
+        path = f"./{written}" if is_taken else written  # "./" avoids a clash with a known name
         say(f"Written to {written}; train with: bliss train --dataset {path}")
 
 
@@ -106,7 +106,7 @@ def parse_splits(shares: str, files: dict[str, Path | None]) -> Any:
     given = {name: path for name, path in files.items() if path is not None}
     if given and len(given) < len(files):
         missing = ", ".join(f"--{name}-nodes" for name in files if name not in given)
-        raise InputError(f"{missing} is missing: give all three files, or none.")
+        raise InputError(f"{missing} is missing: pass all three files, or none.")
     if given:
         return given
     return numbers("split", shares, "0.6,0.2,0.2")

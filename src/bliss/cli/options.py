@@ -39,7 +39,7 @@ CHOICES: Mapping[str, Sequence[str]] = {
         dict.fromkeys(n for one in SAMPLERS.values() for n in getattr(one, "estimators", ()))
     ),
 }
-"""Names that settings may have, for their help."""
+"""Allowed values of settings, for their help."""
 _PLAIN = (str, int, float, bool)
 
 
@@ -56,16 +56,16 @@ class Setting(NamedTuple):
 def takes_settings(
     without: Sequence[str] = (), sampler: bool = True
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options of a run, which it gets as the dictionary `settings`.
+    """Decorator that adds the options of a run, passed to the command as the dict `settings`.
 
     The command must have an option `debug`.
 
     Parameters
     ----------
     without
-        Settings that the command does not have.
+        Settings to leave out.
     sampler
-        Whether the options of samplers and policies are among them.
+        Whether to include the options of samplers and policies.
     """
     left_out = {*without, *(() if sampler else sampler_option_names())}
     chosen = [setting for setting in run_settings() if setting.name not in left_out]
@@ -108,7 +108,7 @@ def takes_settings(
 
 @cache
 def run_settings() -> list[Setting]:
-    """Every setting of a run, of the network and of samplers and their policies."""
+    """All settings of a run, its network, samplers and policies."""
     network = {one.name for one in fields(ModelConfig)}
     in_force, recipe_names = settings_in_force(sys.argv[1:])
     found = []
@@ -129,9 +129,9 @@ def _choices(name: str) -> str:
 
 
 def _default(name: str, value: Any, recipe_names: set[str]) -> str:
-    """The value in force as text; empty if there is none."""
+    """Default value as text; empty if there is none."""
     if isinstance(value, (tuple, list)):
-        value = ",".join(map(str, value)) or "by the size of the graph"
+        value = ",".join(map(str, value)) or "depends on the graph"
     source = ", from the recipe" if name in recipe_names else ""
     return "" if value is None else f"{value}{source}"
 
@@ -150,7 +150,7 @@ def settings_in_force(arguments: Sequence[str]) -> tuple[TrainConfig, set[str]]:
                 given[option] = text.partition("=")[2]
     try:
         config = resolve(**given)
-    except InputError:  # the command itself will say so
+    except InputError:  # the command reports it
         return TrainConfig(), set()
     return config, set(recipe(config.dataset, config.model, config.sampler))
 
@@ -174,7 +174,7 @@ def sampler_options() -> dict[str, tuple[type, str, list[str]]]:
 
 
 def owners() -> Iterator[tuple[str, type]]:
-    """Names with the classes of their settings: samplers, and policies that can be chosen."""
+    """Names of samplers and policies, with the classes of their settings."""
     from bliss.policies.configs import POLICIES
 
     seen: set[type[SamplerConfig]] = set()
@@ -200,7 +200,7 @@ def declared(kind: type) -> list[tuple[str, type, str]]:
 
 
 def field_docs(kind: type) -> dict[str, str]:
-    """Docstrings of a dataclass's fields, those of its bases included."""
+    """Docstrings of a dataclass's fields, including inherited ones."""
     found: dict[str, str] = {}
     for owner in reversed(kind.__mro__[:-1]):
         found |= class_docs(owner.__module__).get(owner.__name__, {})
@@ -224,7 +224,7 @@ def class_docs(module: str) -> dict[str, dict[str, str]]:
 
 
 def parse(name: str, value: Any) -> Any:
-    """The value of a setting: budgets as numbers, and text that stands for another type."""
+    """Value of a setting: budgets as numbers; options of samplers as JSON values or text."""
     if name == "budgets":
         return whole_numbers("budgets", value, "4096,2048,1024")
     if name in sampler_option_names() and isinstance(value, str):
@@ -248,7 +248,8 @@ def whole_numbers(field: str, text: str, example: str) -> tuple[int, ...]:
         return tuple(int(part) for part in text.split(","))
     except ValueError as error:
         raise InputError(
-            f"{field}={text!r} must be whole numbers separated by commas: {example}."
+            f"{field}={text!r} must be whole numbers separated by commas: write for instance "
+            f"{example}."
         ) from error
 
 
@@ -258,7 +259,7 @@ def numbers(field: str, text: str, example: str) -> tuple[float, ...]:
         return tuple(float(part) for part in text.split(","))
     except ValueError as error:
         raise InputError(
-            f"{field}={text!r} must be numbers separated by commas: {example}."
+            f"{field}={text!r} must be numbers separated by commas: write for instance {example}."
         ) from error
 
 
@@ -266,12 +267,14 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     """Seeds separated by commas; a single number n means 0 to n - 1."""
     found = whole_numbers("seeds", text, "0,1,2, or 3 for the same")
     if any(seed < 0 for seed in found) or len(set(found)) < len(found):
-        raise InputError(f"seeds={text!r} must be different and not negative: 0,1,2.")
+        raise InputError(
+            f"seeds={text!r} must be distinct and not negative: write for instance 0,1,2."
+        )
     return tuple(range(found[0])) if len(found) == 1 and found[0] > 0 else found
 
 
 def set_threads(threads: int | None) -> None:
-    """Set the number of torch's threads, if it was given."""
+    """Set torch's number of threads, if given."""
     if threads is not None:
         if threads < 1:
             raise InputError(f"threads={threads} must be at least 1.")

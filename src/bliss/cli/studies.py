@@ -30,10 +30,10 @@ Out = Annotated[
 def variance(
     settings: dict[str, Any],
     policies: Annotated[
-        str, typer.Option(help="Policies to measure beside PLADIES, separated by commas.")
+        str, typer.Option(help="Policies to compare with PLADIES, separated by commas.")
     ] = "static,exp3,node",
     every: Annotated[
-        int | None, typer.Option(help="Steps between measurements; by default a tenth.")
+        int | None, typer.Option(help="Steps between measurements; default a tenth of --steps.")
     ] = None,
     json: Annotated[Path | None, typer.Option(help="Write the numbers to this file.")] = None,
     figures: Annotated[
@@ -46,9 +46,9 @@ def variance(
 ) -> None:
     """Measure the sampling variance of policies against its lower limit, while a network trains.
 
-    V is the expected squared error of a layer's aggregates, in closed form, on exact embeddings
-    and the same frontiers for all policies. The limit is the smallest V of any probabilities
-    that keep as many sources on average.
+    V is the expected squared error of a layer's aggregates, computed in closed form from exact
+    embeddings, on the same frontiers for all policies. The limit is the smallest V of any
+    probabilities that keep the same number of sources on average.
     """
     with errors(debug):
         from bliss import records
@@ -66,7 +66,9 @@ def variance(
             refuse_folder("json", json, "variance.json")
         chosen = names(policies)
         if not chosen:
-            raise InputError(f"policies={policies!r} names none: static,exp3,node.")
+            raise InputError(
+                f"policies={policies!r} names no policy: write for instance static,exp3,node."
+            )
         loaded = load_dataset(config.dataset, root, seed=config.seed)
         study = VarianceStudy(config, loaded, chosen, every or max(config.steps // 10, 1))
         with shown_steps(config.steps, "training step") as move:
@@ -76,7 +78,7 @@ def variance(
             json = figures / "variance.json"
         if json is not None:
             records.write(json, found)
-            say(f"Written to {json}; a page of it: bliss report {json}")
+            say(f"Written to {json}; for a report, run: bliss report {json}")
         if figures is not None and json is not None:
             say(f"{len(save_figures([json], figures))} figures written to {figures}")
 
@@ -92,13 +94,13 @@ def compare(
         ),
     ] = "bliss,pladies,ladies",
     models: Annotated[str, typer.Option(help="Networks, separated by commas.")] = "sage",
-    seeds: Annotated[str, typer.Option(help="Seeds, or how many: 0,1,2 or 3.")] = "3",
+    seeds: Annotated[str, typer.Option(help="Seeds, or their number: 0,1,2 or 3.")] = "3",
     shares: Annotated[
         str, typer.Option(help="Shares of the budget, above 0 and at most 1, in any order.")
     ] = "1,0.5,0.25",
     target_f1: Annotated[
         float | None,
-        typer.Option(help="Validation F1 to time; by default the largest that all runs reached."),
+        typer.Option(help="Target validation F1 for timing; default the highest all runs reached."),
     ] = None,
     threads: Threads = None,
     root: Root = None,
@@ -126,7 +128,7 @@ def compare(
                 on_progress=move,
             )
         show_comparison(found)
-        say(f"Written to {out / 'compare.json'}; a page of it: bliss report {out}")
+        say(f"Written to {out / 'compare.json'}; for a report, run: bliss report {out}")
 
 
 def reproduce(
@@ -135,24 +137,24 @@ def reproduce(
         str, typer.Option(help="paper (as the released code), ours, or both: paper,ours.")
     ] = "paper,ours",
     tables: Annotated[
-        str, typer.Option(help="f1, time and variance (complexity and variance, measured).")
+        str, typer.Option(help="Tables: f1, time, variance (measured complexity and variance).")
     ] = ",".join(TABLES),
     figures: Annotated[bool, typer.Option(help="Also write the figures, as PNG and SVG.")] = False,
     datasets: Annotated[
-        str, typer.Option(help="Of citeseer, cora, flickr, pubmed, reddit, yelp; or all.")
+        str, typer.Option(help="Data sets: citeseer, cora, flickr, pubmed, reddit, yelp, or all.")
     ] = "all",
-    models: Annotated[str, typer.Option(help="gat, sage or both.")] = "gat,sage",
-    seeds: Annotated[int, typer.Option(help="Runs of each cell.")] = 5,
+    models: Annotated[str, typer.Option(help="Networks: gat, sage or both.")] = "gat,sage",
+    seeds: Annotated[int, typer.Option(help="Number of runs per cell.")] = 5,
     steps: Annotated[
-        int | None, typer.Option(help="Training steps, where not the published number.")
+        int | None, typer.Option(help="Training steps; default the published number.")
     ] = None,
     threads: Threads = None,
     root: Root = None,
     debug: Debug = False,
 ) -> None:
-    """Rerun the paper's tables and figures, with each number beside the published one.
+    """Rerun the paper's tables and figures, and compare each number with the published one.
 
-    All data sets with 5 seeds take hours. Runs that are finished in --out are not repeated.
+    All data sets with 5 seeds take hours. Finished runs in --out are not repeated.
     """
     with errors(debug):
         from bliss.cli.tables import show_reproduction
@@ -178,20 +180,20 @@ def reproduce(
         if figures:
             written = save_figures([out], out / "figures")
             say(f"{len(written)} figures written to {out / 'figures'}")
-        say(f"Written to {out / 'reproduce.json'}; a page of it: bliss report {out}")
+        say(f"Written to {out / 'reproduce.json'}; for a report, run: bliss report {out}")
 
 
 def report(
     folders: Annotated[
-        list[Path], typer.Argument(help="Folders of runs, comparisons, reproductions.")
+        list[Path], typer.Argument(help="Folders of runs, comparisons or reproductions.")
     ],
-    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
+    out: Annotated[Path, typer.Option(help="File to write.")] = Path("report.html"),
     figures: Annotated[
         Path | None, typer.Option(help="Also write the figures into this folder, PNG and SVG.")
     ] = None,
     debug: Debug = False,
 ) -> None:
-    """Write one self-contained page about runs, comparisons, reproductions or variance."""
+    """Write a self-contained HTML page about runs, comparisons, reproductions or variance."""
     with errors(debug):
         from bliss.report import save_figures, write_report
 
@@ -201,5 +203,5 @@ def report(
 
 
 def command_line() -> str:
-    """The command line, for the record."""
+    """The command line, stored with the results."""
     return " ".join(["bliss", *sys.argv[1:]])

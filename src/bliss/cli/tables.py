@@ -10,7 +10,7 @@ from bliss.train.records import RunResult
 
 
 def show_variance(found: Variance) -> None:
-    """Print a table of each policy's V by layer, against PLADIES and the limit."""
+    """Print each policy's V by layer, relative to PLADIES and to the limit."""
     table = Table(
         "layer",
         "budget",
@@ -20,7 +20,7 @@ def show_variance(found: Variance) -> None:
         "relative: over PLADIES",
         "over limit",
         "over training",
-        title="V over that of PLADIES and of the limit, means over the second half of training",
+        title="V relative to PLADIES and to the limit, means over the second half of training",
     )
     for number, layer in enumerate(found.layers):
         place = (str(number + 1), f"{layer.budget:,}")
@@ -45,15 +45,13 @@ def show_variance(found: Variance) -> None:
     numbered = list(enumerate(found.layers, start=1))
     if whole := [str(number) for number, layer in numbered if not layer.is_sampled]:
         say(
-            f"Nothing was sampled in layer {', '.join(whole)}: the budget covers every candidate. "
-            "Lower --budgets."
+            f"Nothing was sampled in layer {', '.join(whole)}, because the budget covers every "
+            "candidate: lower --budgets."
         )
     if idle := [
         str(number) for number, layer in numbered if (layer.limit_over_pladies or 0) > 0.95
     ]:
-        say(
-            f"Little to gain in layer {', '.join(idle)}: the best possible is within 5% of PLADIES."
-        )
+        say(f"Little to gain in layer {', '.join(idle)}: the limit is within 5% of PLADIES.")
 
 
 def decimals(value: float | None) -> str:
@@ -62,7 +60,7 @@ def decimals(value: float | None) -> str:
 
 
 def course(found: Variance, layer: int, policy: str) -> str:
-    """V over that of PLADIES during training, as bars from 0 to the largest, with both ends."""
+    """V relative to PLADIES over training: first value, bars from 0 to the largest, last value."""
     measured = [moment.layers[layer] for moment in found.history]
     ratios = [one.policies[policy] / one.pladies for one in measured if one.pladies > 0]
     bars = "▁▂▃▄▅▆▇█"
@@ -79,7 +77,7 @@ def show_comparison(found: Comparison) -> None:
         "test F1",
         "difference",
         "p",
-        "ms a step",
+        "ms/step",
         "nodes",
         "edges",
         "peak MB",
@@ -107,12 +105,12 @@ def show_comparison(found: Comparison) -> None:
 
 
 def spread(value: float, deviation: float | None, places: int) -> str:
-    """A mean with its deviation, which a single seed does not have."""
+    """Mean with its standard deviation, if there is more than one seed."""
     return f"{value:.{places}f}" + ("" if deviation is None else f" ± {deviation:.{places}f}")
 
 
 def show_reproduction(found: Reproduction) -> None:
-    """Print test F1, time and fitted exponents beside the published ones."""
+    """Print F1, times and fitted exponents next to the published ones."""
     names = ("preset", "data", "model", "sampler")
     if found.tables.f1:
         table = Table(*names, "split", "ours", "published", title="micro-F1")
@@ -120,7 +118,7 @@ def show_reproduction(found: Reproduction) -> None:
             table.add_row(*who(score), score.split, *ours_and_published(score, 3))
         console().print(table)
     if found.tables.time:
-        table = Table(*names, "ours", "published", title="seconds a step")
+        table = Table(*names, "ours", "published", title="seconds per step")
         for pace in found.tables.time:
             table.add_row(*who(pace), *ours_and_published(pace, 4))
         console().print(table)
@@ -133,12 +131,12 @@ def show_reproduction(found: Reproduction) -> None:
 
 
 def who(row: Rerun) -> tuple[str, ...]:
-    """The cells that identify a row of a reproduction."""
+    """Cells that identify a row of a reproduction."""
     return row.preset, row.dataset, row.model, row.sampler
 
 
 def ours_and_published(row: Rerun, places: int) -> tuple[str, str]:
-    """Our number and the published one, each with its deviation."""
+    """Our number and the published one, each with its standard deviation."""
     return (
         spread(row.ours, row.ours_std, places),
         spread(row.published, row.published_std, 3),
@@ -152,4 +150,4 @@ def show_result(result: RunResult) -> None:
         f"validation {result.val_f1:.4f}, test {result.test_f1:.4f}"
     )
     parts = ", ".join(f"{name} {ms:.1f}" for name, ms in result.step_ms.items())
-    say(f"{result.seconds:.1f} s; a step in ms: {parts}")
+    say(f"{result.seconds:.1f} s; median ms per step: {parts}")

@@ -27,7 +27,7 @@ def train(
         bool, typer.Option(help="Continue the run in --out; --steps may be larger than before.")
     ] = False,
     tensorboard: Annotated[
-        bool, typer.Option(help="Log for TensorBoard, in the run's folder (extra: tensorboard).")
+        bool, typer.Option(help="Log to TensorBoard in the run's folder (extra: tensorboard).")
     ] = False,
     debug: Debug = False,
 ) -> None:
@@ -86,7 +86,7 @@ def predict(
     threads: Threads = None,
     debug: Debug = False,
 ) -> None:
-    """Predict every node: its id, its label or labels, and their probability."""
+    """Write predictions of all nodes: id, label or labels, and their probability."""
     with errors(debug):
         from bliss.train import full_logits, probabilities
         from bliss.train.predictions import check_format, write_predictions
@@ -100,7 +100,7 @@ def predict(
 
 
 def open_run(run: Path, root: Path | None) -> Task:
-    """The data and the best network of a run."""
+    """Task of a run, with the weights of its best step."""
     from bliss.data import load_dataset
     from bliss.train import RunFolder, open_task
 

@@ -1,4 +1,4 @@
-"""Names, files and folders become graphs. Only this package reads data from disk and network.
+"""Load graphs by name, from files and from folders. Only this package reads disk and network.
 
 Listing the datasets imports neither torch nor any other heavy package: names other than those of
 `bliss.data.catalog` are imported on first use.

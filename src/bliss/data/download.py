@@ -119,7 +119,7 @@ def _check_response(response: Any, **_options: Any) -> None:
 
 
 def _reason(error: Exception) -> str:
-    """What went wrong, as part of a sentence."""
+    """Reason of a failure, as part of a sentence."""
     from requests.exceptions import ChunkedEncodingError, ConnectionError, Timeout
 
     if isinstance(error, DownloadError):

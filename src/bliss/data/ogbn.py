@@ -1,6 +1,6 @@
 """ogbn-arxiv and ogbn-products, from the text files that OGB publishes.
 
-The package `ogb` is not needed; it would cache what it read as a pickle. Reading ogbn-products
+The package `ogb` is not needed; it would cache the data as a pickle. Reading ogbn-products
 takes long: import it into a store if you open it often.
 """
 

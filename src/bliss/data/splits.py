@@ -68,7 +68,7 @@ def read_splits(
         (.npy, .csv, .parquet); or the path of a folder with such files, or of an .npz file with
         such arrays. Only train is required.
     num_nodes
-        V. IntArray are smaller, and masks have this length.
+        V: ids are smaller, and masks have this length.
     labelled
         The nodes that fractions are taken of. int64[N].
     seed

@@ -59,7 +59,7 @@ def open_graph(folder: StrPath, norm: Norm | None = None) -> Graph:
         A folder that `save_graph` or `import_graph` wrote, or one with indptr.npy and indices.npy.
         Edges are used as they are: self-loops are neither added nor removed.
     norm
-        Aggregation coefficients, see `Graph`. Default: what the folder says, otherwise "mean".
+        Aggregation coefficients, see `Graph`. Default: the norm in graph.json, otherwise "mean".
     """
     path = Path(folder)
     header = _graph_header(path)

@@ -162,7 +162,7 @@ class _Line(NamedTuple):
 
 
 def _first_line(field: str, file: Path, content: bytes) -> _Line:
-    """The first line with something besides a comment."""
+    """The first line that is not empty or a comment."""
     mark = b"\xef\xbb\xbf"  # of UTF-8, as some spreadsheets write it
     for line in re.compile(rb"[^\r\n]+").finditer(content, len(mark) * content.startswith(mark)):
         try:

@@ -53,7 +53,7 @@ def relabel(indices: IntArray, dst: IntArray, edge: IntArray, number: IntArray) 
         source[count] = dst[t]
         count += _U1
         number[np.uint64(dst[t])] = count
-    for kept in range(edge.size):  # a loop of its own, so that its cache misses overlap
+    for kept in range(edge.size):  # a separate loop, so that its cache misses overlap
         row[kept] = indices[np.uint64(edge[kept])]
     for kept in range(edge.size):
         node = np.uint64(row[kept])

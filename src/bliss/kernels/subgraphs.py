@@ -18,7 +18,7 @@ from bliss.kernels.compile import compiled
 def random_walks(
     indptr: IntArray, indices: IntArray, root: IntArray, length: int, key: np.uint64
 ) -> Any:
-    """Random walks of `length` hops to uniform in-neighbours; a node without any is not left.
+    """Random walks of `length` hops to uniform in-neighbours; a walk stays if there are none.
 
     indptr   int64[V + 1]
     indices  int[E]

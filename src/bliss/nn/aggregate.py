@@ -65,6 +65,6 @@ class _Sum(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
-        """The product with the other matrix: through `apply`, so that it has a gradient, too."""
+        """Product with the other matrix, through `apply` so that it is differentiable again."""
         out = _Sum.apply(grads[0], ctx.block, ctx.weight, not ctx.transposed)  # type: ignore[no-untyped-call]
         return out, None, None, None

@@ -128,7 +128,7 @@ class _Attend(torch.autograd.Function):
 def _differentiable_gradients(
     function: Callable[..., Tensor], inputs: Sequence[Tensor], grad: Tensor
 ) -> Sequence[Tensor | None]:
-    """Gradients of a function in plain torch, with a graph of their own."""
+    """Gradients of a function, computed in plain torch so that they are differentiable again."""
     # One input may be a slice of another: views keep the gradient of each apart.
     inputs = [one.view_as(one) for one in inputs]
     wanted = [one for one in inputs if one.requires_grad]

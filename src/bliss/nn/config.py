@@ -33,7 +33,7 @@ class ModelConfig:
     attention_dropout: float = 0.1
     """Dropout rate of attention weights."""
     residual: bool = False
-    """Residual connections from the second layer on, projected where widths differ."""
+    """Residual connections from the second layer on, projected if widths differ."""
     bias: bool = True
     """Whether convolutions have a bias."""
     normalisation: str = "none"
@@ -43,7 +43,7 @@ class ModelConfig:
     initialisation: str = "default"
     """Initial weights: default, or relu (Xavier times sqrt 2, zero bias, as in DGL's layers)."""
     feedback: str = "softmax"
-    """What the policy observes of attention: softmax, or scores as in the released code."""
+    """Attention that the policy observes: softmax, or scores as in the released code."""
 
     def __post_init__(self) -> None:
         checks.choice("model", self.model, MODELS)
@@ -58,8 +58,8 @@ class ModelConfig:
                 raise InputError(f"{name}={getattr(self, name)} must be in [0, 1): start with 0.1.")
         if self.is_attention and self.hidden % self.heads:
             raise InputError(
-                f"hidden={self.hidden} is not a multiple of heads={self.heads}: each head has an "
-                "equal share of the width, so choose a multiple."
+                f"hidden={self.hidden} is not a multiple of heads={self.heads}, but each head has "
+                "an equal share of the width: choose a multiple."
             )
 
     @property

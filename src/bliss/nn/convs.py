@@ -105,7 +105,7 @@ class _Attention(nn.Module):
         return (out.flatten(1) if self.concat else out.mean(1)) + self.bias
 
     def _told(self, block: Block, scores: Tensor, attention: Tensor) -> Tensor:
-        """Attention as the policy sees it. scores, attention [E', H] -> [E', H] or [E', 1]."""
+        """Attention that the policy observes. scores, attention [E', H] -> [E', H] or [E', 1]."""
         if self.feedback == "scores":
             told = scores.mean(1, keepdim=True)
         elif self.correction == "hajek":

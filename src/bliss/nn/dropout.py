@@ -45,5 +45,5 @@ class _Dropout(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
-        """The same product: through `apply`, so that it has a gradient, too."""
+        """The same product, computed through `apply` so that it is differentiable again."""
         return _Dropout.apply(grads[0], ctx.key, ctx.rate), None, None  # type: ignore[no-untyped-call]

@@ -39,15 +39,16 @@ def infer(
     Parameters
     ----------
     model
-        A network on `device`. It is in evaluation mode meanwhile; its mode is restored in any case.
+        A network on `device`. It is set to evaluation mode, and its mode is restored at the end.
     graph
         The graph, with V nodes.
     x
         Features [V, F]; may be memory-mapped.
     chunk_edges, chunk_bytes
-        Most edges of a chunk, and most bytes of its inputs. A chunk has at least one node.
+        Maximum number of edges of a chunk, and of bytes of its inputs. A chunk has at least one
+        node.
     device
-        Where chunks are computed.
+        Device on which chunks are computed.
     progress
         Called after every chunk with the share of the work that is done, in (0, 1]. An exception
         that it raises stops the inference and reaches the caller.

@@ -1,4 +1,4 @@
-"""Policies: where the masses come from. One file each; none imports torch."""
+"""Policies: rules that set the masses. One file each; none imports torch."""
 
 import lazy_loader
 

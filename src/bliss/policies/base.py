@@ -1,4 +1,4 @@
-"""The interface of a policy: it gives masses and learns from news."""
+"""The interface of a policy, which sets masses and learns from feedback."""
 
 from __future__ import annotations
 
@@ -22,19 +22,20 @@ class Policy(ABC):
     """Mass of each source of a layer: s_j = b_j (g_j sum_i c_ij^2)^power.
 
     `edge_mass` gives c_ij, `node_codes` gives the learnt factor g_j, and `source_factor` gives the
-    source factor b_j of the graph's coefficients. Masses matter up to a common factor only; the
-    budget sets the scale.
+    source factor b_j of the graph's coefficients. Only relative masses matter, because the budget
+    sets the scale.
 
-    Learning has two halves. `digest` turns the feedback of one layer into news; it reads the state
-    and runs where the blocks are. `apply` takes the news of all shards of a step and changes the
-    state; processes that apply the same news in the same order stay equal bit for bit.
+    Learning has two parts. `digest` turns the feedback of one layer into news. It only reads the
+    state, and runs in the process that holds the blocks. `apply` takes the news of all shards of a
+    step and changes the state. Processes that apply the same news in the same order have states
+    that are equal bit for bit.
     """
 
     name: ClassVar[str]
     learns: ClassVar[bool] = False
     power: ClassVar[float] = 0.5
     pairs_with: ClassVar[Sequence[str]] = ("sources", "neighbours")
-    """Units of the samplers that the policy can serve; see `SamplerConfig.unit`."""
+    """Units of the samplers that the policy works with; see `SamplerConfig.unit`."""
     needs_prob: ClassVar[bool] = False
     """Whether learning divides by the inclusion probabilities of sources."""
 
@@ -47,7 +48,7 @@ class Policy(ABC):
         """c_ij for the in-edges of the targets dst [D]."""
 
     def node_codes(self, layer: int) -> NodeCodes:
-        """g_j as a byte per node; by default 1 everywhere."""
+        """g_j, one byte per node; by default 1 everywhere."""
         return NO_CODES
 
     def source_factor(self, layer: int) -> FloatArray:
@@ -59,7 +60,7 @@ class Policy(ABC):
         return {}
 
     def apply(self, layer: int, news: Sequence[News]) -> None:
-        """Learn from one step's news of a layer, one entry per shard: one step of time."""
+        """Learn from one step's news of a layer, one entry per shard."""
         return None
 
     def update(self, layer: int, feedback: Feedback) -> None:
@@ -67,28 +68,28 @@ class Policy(ABC):
         self.apply(layer, [self.digest(layer, feedback)])
 
     def _inclusion(self, feedback: Feedback) -> FloatArray:
-        """p_j of the kept sources; refuses blocks without. [S]."""
+        """p_j of the kept sources; raises an error if the block has none. [S]."""
         if feedback.prob is None:
             raise InputError(
                 f"policy {self.name!r} divides by inclusion probabilities, but these blocks have "
-                "none: update a sampler with the blocks it drew."
+                "none: update each sampler with the blocks that it drew."
             )
         return feedback.prob
 
     def state_dict(self) -> State:
-        """The learnt arrays by name; not copies."""
+        """Learnt arrays by name, without copying."""
         return {}
 
     def load_state_dict(self, state: Mapping[str, object]) -> None:
-        """Load a saved state; refuses other names, shapes or types."""
+        """Load a saved state; raises an error for other names, shapes or types."""
         load_arrays(self.state_dict(), state, f"policy {self.name!r} with {self.layers} layers")
 
 
 def load_arrays(own: State, state: Mapping[str, object], owner: str) -> None:
-    """Fill the arrays `own` from a saved state; refuses other names, shapes or types."""
+    """Fill the arrays `own` from a saved state with the same names, shapes and types."""
     if set(own) != set(state):
         raise InputError(
-            f"the saved state has {sorted(state) or 'nothing'}, but {owner} keeps "
+            f"the saved state has {sorted(state) or 'nothing'}, but {owner} needs "
             f"{sorted(own) or 'nothing'}: build the sampler with the settings it was saved with."
         )
     for name, array in own.items():
@@ -104,11 +105,11 @@ def load_arrays(own: State, state: Mapping[str, object], owner: str) -> None:
 
 
 class CoefficientPolicy(Policy):
-    """A policy whose c_ij are the graph's aggregation coefficients alpha_ij."""
+    """Policy with the graph's aggregation coefficients as c_ij = alpha_ij."""
 
     def __init__(self, graph: Graph, layers: int, config: PolicyConfig | None = None) -> None:
         super().__init__(graph, layers)
-        # alpha_ij = a_i b_j: b_j^2 leaves the sum and is raised to the policy's power
+        # alpha_ij = a_i b_j: b_j^2 is constant in the sum over i, so it becomes b_j^(2 power)
         self._source_factor = (graph.source_scale ** (2 * self.power)).astype(np.float32)
         largest = float(graph.weight.max(initial=0.0))
         self._weight_scale = 1 / largest if largest > 0 else 1.0

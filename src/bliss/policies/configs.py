@@ -37,21 +37,21 @@ class PolicyConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class UniformConfig(PolicyConfig):
-    """`uniform` has no settings."""
+    """Settings of `uniform`: none."""
 
     builds: ClassVar[str] = "uniform.Uniform"
 
 
 @dataclass(frozen=True, kw_only=True)
 class LadiesConfig(PolicyConfig):
-    """`ladies` has no settings."""
+    """Settings of `ladies`: none."""
 
     builds: ClassVar[str] = "ladies.Ladies"
 
 
 @dataclass(frozen=True, kw_only=True)
 class StaticConfig(PolicyConfig):
-    """`static` has no settings."""
+    """Settings of `static`: none."""
 
     builds: ClassVar[str] = "static.Static"
 
@@ -62,19 +62,19 @@ class Exp3Config(PolicyConfig):
 
     builds: ClassVar[str] = "exp3.Exp3"
     eta: float = 0.4
-    """Exploration: share of the distribution, or of a factor, that ignores what was learnt."""
+    """Exploration: share of the distribution, or of a factor, that does not depend on feedback."""
     delta: float | None = None
-    """Step size of EXP3; default eta / 10^6, the paper's (the released code has 0.01)."""
+    """Step size of EXP3; default eta / 10^6, as in the paper (the released code uses 0.01)."""
 
     def __post_init__(self) -> None:
         checks.share(
             "eta",
             self.eta,
-            "at 0 an edge can become unreachable and its 1/p undefined, start with 0.4.",
+            "at 0 an edge can become unreachable and its 1/p undefined; start with 0.4.",
         )
         if self.delta is not None:
             checks.positive(
-                "delta", self.delta, "at 0 nothing is learnt, start with eta / 10^6 or 0.01."
+                "delta", self.delta, "at 0 nothing is learnt; start with eta / 10^6 or 0.01."
             )
 
     @property
@@ -85,17 +85,17 @@ class Exp3Config(PolicyConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class ScaleFreeConfig(PolicyConfig):
-    """Exploration and step size of scale-free EXP3; the defaults serve every data set."""
+    """Exploration and step size of scale-free EXP3; the defaults suit every data set."""
 
     builds: ClassVar[str] = "scale_free.ScaleFreeExp3"
     eta: float = 0.1
     """Exploration: share of q_ij that is uniform over the neighbours."""
     step: float = 0.3
-    """Share of the way to its signal that the logarithm of a weight moves per update."""
+    """Step size: share of the distance to its signal that log w_ij moves per update."""
 
     def __post_init__(self) -> None:
-        checks.share("eta", self.eta, "at 0 an edge can become unreachable, start with 0.1.")
-        checks.share("step", self.step, "it is a share of the way, start with 0.3.")
+        checks.share("eta", self.eta, "at 0 an edge can become unreachable; start with 0.1.")
+        checks.share("step", self.step, "it is a share of a distance; start with 0.3.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,17 +104,17 @@ class NodeConfig(PolicyConfig):
 
     builds: ClassVar[str] = "node.NodeBandit"
     eta: float = 0.01
-    """Exploration: share of a factor that ignores what was learnt."""
+    """Exploration: share of a factor that does not depend on feedback."""
     memory: float = 0.1
-    """Smallest weight of the newest observation (beta); embeddings move, so old ones fade."""
+    """Smallest weight of the newest observation (beta); larger values forget faster."""
 
     def __post_init__(self) -> None:
         checks.share(
             "eta",
             self.eta,
-            "at 0 a source can become unreachable and its 1/p undefined, start with 0.01.",
+            "at 0 a source can become unreachable and its 1/p undefined; start with 0.01.",
         )
-        checks.share("memory", self.memory, "at 0 nothing new is learnt, start with 0.1.")
+        checks.share("memory", self.memory, "at 0 nothing new is learnt; start with 0.1.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,11 +125,11 @@ class TargetBanditConfig(Exp3Config):
     delta: float | None = 0.01
     """Step size."""
     reward: Reward = "published"
-    """published: alpha_ij^2 |h_j|^2 / q_ij^2; thanos: closeness to the mean, in [0, 1]."""
+    """Reward: published (alpha_ij^2 |h_j|^2 / q_ij^2) or thanos (closeness to the mean)."""
     restart: int = 0
-    """Steps between restarts, which forget all weights (Delta_T); 0: never."""
+    """Steps between resets of all weights (Delta_T); 0: never."""
     attention: bool = False
-    """Whether alpha_ij is the feedback attention where the network gives one."""
+    """Whether alpha_ij is the network's attention, if it has any."""
     is_single_play: bool = False
     """Whether k draws are k plays of one arm (EXP3) instead of one play of k arms (EXP3.M)."""
 
@@ -147,17 +147,17 @@ class LinearConfig(PolicyConfig):
     x: Any = field(repr=False)
     """Features [V, F]."""
     eta: float = 0.1
-    """Exploration: share of g that ignores the features."""
+    """Exploration: share of g that does not depend on the features."""
     rate: float = 0.01
-    """Adam's step size."""
+    """Adam step size."""
 
     def __post_init__(self) -> None:
         checks.share(
             "eta",
             self.eta,
-            "at 0 a source can become unreachable and its 1/p undefined, start with 0.1.",
+            "at 0 a source can become unreachable and its 1/p undefined; start with 0.1.",
         )
-        checks.positive("rate", self.rate, "at 0 nothing is learnt, start with 0.01.")
+        checks.positive("rate", self.rate, "at 0 nothing is learnt; start with 0.01.")
 
 
 POLICIES: dict[str, PolicyConfig] = {
@@ -169,11 +169,11 @@ POLICIES: dict[str, PolicyConfig] = {
     "exp3-scale-free": ScaleFreeConfig(),
     "node": NodeConfig(),
 }
-"""Policies by name."""
+"""Policies by name, each with its default settings."""
 
 
 def policy_config(policy: str | PolicyConfig, **options: Any) -> PolicyConfig:
-    """The settings of a policy by its name, or given settings, with options changed."""
+    """Settings of a policy, given by name or as a config, with options applied."""
     if isinstance(policy, str):
         config = POLICIES[checks.choice("policy", policy, list(POLICIES))]
     elif isinstance(policy, PolicyConfig):

@@ -11,9 +11,9 @@ from bliss.kernels import node_bandit as kernels
 from bliss.policies.base import State
 
 FIRST_PRIOR = 0.5
-"""s until a node is seen a second time: W and B are unknown before."""
+"""s before any node is observed twice, when W and B are unknown."""
 LEAST_SPREAD = 0.02
-"""Lower bound of B as a share of W: noise can hide how nodes differ."""
+"""Lower bound of B as a share of W, because noise can make the estimate of B too small."""
 MEMORY = 0.05
 """Smallest weight of the newest step in the running W and W + B."""
 
@@ -28,15 +28,16 @@ class RunningEstimates:
     This is the best linear estimate if nodes vary around the level with variance B and observations
     of a node vary around its own value with variance W; n is the effective number of observations
     of the running mean. W and B are measured at nodes seen before, whose squared deviation is on
-    average W (1 + 1 / n) from their mean and W + B from the level. So a repeatable signal is
-    trusted at once, a noisy one slowly, and no constant depends on the data set.
+    average W (1 + 1 / n) from their mean and W + B from the level. A repeatable signal is
+    therefore shrunk little, a noisy one strongly, and no constant depends on the data set.
 
     Parameters
     ----------
     nodes, layers
         Numbers of nodes and layers.
     memory
-        Smallest weight of the newest observation (beta): embeddings move, so old ones fade.
+        Smallest weight of the newest observation (beta). Old observations are forgotten, because
+        embeddings change during training.
     """
 
     def __init__(self, nodes: int, layers: int, memory: float) -> None:
@@ -58,7 +59,7 @@ class RunningEstimates:
     def follow(
         self, layer: int, source: Sequence[IntArray], signal: Sequence[FloatArray]
     ) -> list[FloatArray]:
-        """Take in one step's observations of some nodes, by shard; returns their new estimates.
+        """Update with one step's observations, by shard; returns the nodes' new estimates.
 
         A node seen by two shards is updated by both, in order.
 

@@ -41,7 +41,7 @@ class Exp3(Policy):
         super().__init__(graph, layers)
         self.config = config or Exp3Config()
         self._excess = [np.zeros(graph.num_edges) for _ in range(layers)]
-        # base_i and the sum of excess_ij side by side: both are read together, in random order
+        # base_i and the sum of excess_ij, side by side because random reads need both
         self._scale = [np.tile([1.0, 0.0], (graph.num_nodes, 1)) for _ in range(layers)]
 
     def edge_mass(self, layer: int, dst: IntArray) -> EdgeMass:
@@ -62,7 +62,7 @@ class Exp3(Policy):
         return self._news(feedback, self._growth(layer, feedback))
 
     def apply(self, layer: int, news: Sequence[News]) -> None:
-        """Let the weights of the kept edges grow."""
+        """Increase the weights of the kept edges."""
         for one in news:
             edge_bandits.grow(
                 one["dst"],

@@ -20,25 +20,26 @@ from bliss.policies.configs import LinearConfig
 class Linear(Policy):
     """s_j = g(x_j) sum_i alpha_ij,  g(x) = (1 - eta) |w . x + b| + eta, with w and b learnt.
 
-    `edge_mass` gives the sum, `sizes` gives g. One w and b per layer, from w = 0, b = 1.
+    `edge_mass` gives the sum, `sizes` gives g. Each layer has its own w and b, initially w = 0 and
+    b = 1.
 
-    It minimises the variance V = sum_j c_j / p_j, c_j = |h_j|^2 sum_i alpha_ij^2, over the
-    sources with p_j < 1, at a fixed expected number of them. There p_j is
-    proportional to s_j, so
+    They minimise the variance V = sum_j c_j / p_j, c_j = |h_j|^2 sum_i alpha_ij^2, over the
+    sources with p_j < 1, at a fixed expected number of sources. For these p_j is proportional to
+    s_j, so
 
         d log p_j = d log s_j - (mean of d log s over the sources, weighted by p)
 
-    and with every sum over sources estimated from the kept ones, each weighed 1 / p_j,
+    With every sum over sources estimated from the kept ones with weights 1 / p_j,
 
         d log V = - sum over kept (u_j / sum u - 1 / n) d log s_j,    u_j = c_j / p_j^2
         d log s_j = (1 - eta) sign(w . x_j + b) (x_j, 1) / g(x_j)
 
-    for the n kept sources with p_j < 1. The gradient vanishes where all u_j are equal, that is
-    where p_j is proportional to sqrt(c_j), the optimum. The logarithm makes the step independent
-    of the embeddings' scale. A step is one of Adam (0.9, 0.999). With attention, alpha_ij in c_j
-    is the estimate of the full attention from the sample, a_ij / sum_k (a_ik / p_k).
+    for the n kept sources with p_j < 1. The gradient vanishes if all u_j are equal, that is if p_j
+    is proportional to sqrt(c_j), the optimum. The logarithm makes the step independent of the
+    embeddings' scale. The optimizer is Adam (0.9, 0.999). With attention, alpha_ij in c_j is the
+    full attention estimated from the sample, a_ij / sum_k (a_ik / p_k).
 
-    State: 3 (F + 1) numbers per layer. Cost: O(candidates F) a draw, O(sources F + edges) an
+    State: 3 (F + 1) numbers per layer. Cost: O(candidates F) per draw, O(sources F + edges) per
     update.
     """
 
@@ -54,7 +55,7 @@ class Linear(Policy):
         self.x = _features(config.x, graph.num_nodes)
         self._source_factor = graph.source_scale.astype(np.float32)
         self._root = np.sqrt(graph.weight)  # [E] with given weights, otherwise empty
-        size = self.x.shape[1] + 1  # the last one is b
+        size = self.x.shape[1] + 1  # the last entry is b
         self._weight = np.zeros((layers, size))
         self._weight[:, -1] = 1.0
         self._moments = np.zeros((layers, 2, size))
@@ -72,7 +73,7 @@ class Linear(Policy):
         return self._source_factor
 
     def sizes(self, layer: int, node: IntArray) -> FloatArray:
-        """g(x_j) of some nodes. [C] -> float32[C]."""
+        """g(x_j) of the given nodes. [C] -> float32[C]."""
         weight = self._weight[layer]
         found: FloatArray = edge_bandits.linear_sizes(
             self.x, node, weight[:-1].astype(np.float32), float(weight[-1]), self.config.eta
@@ -80,7 +81,7 @@ class Linear(Policy):
         return found
 
     def digest(self, layer: int, feedback: Feedback) -> News:
-        """The estimated gradient of log V; empty where fewer than two coins decided."""
+        """Estimated gradient of log V; empty if fewer than two kept sources have p_j < 1."""
         prob = self._inclusion(feedback)
         kept = np.flatnonzero(prob < 1)
         cost = self._costs(feedback)[kept]
@@ -89,7 +90,7 @@ class Linear(Policy):
         return {"gradient": self.gradient(layer, feedback.src[kept], cost, prob[kept])}
 
     def apply(self, layer: int, news: Sequence[News]) -> None:
-        """One step of Adam down the mean gradient of the shards."""
+        """Make one Adam step with the mean gradient of the shards."""
         told = [one["gradient"] for one in news if one]
         if not told:
             return
@@ -105,7 +106,7 @@ class Linear(Policy):
     def gradient(
         self, layer: int, node: IntArray, cost: FloatArray, prob: FloatArray
     ) -> FloatArray:
-        """The estimate of d log V / d (w, b). node [n], c_j [n], p_j [n] -> float64[F + 1]."""
+        """Estimate of d log V / d (w, b). node [n], c_j [n], p_j [n] -> float64[F + 1]."""
         share = cost / np.square(prob, dtype=np.float64)
         share = share / share.sum() - 1 / node.size
         x = self.x[node]
@@ -134,7 +135,7 @@ class Linear(Policy):
         return strength * np.bincount(row, alpha**2, minlength=feedback.src.size)
 
     def state_dict(self) -> State:
-        """Weights, Adam's moments and its steps, by layer."""
+        """Weights, Adam's moments and step counts, by layer."""
         return {
             "linear.weight": self._weight,
             "linear.moments": self._moments,
@@ -143,14 +144,14 @@ class Linear(Policy):
 
 
 def _features(x: Any, num_nodes: int) -> FloatArray:
-    """One finite float32 row per node. [V, F]."""
+    """Features as finite float32, one row per node. [V, F]."""
     given = checks.as_array("x", x)
     if given.ndim != 2 or given.shape[0] != num_nodes or given.dtype.kind not in "fiu":
         raise InputError(
             f"x is {given.dtype} of shape {given.shape}, but the graph has {num_nodes} nodes: pass "
-            "the features, one row of numbers per node."
+            "one row of features per node."
         )
     array = np.ascontiguousarray(given, dtype=np.float32)
     if not np.isfinite(array).all():
-        raise InputError("x holds NaN or infinity: give every feature a number.")
+        raise InputError("x holds NaN or infinity: replace these features by finite numbers.")
     return array

@@ -16,7 +16,7 @@ from bliss.policies.configs import ScaleFreeConfig
 MEMORY = 0.1
 """Smallest weight of the newest step in the running level."""
 SMALLEST_COEFFICIENT = 1e-6
-"""Floor of alpha_ij |N_i|, whose logarithm is taken."""
+"""Lower bound of alpha_ij |N_i|, so that its logarithm is finite."""
 
 
 class ScaleFreeExp3(Policy):
@@ -103,7 +103,7 @@ class ScaleFreeExp3(Policy):
         return relative
 
     def state_dict(self) -> State:
-        """Weights and their sums by layer; level and steps for all."""
+        """Weights and row sums by layer; level and step count of all layers."""
         state: State = {"exp3.level": self._level, "exp3.steps": self._steps}
         for layer in range(self.layers):
             state[f"exp3.{layer}.weight"] = self._weight[layer]

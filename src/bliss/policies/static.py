@@ -1,4 +1,4 @@
-"""`static`: the best masses that depend on the graph alone."""
+"""`static`: the best masses that depend only on the graph."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from bliss.policies.base import CoefficientPolicy
 class Static(CoefficientPolicy):
     """s_j = sqrt(sum_i alpha_ij^2) [eq:prob-sketch], used by SKETCH and PLADIES.
 
-    These minimise the variance if all embeddings have the same norm.
+    These masses minimise the variance if all embeddings have the same norm.
     """
 
     name = "static"

@@ -23,21 +23,22 @@ class TargetBandit(Exp3):
         log w_ij += min(1, delta r_ij / (q_ij |N_i|))      for each draw of one arm (EXP3)
         log w_ij += min(1, k delta r_ij / (p_ij |N_i|))    for k arms at once (EXP3.M), p_ij < 1
 
-    EXP3 and EXP3.M are the same step, as p_ij = k q_ij: an edge's chance is divided by the number
-    of plays. An edge that is certain (p_ij = 1) is capped in EXP3.M and its weight stays.
+    EXP3 and EXP3.M make the same step, since p_ij = k q_ij: the probability of an edge is divided
+    by the number of plays. In EXP3.M, an edge with p_ij = 1 is capped, so its weight does not
+    change.
 
     The reward r_ij is
 
-    * published: alpha_ij^2 |h_j|^2 / q_ij^2, minus the derivative of the variance
-      sum_j alpha_ij^2 |h_j|^2 / q_ij by q_ij. It has no bound as q_ij falls.
+    * published: alpha_ij^2 |h_j|^2 / q_ij^2, the negative derivative of the variance
+      sum_j alpha_ij^2 |h_j|^2 / q_ij with respect to q_ij. It is unbounded as q_ij falls.
     * thanos (Zhang et al., 2021): 2 z_ij . m_i - |z_ij|^2 for messages z_ij = alpha_ij h_j and
-      their mean m_i, which falls with the distance from the mean. Shifted and scaled by the
-      target's largest |z_ij|^2 it is in [0, 1], as the regret bounds of EXP3 require. Its
-      aggregate is biased: the kept messages with equal weights (estimator "plain").
+      their mean m_i, which decreases with the distance from the mean. Shifted and scaled by the
+      target's largest |z_ij|^2, it is in [0, 1], as the regret bounds of EXP3 require. Its
+      aggregate is biased: it gives the kept messages equal weights (estimator "plain").
 
     alpha_ij is the graph's coefficient or, with `attention`, (sum over kept of q_ik) times the
-    softmax over the kept edges. With `restart` all weights of a layer are reset every so many
-    steps, so that old embeddings do not count; a restart costs O(|E|).
+    softmax over the kept edges. All weights of a layer are reset every `restart` steps, so that old
+    embeddings are forgotten; a reset costs O(|E|).
 
     The state has the form of `Exp3`: 8 bytes per edge and layer, 16 per node and layer; an
     update costs O(kept edges), with "thanos" times the width of their messages.
@@ -45,7 +46,7 @@ class TargetBandit(Exp3):
 
     name = "target-bandit"
     pairs_with = ("neighbours",)
-    needs_prob = False  # rewards are divided by the chances of edges
+    needs_prob = False  # rewards are divided by the probabilities of edges
     config: TargetBanditConfig
 
     def __init__(self, graph: Graph, layers: int, config: TargetBanditConfig | None = None) -> None:
@@ -66,7 +67,7 @@ class TargetBandit(Exp3):
         return self._news(feedback, np.asarray(growth))
 
     def apply(self, layer: int, news: Sequence[News]) -> None:
-        """Let the weights of the kept edges grow; restart where it is due."""
+        """Increase the weights of the kept edges; reset all weights every `restart` steps."""
         super().apply(layer, news)
         self._steps[layer] += 1
         if self.config.restart and self._steps[layer] % self.config.restart == 0:
@@ -86,7 +87,7 @@ class TargetBandit(Exp3):
         if feedback.input is None:
             raise InputError(
                 'reward="thanos" compares messages, but these blocks did not keep the input of '
-                "each source: update a sampler with the blocks it drew."
+                "each source: update each sampler with the blocks that it drew."
             )
         return np.asarray(
             edge_bandits.distance_rewards(drawn, feedback.row, alpha, chance, feedback.input)
@@ -109,5 +110,5 @@ class TargetBandit(Exp3):
         return alpha
 
     def state_dict(self) -> State:
-        """The state of `Exp3`, and the number of steps."""
+        """State of `Exp3` and the step count."""
         return super().state_dict() | {"neighbour.steps": self._steps}

@@ -1,4 +1,4 @@
-"""A comparison of samplers on the same seeds, with what the paired tests support."""
+"""Section about a comparison of samplers on the same seeds, with paired tests."""
 
 from __future__ import annotations
 

@@ -187,7 +187,7 @@ def machine_words(machine: Machine) -> str:
 
 
 def facts(items: dict[str, str]) -> list[Details]:
-    """How the numbers were measured, without what is unknown."""
+    """Details of how the numbers were measured, without unknown values."""
     told = [(name, value) for name, value in items.items() if value]
     return [Details("How this was measured", told)] if told else []
 

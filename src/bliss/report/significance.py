@@ -1,4 +1,4 @@
-"""Which differences between samplers the paired tests of a comparison support."""
+"""Significance of differences between samplers, by the paired tests of a comparison."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def corrected(rows: Sequence[ComparisonRow]) -> list[tuple[ComparisonRow, float]
 
 
 def verdict(rows: Sequence[ComparisonRow], label: Callable[[ComparisonRow], str]) -> str:
-    """What the paired tests say about the differences to the first sampler."""
+    """Sentence about the significance of the differences to the first sampler."""
     if all(row.difference is None for row in rows):
         return ""
     first, tested = label(rows[0]), corrected(rows)

@@ -1,4 +1,4 @@
-"""Look of the figures: colours, lines and fonts; and their files.
+"""Style of the figures (colours, lines and fonts) and their files.
 
 INK, GRID, PAPER and SERIES are the only colours, so that svg.py can replace them by those of the
 page's theme. Series differ by colour, line style and marker.

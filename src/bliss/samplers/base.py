@@ -103,7 +103,7 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
 
     @property
     def learns(self) -> bool:
-        """Whether feedback changes what is drawn."""
+        """Whether feedback changes the state of the sampler."""
         return False
 
     def prepare(self, nodes: Any, batch_size: int) -> None:

@@ -35,7 +35,7 @@ EVERYTHING = ("bliss", *(name for name in SAMPLERS if name not in (*ALIASES, "bl
 
 
 class Key(NamedTuple):
-    """What the runs of one row have in common."""
+    """Key of a row: the settings that its runs share."""
 
     model: str
     sampler: str
@@ -78,7 +78,8 @@ def compare(
     """
     if not shares or len(set(shares)) < len(shares) or any(not 0 < s <= 1 for s in shares):
         raise InputError(
-            f"shares={list(shares)} must be different numbers above 0 and at most 1: 1,0.5,0.25."
+            f"shares={list(shares)} must be distinct numbers in (0, 1]: write for instance "
+            "1,0.5,0.25."
         )
     for model in models:
         checks.choice("models", model, MODELS)
@@ -228,7 +229,7 @@ def rows(
 
 
 def rival(grouped: Mapping[Key, Sequence[Outcome]], key: Key, first: str) -> Sequence[Outcome]:
-    """The first sampler's runs at the same share; all shares share those without a budget."""
+    """Runs of the first sampler at the same share; without budgets, its only runs."""
     if has_budgets(first):
         return grouped.get(key._replace(sampler=first), [])
     same = (own for own in grouped if (own.model, own.sampler) == (key.model, first))

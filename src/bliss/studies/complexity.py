@@ -82,7 +82,7 @@ def row(
     axis: str,
     pairs: list[tuple[int, float]],
 ) -> Growth:
-    """A row with its fitted exponent beside the stated one."""
+    """Row with the fitted and the stated exponent."""
     x, y = np.log(np.array(pairs, dtype=np.float64)).T
     return Growth(
         quantity=quantity,

@@ -1,4 +1,4 @@
-"""What studies write: compare.json, reproduce.json and variance.json.
+"""Records that studies write: compare.json, reproduce.json and variance.json.
 
 F1 is a share of 1. Deviations (`_std`) are sample standard deviations over seeds, None for one
 seed. Layers are listed input layer first.
@@ -127,7 +127,7 @@ class Comparison(Record, frozen=True, kw_only=True, tag_field="kind", tag="compa
 
 
 class Rerun(Record, frozen=True, kw_only=True):
-    """A published number beside ours."""
+    """A published number and ours."""
 
     preset: str
     dataset: str
@@ -209,7 +209,7 @@ class Reproduction(Record, frozen=True, kw_only=True, tag_field="kind", tag="rep
 class PolicyRatios(Record, frozen=True, kw_only=True):
     """V of a policy over that of PLADIES and over the limit for the policy's number of sources.
 
-    None where the denominator is 0.
+    None if the denominator is 0.
     """
 
     over_pladies: float | None
@@ -228,7 +228,7 @@ class LayerRatios(Record, frozen=True, kw_only=True):
 
     @property
     def is_sampled(self) -> bool:
-        """Whether anything was left out; False if the budget covers every candidate."""
+        """Whether the layer is sampled; False if the budget covers every candidate."""
         return self.limit_over_pladies is not None
 
 

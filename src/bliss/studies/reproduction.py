@@ -37,7 +37,7 @@ SPLITS = ("train", "val", "test")
 
 
 class Key(NamedTuple):
-    """What the runs of one row have in common; `model` is "gat" or "sage", as in the paper."""
+    """Key of a row: the settings that its runs share. `model` is "gat" or "sage"."""
 
     preset: str
     dataset: str
@@ -87,7 +87,7 @@ def reproduce(
     say: Callable[[str], None] = print,
     on_progress: Callable[[Standing], None] | None = None,
 ) -> Reproduction:
-    """Run what is missing of the paper's experiments and write reproduce.json.
+    """Run the missing experiments of the paper and write reproduce.json.
 
     Parameters
     ----------

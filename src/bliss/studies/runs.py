@@ -69,7 +69,7 @@ def run_cells(
     say: Callable[[str], None],
     on_progress: Callable[[Standing], None] | None = None,
 ) -> list[Outcome]:
-    """Run what is missing, resume what was stopped, and return all outcomes in order.
+    """Run missing cells, resume interrupted ones, and return all outcomes in order.
 
     Runs are ordered by seed, so that a partial study covers every setting.
     """
@@ -98,7 +98,7 @@ def run_cells(
 
 
 def machine() -> Machine:
-    """The present machine and the versions in use."""
+    """The current machine and the versions in use."""
     return Machine(
         processor=processor(),
         cores=os.cpu_count(),
@@ -109,7 +109,7 @@ def machine() -> Machine:
 
 
 def processor() -> str:
-    """The processor's name, where the system tells it."""
+    """Name of the processor, if the system reports it."""
     info = Path("/proc/cpuinfo")
     if info.exists():
         for line in info.read_text(encoding="utf-8").splitlines():

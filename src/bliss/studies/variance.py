@@ -1,7 +1,7 @@
 """Distance of each policy's probabilities from the best possible, in closed form, over training.
 
 One network is trained with PLADIES. Every policy draws its own sample of each batch, sends it
-through the network and learns from it, as it would if it were in charge. At checkpoints the
+through the network and learns from it, as it would in its own training. At checkpoints the
 policies, PLADIES and the limit are evaluated on the same frontiers and exact embeddings.
 """
 
@@ -115,7 +115,7 @@ def exact_frontiers(
 
 
 class VarianceStudy:
-    """Trains one network, lets every policy learn from it, and measures the policies meanwhile.
+    """Trains one network, lets every policy learn from it, and measures their variance.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ class VarianceStudy:
         return self.summary()
 
     def _teach(self, student: LayerSampler, seeds: Tensor, step: int) -> None:
-        """Let a policy learn from its own sample of a batch, with the present network."""
+        """Let a policy learn from its own sample of a batch, with the current network."""
         if not student.policy.learns:
             return
         blocks = student.sample(seeds, step)

@@ -1,4 +1,4 @@
-"""Checkpoints: the whole state of a run as tensors and counters, and back."""
+"""Checkpoints: convert the state of a run to tensors and counters, and restore it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bliss.train.step import PARTS, TIMED, Learner
 
 @dataclass
 class Progress:
-    """Where a run stands, apart from its learner."""
+    """Progress of a run, except the state of its learner."""
 
     best_step: int = 0
     best_val_f1: float = float("-inf")
@@ -27,11 +27,11 @@ class Progress:
     stale: int = 0
     """Evaluations since the best one."""
     seconds: float = 0.0
-    """Duration of the run, evaluations included."""
+    """Duration of the run, including evaluations."""
 
 
 def capture(learner: Learner, progress: Progress, fingerprint: str) -> Checkpoint:
-    """All that a resumed run needs."""
+    """Complete state of a run, for resuming."""
     model, optimizer = learner.task.model, learner.optimizer
     tensors = {f"model.{name}": t for name, t in model.state_dict().items()}
     for number, state in optimizer.state_dict()["state"].items():
@@ -67,13 +67,13 @@ def restore(checkpoint: Checkpoint, learner: Learner) -> Progress:
         return Progress(**counters["progress"])
     except (RuntimeError, KeyError, ValueError, TypeError) as error:
         raise DamagedError(
-            f"the checkpoint does not fit the settings ({in_short(error)}): it was written by "
-            "another version of bliss. Start the run again in another folder."
+            f"the checkpoint does not fit the settings ({in_short(error)}), because another "
+            "version of bliss wrote it: start the run again in another folder."
         ) from error
 
 
 def in_short(error: Exception) -> str:
-    """The first complaint of an error of torch, in one line."""
+    """First problem in a torch error message, in one line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[min(1, len(lines) - 1)].rstrip(".:") if lines else type(error).__name__
 

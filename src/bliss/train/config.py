@@ -20,51 +20,51 @@ class TrainConfig(ModelConfig):
     """Settings of a run."""
 
     dataset: str = "synthetic"
-    """Name of a data set, or the path of a folder."""
+    """Name of a data set, or path of a folder."""
     sampler: str = "bliss"
-    """The sampler."""
+    """Name of the sampler."""
     sampler_options: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """Settings of the sampler and its policy, by name: policy, estimator, replace, eta, ..."""
     budgets: tuple[int, ...] = ()
     """Budget per layer, input layer first: sources kept on average, or, for node-wise samplers,
-    neighbours kept per target. Without it 2048,1024,512 (less on small graphs) or 10 a layer."""
+    neighbours kept per target. Default: 2048,1024,512 (less on small graphs), or 10 per layer."""
     batch_size: int = 256
-    """Seed nodes per step; for samplers of subgraphs see docs/subgraphs.md."""
+    """Seed nodes per step; for subgraph samplers see docs/subgraphs.md."""
     steps: int = 300
     """Training steps."""
     lr: float = 0.002
-    """Adam's learning rate."""
+    """Learning rate of Adam."""
     weight_decay: float = 0.0
-    """L2 penalty in Adam's gradient."""
+    """L2 penalty, added to the gradient."""
     schedule: str = "constant"
-    """Learning rate over the steps: constant, or linear to 0 at the last step."""
+    """Learning rate schedule: constant, or linear decay to 0 at the last step."""
     lr_decay: float = 1.0
-    """Factor of the learning rate, applied every --decay-epochs epochs."""
+    """Factor applied to the learning rate every --decay-epochs epochs."""
     decay_epochs: int = 1
     """Epochs between decays of the learning rate."""
     features: str = "raw"
-    """Features: raw, or row (each row divided by its sum if that is above 1; makes a copy)."""
+    """Features: raw, or row (rows with a sum above 1 are divided by it; makes a copy)."""
     seed: int = 0
-    """Seed of weights, order, draws and dropout."""
+    """Seed of initial weights, batch order, draws and dropout."""
     evaluate_every: int = 50
-    """Steps between evaluations; each is followed by a checkpoint."""
+    """Steps between evaluations; a checkpoint follows each of them."""
     validation: str = "full"
-    """Neighbourhoods of evaluations during training: full, or sampled."""
+    """Neighbourhoods in evaluations during training: full, or sampled."""
     patience: int = 0
-    """Evaluations without a better validation F1 before the run stops; 0: never."""
+    """Evaluations without a better validation F1 before the run stops; 0: never stop early."""
     prefetch: int = 0
-    """1: draw the next batch in a thread, with a policy that is one step old; 0: do not."""
+    """Batches drawn ahead in a thread: 0, or 1 (with a policy one step old)."""
     precision: str = "float32"
     """Precision of forward passes: float32, or bfloat16 (autocast)."""
     device: str = "cpu"
-    """cpu or cuda."""
+    """Device: cpu or cuda."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not isinstance(self.sampler_options, Mapping):
             raise InputError(
-                f"sampler_options={self.sampler_options!r} must be names with values, such as "
-                '{"replace": True}.'
+                f"sampler_options={self.sampler_options!r} must be a mapping: pass names with "
+                'values, such as {"replace": True}.'
             )
         sampler = self.sampler_config
         object.__setattr__(self, "sampler_options", sampler.to_dict())
@@ -73,7 +73,7 @@ class TrainConfig(ModelConfig):
             object.__setattr__(self, "budgets", budgets)
         if sampler.linear_only and self.is_attention:
             raise InputError(
-                f"model={self.model!r} learns its coefficients, and sampler {self.sampler!r} needs "
+                f"model={self.model!r} learns its coefficients, but sampler {self.sampler!r} needs "
                 "fixed ones: choose model sage or gcn, or another sampler."
             )
         checks.choice("features", self.features, ("raw", "row"))
@@ -81,8 +81,8 @@ class TrainConfig(ModelConfig):
         checks.choice("validation", self.validation, ("full", "sampled"))
         if self.validation == "sampled" and sampler.makes_batches:
             raise InputError(
-                f"validation='sampled' is not possible with sampler {self.sampler!r}, which makes "
-                "its own batches of training nodes: choose full."
+                f"validation='sampled' is not supported by sampler {self.sampler!r}, which makes "
+                "its own batches of training nodes: choose validation='full'."
             )
         checks.choice("precision", self.precision, ("float32", "bfloat16"))
         checks.choice("device", self.device.split(":")[0], ("cpu", "cuda"))
@@ -91,7 +91,7 @@ class TrainConfig(ModelConfig):
         for name in ("seed", "patience"):
             checks.whole(name, getattr(self, name))
         checks.positive("lr", self.lr, "start with 0.002.")
-        checks.positive("lr_decay", self.lr_decay, "1 leaves the learning rate as it is.")
+        checks.positive("lr_decay", self.lr_decay, "1 leaves the learning rate unchanged.")
         if not self.weight_decay >= 0:
             raise InputError(f"weight_decay={self.weight_decay} must be 0 or larger.")
         if self.prefetch not in (0, 1):
@@ -99,16 +99,16 @@ class TrainConfig(ModelConfig):
 
     @property
     def sampler_config(self) -> SamplerConfig:
-        """The settings of the sampler."""
+        """Settings of the sampler."""
         return sampler_config(self.sampler, **self.sampler_options)
 
     @property
     def policy(self) -> str:
-        """The name of the sampler's policy; empty if it has none to choose."""
+        """Name of the sampler's policy; empty if the sampler has no such option."""
         return str(self.sampler_options.get("policy", ""))
 
     def fitted(self, num_nodes: int) -> TrainConfig:
-        """These settings with default budgets filled in for a graph of so many nodes."""
+        """Copy with default budgets filled in for a graph of `num_nodes` nodes."""
         if self.budgets or self.sampler_config.unit == "none":
             return self
         budgets = self.sampler_config.default_budgets(self.layers, num_nodes)
@@ -116,12 +116,12 @@ class TrainConfig(ModelConfig):
 
     @property
     def model_config(self) -> ModelConfig:
-        """The network's part alone."""
+        """Settings of the network."""
         names = [field.name for field in fields(ModelConfig)]
         return ModelConfig(**{name: getattr(self, name) for name in names})
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, as JSON keeps them."""
+        """Settings as plain values, for JSON."""
         return asdict(self) | {"budgets": list(self.budgets)}
 
     @classmethod
@@ -135,7 +135,7 @@ class TrainConfig(ModelConfig):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> TrainConfig:
-        """The inverse of `to_dict`; refuses names it does not know."""
+        """The inverse of `to_dict`; raises an error for unknown names."""
         known = {field.name for field in fields(cls)}
         for name in values:
             if name not in known:
@@ -143,13 +143,13 @@ class TrainConfig(ModelConfig):
         return cls(**{**values, "budgets": tuple(values.get("budgets", cls.budgets))})
 
     def differences(self, other: TrainConfig) -> list[str]:
-        """Where two settings part, as "name: this, other"."""
+        """Settings that differ, as "name: this, other"."""
         ours, theirs = self.to_dict(), other.to_dict()
         return [f"{k}: {ours[k]}, {theirs[k]}" for k in ours if ours[k] != theirs[k]]
 
 
 def resolve(**given: Any) -> TrainConfig:
-    """Settings from what was given, then the data set's recipe, then the defaults.
+    """Settings from the arguments, then the data set's recipe, then the defaults.
 
     A name that is not a field of `TrainConfig` is an option of the sampler or its policy, such as
     policy="exp3" or eta=0.2. Names of data sets, models and samplers may be in any case.
@@ -179,7 +179,7 @@ def resolve(**given: Any) -> TrainConfig:
 
 
 def recipe(dataset: str, model: str, sampler: str) -> dict[str, Any]:
-    """The recipe's settings for a data set, model and sampler; empty if there is none."""
+    """Settings in the recipe for a data set, model and sampler; empty if there is no recipe."""
     file = resources.files("bliss.train") / "recipes" / f"{dataset.lower()}.json"
     if "/" in dataset or not file.is_file():
         return {}

@@ -1,4 +1,4 @@
-"""A run's folder: settings, metrics, checkpoints, result; written so that a kill harms nothing.
+"""A run's folder: settings, metrics, checkpoints and result. Killing the process is safe.
 
 config.json                 the settings
 metrics.jsonl               one line per evaluation
@@ -33,14 +33,14 @@ REMEDY = "start the run again in another folder"
 
 
 class Checkpoint(NamedTuple):
-    """All that a resumed run needs."""
+    """Complete state of a run, for resuming."""
 
     tensors: dict[str, Tensor]
     counters: dict[str, Any]
 
 
 class RunFolder:
-    """One run's files. Use `with folder.locked():` around all writing."""
+    """Files of one run. Write only inside `with folder.locked():`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -48,7 +48,7 @@ class RunFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the folder for one process: a second one is refused."""
+        """Lock the folder; raises an error if another process holds the lock."""
         with writing(self.path):
             self.checkpoints.mkdir(parents=True, exist_ok=True)
             lock = open(self.path / ".lock", "a", encoding="utf-8")  # noqa: SIM115
@@ -64,11 +64,11 @@ class RunFolder:
 
     @property
     def is_started(self) -> bool:
-        """Whether a run has left its settings here."""
+        """Whether a run was started here."""
         return (self.path / "config.json").exists()
 
     def refuse_strays(self) -> None:
-        """Raise if there are checkpoints without settings, which a new run must not mix with."""
+        """Raise an error if there are checkpoints without settings, from an unknown run."""
         if self._steps() and not self.is_started:
             raise InputError(
                 f"out={str(self.path)!r} holds checkpoints but no config.json: choose another "
@@ -76,21 +76,24 @@ class RunFolder:
             )
 
     def settings(self) -> TrainConfig:
-        """The settings the run was started with."""
+        """Settings that the run was started with."""
         path = self.path / "config.json"
         if not path.exists():
-            raise InputError(f"{path} is missing: {str(self.path)!r} is not the folder of a run.")
+            raise InputError(
+                f"{path} is missing, so {str(self.path)!r} is not the folder of a run: pass a "
+                "folder that `bliss train` wrote."
+            )
         values = records.read_exactly(path, REMEDY)
         try:
             return TrainConfig.from_dict(values)
         except (InputError, TypeError, AttributeError) as error:
             raise DamagedError(
-                f"{path} does not hold the settings of a run ({error}): it is damaged or "
-                "comes from another version of bliss."
+                f"{path} does not hold the settings of a run ({error}): it is damaged or comes "
+                f"from another version of bliss, {REMEDY}."
             ) from error
 
     def check_settings(self, config: TrainConfig, may_extend: bool = False) -> None:
-        """Refuse settings other than those of the run, and list the differences.
+        """Raise an error that lists the differences if the settings are not those of the run.
 
         With `may_extend`, more steps are allowed, unless the learning rate depends on their number.
         """
@@ -98,9 +101,9 @@ class RunFolder:
         if may_extend and config.steps > then.steps:
             if config.schedule != "constant":
                 raise InputError(
-                    f"steps={config.steps} cannot be more than the run's {then.steps}: with "
+                    f"steps={config.steps} exceeds the run's {then.steps}, but with "
                     f"schedule={config.schedule!r} the learning rate depends on the number of "
-                    "steps, so start a run in another folder."
+                    "steps: start a run in another folder."
                 )
             then = replace(then, steps=config.steps)
         differences = config.differences(then)
@@ -112,14 +115,14 @@ class RunFolder:
             )
 
     def write_settings(self, config: TrainConfig) -> None:
-        """Write config.json; a result of fewer steps is no longer the run's result."""
+        """Write config.json; delete the result of a run with fewer steps."""
         if self.is_started and self.settings().steps < config.steps:
             (self.path / "result.json").unlink(missing_ok=True)
         text = json.dumps(config.to_dict(), indent=2) + "\n"
         replace_file(self.path / "config.json", text.encode())
 
     def remove_leftovers(self) -> None:
-        """Delete what a killed run left: scratch files, and tensors without their counters."""
+        """Delete leftovers of a killed run: scratch files, and tensors without counters."""
         for folder in (self.path, self.checkpoints):
             remove_scratch(folder)
         for tensors in self.checkpoints.glob("*.safetensors"):
@@ -127,7 +130,7 @@ class RunFolder:
                 tensors.unlink()
 
     def identity(self) -> RunSettings:
-        """The settings that identify the run, whatever version of bliss wrote the others."""
+        """Settings that identify the run, also of runs by other versions of bliss."""
         path = self.path / "config.json"
         values = records.read_object(path, REMEDY)
         options = values.get("sampler_options")
@@ -139,7 +142,7 @@ class RunFolder:
         records.write(self.path / "result.json", result)
 
     def result(self) -> RunResult | None:
-        """The result, or None while the run is unfinished."""
+        """Result of the run, or None if it is unfinished."""
         path = self.path / "result.json"
         return records.read(path, RunResult, REMEDY) if path.exists() else None
 
@@ -152,11 +155,11 @@ class RunFolder:
         self._append("times.jsonl", time)
 
     def metrics(self) -> list[Evaluation]:
-        """Every whole line of metrics.jsonl."""
+        """All complete lines of metrics.jsonl."""
         return records.read_lines(self.path / "metrics.jsonl", Evaluation, "remove that line")
 
     def times(self) -> list[StepTime]:
-        """Every whole line of times.jsonl."""
+        """All complete lines of times.jsonl."""
         return records.read_lines(self.path / "times.jsonl", StepTime, "remove that line")
 
     def _append(self, name: str, record: records.Record) -> None:
@@ -165,7 +168,7 @@ class RunFolder:
             file.write(records.to_json(record, indent=None))
 
     def forget_after(self, step: int) -> None:
-        """Drop the metrics and times of later steps, which a resumed run takes again."""
+        """Drop the metrics and times of later steps, which a resumed run repeats."""
         for name, lines in (("metrics.jsonl", self.metrics()), ("times.jsonl", self.times())):
             kept = [records.to_json(line, indent=None) for line in lines if line.step <= step]
             replace_file(self.path / name, "".join(kept).encode())
@@ -176,17 +179,22 @@ class RunFolder:
         replace_file(self.path / "best.safetensors", data)
 
     def load_best(self) -> dict[str, Tensor]:
-        """The best weights."""
+        """Weights of the best step."""
         path = self.path / "best.safetensors"
         if not path.exists():
-            raise InputError(f"{path} is missing: the run has not been evaluated yet.")
+            raise InputError(
+                f"{path} is missing, because the run has not been evaluated yet: train until the "
+                "first evaluation."
+            )
         try:
             return safetensors.torch.load_file(path)
         except (safetensors.SafetensorError, OSError) as error:
-            raise DamagedError(f"{path} cannot be read ({error}): it was damaged.") from error
+            raise DamagedError(
+                f"{path} cannot be read ({error}), because it is damaged: train again."
+            ) from error
 
     def save_checkpoint(self, step: int, checkpoint: Checkpoint) -> None:
-        """Write a checkpoint; it counts once its JSON is there. Keeps the one before."""
+        """Write a checkpoint, valid once its JSON file exists; keep the previous one."""
         data = safetensors.torch.save(_contiguous(checkpoint.tensors))
         stem = self.checkpoints / f"{step:09d}"
         replace_file(stem.with_suffix(".safetensors"), data)
@@ -197,14 +205,14 @@ class RunFolder:
                 (self.checkpoints / f"{old:09d}").with_suffix(suffix).unlink(missing_ok=True)
 
     def load_checkpoint(self, say: Callable[[str], None]) -> Checkpoint | None:
-        """The newest whole checkpoint; says so where a newer one was damaged."""
+        """Load the latest intact checkpoint; reports each damaged one."""
         for step in reversed(self._steps()):
             stem = self.checkpoints / f"{step:09d}"
             try:
                 counters = json.loads(stem.with_suffix(".json").read_text(encoding="utf-8"))
                 data = stem.with_suffix(".safetensors").read_bytes()
                 if counters.pop("sha256") != _digest(data, counters):
-                    raise ValueError("its digest does not fit")
+                    raise ValueError("its digest does not match")
                 return Checkpoint(safetensors.torch.load(data), counters)
             except (
                 OSError,
@@ -214,11 +222,10 @@ class RunFolder:
                 AttributeError,
                 safetensors.SafetensorError,
             ) as error:
-                say(f"The checkpoint of step {step} is damaged ({error}); trying the one before.")
+                say(f"The checkpoint of step {step} is damaged ({error}); trying the previous one.")
         if self._steps():
             raise DamagedError(
-                f"{self.checkpoints} has no whole checkpoint, or none of this version of bliss: "
-                "start the run anew."
+                f"{self.checkpoints} has no intact checkpoint of this version of bliss: {REMEDY}."
             )
         return None
 
@@ -227,7 +234,7 @@ class RunFolder:
 
 
 def _digest(data: bytes, counters: Mapping[str, Any]) -> str:
-    """Of tensors and counters together."""
+    """SHA-256 of tensors and counters."""
     digest = hashlib.sha256(data)
     digest.update(json.dumps(counters, sort_keys=True).encode())
     return digest.hexdigest()

@@ -22,7 +22,7 @@ from bliss.train.task import Task, build_task
 
 
 class Standing(NamedTuple):
-    """Progress of a run, after each step."""
+    """Progress of a run, reported after each step."""
 
     step: int
     steps: int
@@ -46,7 +46,7 @@ class Trainer:
     out
         The run's folder.
     say
-        Called with each message.
+        Function called with each message.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Trainer:
             forget_peak(self.task.device)
             self._begin(resume)
             started = perf_counter() - self.progress.seconds
-            self._evaluate_if_due(signals, on_evaluation)  # an evaluation that was interrupted
+            self._evaluate_if_due(signals, on_evaluation)  # repeats an interrupted evaluation
             for batch in self.learner.batches(self._is_patience_spent):
                 loss = self.learner.learn(batch)
                 self.progress.seconds = perf_counter() - started
@@ -89,13 +89,13 @@ class Trainer:
         if folder.is_started:
             if not resume:
                 raise InputError(
-                    f"out={str(folder.path)!r} holds a run already: pass --resume to continue it, "
+                    f"out={str(folder.path)!r} already holds a run: pass --resume to continue it, "
                     "or choose another folder."
                 )
             folder.check_settings(config, may_extend=True)
             self._resume()
         elif resume:
-            self.say(f"There is no run in {str(folder.path)!r} to resume: starting one.")
+            self.say(f"There is no run to resume in {str(folder.path)!r}; starting a new one.")
         folder.remove_leftovers()
         folder.write_settings(config)
         folder.forget_after(self.learner.steps)
@@ -107,7 +107,7 @@ class Trainer:
         if checkpoint.counters["data"] != self._fingerprint:
             raise InputError(
                 f"dataset={self.config.dataset!r} has changed since the run in "
-                f"{str(self.folder.path)!r} was started: bring the same data (and --root), or "
+                f"{str(self.folder.path)!r} was started: restore the same data (check --root), or "
                 "start a run in another folder."
             )
         self.progress = restore(checkpoint, self.learner)
@@ -116,9 +116,9 @@ class Trainer:
     def _evaluate_if_due(
         self, signals: Signals, on_evaluation: Callable[[Evaluation], None] | None
     ) -> None:
-        """Evaluate and write a checkpoint where the settings ask for it.
+        """Evaluate and write a checkpoint every `evaluate_every` steps and after the last step.
 
-        A signal ends a long evaluation early: it is then repeated when the run is resumed.
+        A signal interrupts a long evaluation, which is repeated when the run is resumed.
         """
         step = self.learner.steps
         is_due = step % self.config.evaluate_every == 0 or step == self.config.steps
@@ -141,7 +141,7 @@ class Trainer:
         return evaluate(self.task, splits, signals.check)
 
     def _record(self, step: int, scores: dict[str, float]) -> Evaluation:
-        """Write an evaluation's metrics; keep the weights if it is the best so far."""
+        """Write an evaluation's metrics; save the weights if it is the best so far."""
         progress, learner = self.progress, self.learner
         found = Evaluation(
             step=step, loss=learner.mean_loss(), train_f1=scores["train"], val_f1=scores["val"]
@@ -210,12 +210,13 @@ def load_best(task: Task, folder: RunFolder) -> None:
     except RuntimeError as error:
         raise DamagedError(
             f"the weights in {str(folder.path)!r} do not fit the data and network "
-            f"({in_short(error)}): the data or the version of bliss has changed. Train again."
+            f"({in_short(error)}), because the data or the version of bliss has changed: train "
+            "again."
         ) from error
 
 
 def open_task(folder: RunFolder, load: Callable[[TrainConfig], Dataset]) -> Task:
-    """The data and the best network of a run."""
+    """Task of a run, with the weights of its best step."""
     config = folder.settings()
     task = build_task(config, load(config))
     load_best(task, folder)

@@ -1,4 +1,4 @@
-"""The most memory that a process has held, from a moment on."""
+"""Peak memory of a run."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _CLEAR = Path("/proc/self/clear_refs")
 
 
 def forget_peak(device: torch.device) -> None:
-    """Start counting anew; where the system does not offer it, the peak is that of the process.
+    """Reset the peak. If the system cannot, the peak remains that of the whole process.
 
-    What earlier runs have left unused is given back first, so that it is not counted.
+    Unused memory of earlier runs is returned to the system first, so that it is not counted.
     """
     gc.collect()
-    with suppress(OSError, AttributeError):  # the C library's, where it has it
+    with suppress(OSError, AttributeError):  # only glibc has malloc_trim
         ctypes.CDLL(None).malloc_trim(0)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
@@ -31,7 +31,7 @@ def forget_peak(device: torch.device) -> None:
 
 
 def peak_mb(device: torch.device) -> float:
-    """The peak in MiB: of the GPU's memory there, of the process elsewhere."""
+    """Peak memory in MiB: of the GPU for a CUDA device, otherwise of the process."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**20
     if _STATUS.exists():

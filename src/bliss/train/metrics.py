@@ -1,4 +1,4 @@
-"""How well a network does."""
+"""Loss, micro-F1 and probabilities from a network's logits."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from torch.nn import functional
 def micro_f1(logits: Tensor, labels: Tensor) -> float:
     """Micro-averaged F1: 2 TP / (2 TP + FP + FN) over all nodes and classes.
 
-    With one class per node, labels int64[N], this is the share of right predictions; with
-    several, labels float[N, C] of 0 and 1, a class is predicted where its logit is above 0.
-    Nodes of label -1 are left out. Without nodes the result is NaN.
+    With one class per node, labels int64[N], this is the accuracy; nodes with label -1 are
+    excluded. With several classes per node, labels float[N, C] of 0 and 1, a class is predicted if
+    its logit is above 0. Without nodes the result is NaN.
 
     logits [N, C]
     """
@@ -29,11 +29,12 @@ def micro_f1(logits: Tensor, labels: Tensor) -> float:
 
 
 def criterion(logits: Tensor, labels: Tensor, weight: Tensor | None = None) -> Tensor:
-    """Cross-entropy over classes, or over each label on its own: L_v, the mean over labels.
+    """Mean or weighted sum of the loss L_v over nodes.
 
-    The mean of L_v over nodes of known class, or, with a weight for each node [N], the sum of
-    weight_v L_v: a sampler's estimate of the mean over all training nodes. Such a sum over no
-    nodes is 0.
+    L_v is the cross-entropy over classes or, with several labels per node, the mean over labels of
+    the binary cross-entropy. Without weights, the mean of L_v over nodes of known class. With one
+    weight per node [N], the sum of weight_v L_v, a sampler's estimate of the mean over all training
+    nodes; 0 without nodes.
     """
     if weight is None:
         if labels.ndim == 1:
@@ -49,5 +50,5 @@ def criterion(logits: Tensor, labels: Tensor, weight: Tensor | None = None) -> T
 
 
 def probabilities(logits: Tensor, is_multilabel: bool) -> Tensor:
-    """Softmax over classes, or a sigmoid for each label. [N, C] -> [N, C]."""
+    """Softmax over classes, or sigmoid of each label. [N, C] -> [N, C]."""
     return torch.sigmoid(logits) if is_multilabel else torch.softmax(logits, dim=1)

@@ -15,13 +15,13 @@ FORMATS = (".csv", ".parquet")
 
 
 def check_format(out: Path) -> None:
-    """Raise if the file name has another ending than .csv or .parquet."""
+    """Raise an error if the file name does not end in .csv or .parquet."""
     if out.suffix not in FORMATS:
         raise InputError(f"out={str(out)!r} must end in .csv or .parquet: rename it.")
 
 
 def write_predictions(out: Path, chances: Tensor, is_multilabel: bool) -> None:
-    """Write the table whole or not at all. chances [V, C]."""
+    """Write the table atomically. chances [V, C]: probabilities."""
     columns = _columns(chances, is_multilabel)
     with replacing(out) as scratch:
         if out.suffix == ".csv":
@@ -37,7 +37,7 @@ def write_predictions(out: Path, chances: Tensor, is_multilabel: bool) -> None:
 
 
 def _columns(chances: Tensor, is_multilabel: bool) -> dict[str, list[Any]]:
-    """The best class and its probability; or all labels above one half, separated by spaces."""
+    """Best class and its probability, or all labels above one half, separated by spaces."""
     nodes = list(range(chances.size(0)))
     if not is_multilabel:
         best = chances.max(dim=1)

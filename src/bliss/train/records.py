@@ -1,4 +1,4 @@
-"""What a run writes: its result, one line per evaluation, and the time until each evaluation."""
+"""Records that a run writes: its result, one line per evaluation, and the time of each."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from bliss.records import Record
 
 
 class RunSettings(Record, frozen=True, kw_only=True):
-    """The settings that identify a run. config.json holds these among all others."""
+    """Settings that identify a run; config.json holds these and all others."""
 
     dataset: str
     model: str
@@ -14,7 +14,7 @@ class RunSettings(Record, frozen=True, kw_only=True):
     policy: str
     seed: int
     steps: int
-    """Training steps: those asked for in config.json, those taken in result.json."""
+    """Training steps: requested in config.json, taken in result.json."""
 
 
 class Sampled(Record, frozen=True, kw_only=True):
@@ -23,7 +23,7 @@ class Sampled(Record, frozen=True, kw_only=True):
     nodes: float
     """Input nodes of a batch."""
     edges: float
-    """Edges of a batch, all layers together."""
+    """Edges of a batch, summed over layers."""
 
 
 class RunResult(RunSettings, frozen=True, kw_only=True):
@@ -35,7 +35,7 @@ class RunResult(RunSettings, frozen=True, kw_only=True):
     val_f1: float
     test_f1: float
     seconds: float
-    """Duration of the run, evaluations included."""
+    """Duration of the run, including evaluations."""
     step_ms: dict[str, float]
     """Median milliseconds of each part of a step, and of the whole step as "total"."""
     sampled: Sampled
@@ -48,14 +48,14 @@ class Evaluation(Record, frozen=True, kw_only=True):
 
     step: int
     loss: float
-    """Mean training loss since the evaluation before."""
+    """Mean training loss since the previous evaluation."""
     train_f1: float
     val_f1: float
 
 
 class StepTime(Record, frozen=True, kw_only=True):
-    """One line of times.jsonl, apart from the metrics because no two runs take the same time."""
+    """One line of times.jsonl; separate from the metrics, which are reproducible bit for bit."""
 
     step: int
     seconds: float
-    """Time spent in training steps so far, evaluations excluded."""
+    """Time spent in training steps so far, excluding evaluations."""

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM: the first is remembered until the run can stop, the second stops at once."""
+"""SIGINT and SIGTERM: the first stops the run after its current step, the second at once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Signals:
         self.number: int | None = None
 
     def receive(self, number: int, frame: FrameType | None) -> None:
-        """Remember the first signal; a second one ends the process like an unhandled one."""
+        """Store the first signal; a second one ends the process like an unhandled signal."""
         if self.number is not None:
             signal.signal(number, signal.SIG_DFL)
             if number == signal.SIGINT:
@@ -40,7 +40,7 @@ class Signals:
 
 @contextmanager
 def catch_signals() -> Iterator[Signals]:
-    """Handle SIGINT and SIGTERM while this context lasts; does nothing outside the main thread."""
+    """Context manager that handles SIGINT and SIGTERM; does nothing outside the main thread."""
     signals = Signals()
     if threading.current_thread() is not threading.main_thread():
         yield signals

@@ -19,7 +19,7 @@ from bliss.train.task import Task, torch_seed
 
 PARTS = ("sample", "gather", "forward", "backward", "update", "total")
 TIMED = 1000
-"""Steps whose times are kept; medians are over the newest ones."""
+"""Number of latest steps whose times are kept for medians."""
 
 
 class Learner:
@@ -40,22 +40,22 @@ class Learner:
             x=task.x if kind.needs_features else None,
         )
         seeds, batch_size = task.dataset.splits["train"], config.batch_size
-        if not self.sampler.makes_batches:  # those may draw more than there are seeds
+        if not self.sampler.makes_batches:  # subgraph samplers may draw more nodes than seeds
             batch_size = min(batch_size, len(seeds))
         self.loader = BlockLoader(
             Data(x=task.x, y=task.dataset.y, num_nodes=task.graph.num_nodes),
             self.sampler,
             seeds,
             batch_size=batch_size,
-            shuffle=config.batch_size < len(seeds),  # a batch of all seeds has no order
+            shuffle=config.batch_size < len(seeds),  # order is irrelevant in a batch of all seeds
             drop_last=True,
             prefetch=config.prefetch,
         )
         self.optimizer = torch.optim.Adam(
             task.model.parameters(), lr=config.lr, weight_decay=config.weight_decay, fused=True
         )
-        self.losses = [0.0, 0.0]  # sum and number since `mean_loss` was last taken
-        self.step_seconds = 0.0  # of all steps
+        self.losses = [0.0, 0.0]  # sum and number since the last call of `mean_loss`
+        self.step_seconds = 0.0  # sum over all steps
         self.sampled = [0, 0]  # input nodes and edges of all layers, summed over steps
         self.times = {part: deque[float](maxlen=TIMED) for part in PARTS}
 
@@ -65,7 +65,7 @@ class Learner:
         return self.loader.step
 
     def batches(self, is_done: Callable[[], bool] = lambda: False) -> Iterator[Data]:
-        """Batches until the last step of the settings, or until `is_done`."""
+        """Batches until the last step of the settings, or until `is_done()`."""
         last = self.task.config.steps
         while self.steps < last and not is_done():
             for batch in self.loader:
@@ -87,7 +87,7 @@ class Learner:
         value = loss.item()
         if not -float("inf") < value < float("inf"):
             raise InputError(
-                f"loss={value} at step {self.steps}: the network has diverged. Lower lr (now "
+                f"loss={value} at step {self.steps}, so the network has diverged: lower lr (now "
                 f"{config.lr}) and start again."
             )
         forward = self._clock()
@@ -111,11 +111,11 @@ class Learner:
         return total / max(count, 1.0)
 
     def step_ms(self) -> dict[str, float]:
-        """Median milliseconds of each part of the newest steps."""
+        """Median milliseconds of each part of the latest steps."""
         return {part: median(taken) * 1e3 for part, taken in self.times.items() if taken}
 
     def mean_sampled(self) -> Sampled:
-        """Mean sizes of a batch."""
+        """Mean numbers of nodes and edges per batch."""
         nodes, edges = (count / max(self.steps, 1) for count in self.sampled)
         return Sampled(nodes=nodes, edges=edges)
 
@@ -133,7 +133,7 @@ class Learner:
     def _set_rate(self) -> None:
         """Set the learning rate of step t of T: lr lr_decay^(epoch // decay_epochs).
 
-        With the linear schedule, times 1 - (t - 1) / T.
+        The linear schedule multiplies this by 1 - (t - 1) / T.
         """
         config = self.task.config
         rate = config.lr * config.lr_decay ** (self.loader.epoch // config.decay_epochs)

@@ -1,4 +1,4 @@
-"""What a run works on: the graph, the features and the network of given settings."""
+"""Task of a run: the graph, the features and the network for given settings."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from bliss.train.config import TrainConfig
 
 @dataclass(frozen=True)
 class Task:
-    """A data set as a network sees it, and the network: all that evaluation and prediction need."""
+    """A data set, prepared for a network, and the network, for training and evaluation."""
 
-    config: TrainConfig  # budgets filled in
+    config: TrainConfig  # with budgets filled in
     dataset: Dataset
-    graph: Graph  # with the coefficients of the network
-    x: Tensor  # float32[V, F] on the CPU, normalised if the settings say so
+    graph: Graph  # with the network's coefficients
+    x: Tensor  # float32[V, F] on the CPU, row-normalised with features="row"
     model: GNN
     device: torch.device
 
 
 def build_task(config: TrainConfig, dataset: Dataset) -> Task:
-    """Check that settings and data fit, and initialise the network from the seed."""
+    """Check the settings against the data, and initialise the network from the seed."""
     _check(config, dataset)
     config = config.fitted(dataset.graph.num_nodes)
     device = torch.device(config.device)
@@ -46,22 +46,23 @@ def torch_seed(seed: int, *counters: int) -> int:
 def _check(config: TrainConfig, dataset: Dataset) -> None:
     if dataset.num_classes == 0:
         raise InputError(
-            f"{dataset.name!r} has no labels, and training needs them: import it with --labels."
+            f"{dataset.name!r} has no labels, but training needs them: import it with --labels."
         )
     for name in ("train", "val", "test"):
         if name not in dataset.splits or len(dataset.splits[name]) == 0:
             raise InputError(
-                f"the {name} split of {dataset.name!r} is empty, and training needs all three: "
+                f"the {name} split of {dataset.name!r} is empty, but training needs all three: "
                 "import the graph with train, validation and test nodes."
             )
     if config.device.startswith("cuda") and not torch.cuda.is_available():
         raise ResourceError(
-            f"device={config.device!r} was asked for, but torch sees no GPU: choose --device cpu."
+            f"device={config.device!r} is not available, because torch sees no GPU: choose "
+            "--device cpu."
         )
 
 
 def _row_normalised(x: Tensor) -> Tensor:
-    """Each row divided by its sum if that is above 1, as PyG's `NormalizeFeatures`. [V, F]."""
+    """Rows divided by their sum if it is above 1, as in PyG's `NormalizeFeatures`. [V, F]."""
     return x / x.sum(dim=1, keepdim=True).clamp(min=1.0)
 
 

@@ -1,4 +1,4 @@
-"""Logging for TensorBoard, where it is installed."""
+"""Logging for TensorBoard, if it is installed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bliss.train.records import Evaluation
 def tensorboard_writer(
     folder: Path | None,
 ) -> Iterator[Callable[[Evaluation], None] | None]:
-    """What `Trainer.run` calls at each evaluation; None where no folder is given."""
+    """Callback for `Trainer.run` that logs each evaluation; None if no folder is given."""
     if folder is None:
         yield None
         return
