@@ -10,6 +10,46 @@ import pytest
 
 from bliss import Graph
 
+SLOW = (
+    "data/test_importing.py",
+    "data/test_imports.py",
+    "data/test_named.py",
+    "data/test_synthetic.py",
+    "kernels/test_nodewise.py",
+    "nn/test_devices.py",
+    "report/",
+    "samplers/test_asgcn.py",
+    "samplers/test_control.py",
+    "samplers/test_fastgcn.py",
+    "samplers/test_gcnbs.py",
+    "samplers/test_graphsaint.py",
+    "samplers/test_inclusion.py",
+    "samplers/test_labor.py",
+    "samplers/test_neighbor.py",
+    "samplers/test_sketch.py",
+    "samplers/test_unbiased.py",
+    "samplers/test_unbiased_edges.py",
+    "samplers/test_variance.py",
+    "studies/",
+    "test_benchmarks.py",
+    "test_cli.py",
+    "test_cli_options.py",
+    "test_cli_signals.py",
+    "test_cli_studies.py",
+    "test_docs.py",
+    "test_imports.py",
+    "train/",
+)
+"""Statistics, runs, pages and subprocesses: `make check` leaves these out."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        place = item.path.relative_to(here) if here in item.path.parents else None
+        if place is not None and place.as_posix().startswith(SLOW):
+            item.add_marker(pytest.mark.slow)
+
 
 def heavy_tailed_pairs(num_nodes: int, num_edges: int, seed: int = 0) -> np.ndarray:
     """Directed edges [2, E] whose ends fall on few nodes more often than on the others."""

@@ -239,5 +239,5 @@ def test_bad_budgets_and_seeds_are_refused(name, toy_graph):
         make_sampler(name, toy_graph, budgets=wrong)
     with pytest.raises(InputError, match="blocks were given for 2 layers"):
         sampler.digest([])
-    with pytest.raises(InputError, match="keeps"):
+    with pytest.raises(InputError, match="needs"):
         sampler.load_state_dict({"other": torch.ones(3)})

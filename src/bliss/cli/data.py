@@ -64,15 +64,9 @@ def data_import(
     split: Annotated[
         str, typer.Option(help="Shares of train, validation and test nodes, drawn by --seed.")
     ] = "0.6,0.2,0.2",
-    train_nodes: Annotated[
-        Path | None, typer.Option(help="Ids or a mask, instead of --split.")
-    ] = None,
-    val_nodes: Annotated[
-        Path | None, typer.Option(help="Ids or a mask, instead of --split.")
-    ] = None,
-    test_nodes: Annotated[
-        Path | None, typer.Option(help="Ids or a mask, instead of --split.")
-    ] = None,
+    train_nodes: Nodes = None,
+    val_nodes: Nodes = None,
+    test_nodes: Nodes = None,
     weight: Annotated[Path | None, typer.Option(help="One number per edge, .npy.")] = None,
     directed: Annotated[
         bool,

@@ -20,7 +20,8 @@ import typer
 from bliss.cli.console import errors
 from bliss.errors import InputError
 from bliss.nn.config import MODELS, ModelConfig
-from bliss.samplers.configs import SAMPLERS, PolicySamplerConfig, SamplerConfig
+from bliss.samplers.config_base import SamplerConfig
+from bliss.samplers.configs import SAMPLERS
 from bliss.train.config import TrainConfig, recipe, resolve
 
 Root = Annotated[
@@ -182,8 +183,7 @@ def owners() -> Iterator[tuple[str, type]]:
         if type(config) not in seen:
             seen.add(type(config))
             yield name, type(config)
-    if any(issubclass(kind, PolicySamplerConfig) for kind in seen):
-        yield from ((name, type(policy)) for name, policy in POLICIES.items())
+    yield from ((name, type(policy)) for name, policy in POLICIES.items())
 
 
 def declared(kind: type) -> list[tuple[str, type, str]]:

@@ -2,8 +2,8 @@ from .asgcn import ASGCN as ASGCN
 from .base import Sampler as Sampler
 from .bliss import Bliss as Bliss
 from .cluster import ClusterGCN as ClusterGCN
+from .config_base import SamplerConfig as SamplerConfig
 from .configs import SAMPLERS as SAMPLERS
-from .configs import SamplerConfig as SamplerConfig
 from .configs import sampler_config as sampler_config
 from .fastgcn import FastGCN as FastGCN
 from .full import Full as Full

@@ -8,7 +8,8 @@ from bliss.arrays import FloatArray, IntArray
 from bliss.policies.base import Policy
 from bliss.policies.configs import LinearConfig
 from bliss.policies.linear import Linear
-from bliss.samplers.configs import ASGCNConfig, SamplerConfig
+from bliss.samplers.config_base import SamplerConfig
+from bliss.samplers.configs import ASGCNConfig
 from bliss.samplers.layerwise import LayerSampler
 from bliss.samplers.workspace import Workspace
 

@@ -20,7 +20,7 @@ from bliss.feedback import Feedback, News, check_feedback, check_news
 from bliss.graph import Graph
 from bliss.policies.base import Policy, State, load_arrays
 from bliss.rng import derive_key
-from bliss.samplers.configs import PolicySamplerConfig, SamplerConfig
+from bliss.samplers.config_base import PolicySamplerConfig, SamplerConfig
 from bliss.samplers.workspace import Workspace
 
 StepNews = Sequence[News]

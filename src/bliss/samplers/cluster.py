@@ -10,7 +10,8 @@ import numpy as np
 from bliss.arrays import IntArray
 from bliss.kernels import frontier
 from bliss.rng import Stream, derive_key, hashes
-from bliss.samplers.configs import ClusterGCNConfig, SamplerConfig
+from bliss.samplers.config_base import SamplerConfig
+from bliss.samplers.configs import ClusterGCNConfig
 from bliss.samplers.partition import check_metis, check_parts, partition
 from bliss.samplers.subgraph import Subgraph, SubgraphSampler, Weights
 

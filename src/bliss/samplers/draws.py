@@ -15,7 +15,7 @@ from bliss.arrays import BoolArray, FloatArray, IntArray
 from bliss.errors import InputError
 from bliss.kernels import frontier
 from bliss.rng import Substream, derive_key, hashes, uniforms
-from bliss.samplers.configs import Thinning
+from bliss.samplers.config_base import Thinning
 
 _LEAST_TOTAL = 1e-300  # makes shares 0 instead of NaN if all masses are 0
 

@@ -14,7 +14,8 @@ from bliss.graph import Graph
 from bliss.kernels import frontier
 from bliss.rng import uniforms
 from bliss.samplers.base import Sampler
-from bliss.samplers.configs import FastGCNConfig, SamplerConfig
+from bliss.samplers.config_base import SamplerConfig
+from bliss.samplers.configs import FastGCNConfig
 from bliss.samplers.estimators import coefficients, rescale_hajek
 from bliss.samplers.layerwise import Inclusion
 

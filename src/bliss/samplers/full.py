@@ -13,7 +13,8 @@ from bliss.arrays import IntArray
 from bliss.block import Block
 from bliss.kernels import nodewise
 from bliss.samplers.base import Sampler
-from bliss.samplers.configs import FullConfig, SamplerConfig
+from bliss.samplers.config_base import SamplerConfig
+from bliss.samplers.configs import FullConfig
 from bliss.samplers.estimators import coefficients
 
 

@@ -10,7 +10,8 @@ import numpy as np
 from bliss.arrays import IntArray
 from bliss.block import Block
 from bliss.policies.base import Policy
-from bliss.samplers.configs import GATBSConfig, GCNBSConfig, SamplerConfig
+from bliss.samplers.config_base import SamplerConfig
+from bliss.samplers.configs import GATBSConfig, GCNBSConfig
 from bliss.samplers.nodewise import NodeSampler
 
 

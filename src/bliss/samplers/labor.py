@@ -11,7 +11,8 @@ from bliss.arrays import NOTHING, FloatArray, IntArray
 from bliss.kernels import labor, nodewise
 from bliss.policies.static import Static
 from bliss.rng import derive_key
-from bliss.samplers.configs import LABORConfig, SamplerConfig
+from bliss.samplers.config_base import SamplerConfig
+from bliss.samplers.configs import LABORConfig
 from bliss.samplers.nodewise import EdgeSampler, masses
 
 _TOLERANCE = 1e-4  # converged: relative decrease of the expected number of sources below this

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from bliss.samplers.configs import LADIESConfig, SamplerConfig
+from bliss.samplers.config_base import SamplerConfig
+from bliss.samplers.configs import LADIESConfig
 from bliss.samplers.draws import Draw, WithoutReplacement, WithReplacement
 from bliss.samplers.layerwise import LayerSampler
 

@@ -14,7 +14,8 @@ from bliss.block import Block
 from bliss.errors import InputError
 from bliss.kernels import frontier
 from bliss.samplers.base import PolicySampler
-from bliss.samplers.configs import EstimatorConfig, LayerSamplerConfig, SamplerConfig
+from bliss.samplers.config_base import EstimatorConfig, SamplerConfig
+from bliss.samplers.configs import LayerSamplerConfig
 from bliss.samplers.draws import Draw, Poisson
 from bliss.samplers.estimators import coefficients, released_weights, rescale_hajek
 from bliss.samplers.workspace import Workspace

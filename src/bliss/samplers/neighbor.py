@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from bliss.samplers.configs import NeighborConfig, SamplerConfig
+from bliss.samplers.config_base import SamplerConfig
+from bliss.samplers.configs import NeighborConfig
 from bliss.samplers.nodewise import NodeSampler
 
 

@@ -13,7 +13,8 @@ from bliss.block import Block
 from bliss.kernels import nodewise
 from bliss.policies.base import Policy
 from bliss.samplers.base import PolicySampler, Sampler
-from bliss.samplers.configs import EstimatorConfig, NodeSamplerConfig, SamplerConfig
+from bliss.samplers.config_base import EstimatorConfig, SamplerConfig
+from bliss.samplers.configs import NodeSamplerConfig
 from bliss.samplers.estimators import coefficients, rescale_hajek
 from bliss.samplers.workspace import Workspace
 

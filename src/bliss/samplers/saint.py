@@ -15,12 +15,8 @@ from bliss.arrays import NOTHING, FloatArray, IntArray
 from bliss.graph import Graph
 from bliss.kernels import subgraphs
 from bliss.rng import Stream, Substream, derive_key, uniforms
-from bliss.samplers.configs import (
-    SaintEdgeConfig,
-    SaintNodeConfig,
-    SaintWalkConfig,
-    SamplerConfig,
-)
+from bliss.samplers.config_base import SamplerConfig
+from bliss.samplers.configs import SaintEdgeConfig, SaintNodeConfig, SaintWalkConfig
 from bliss.samplers.subgraph import Subgraph, SubgraphSampler, Weights
 
 _CHUNK = 1 << 16  # walks counted at a time

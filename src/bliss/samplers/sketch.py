@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from bliss.samplers.configs import SamplerConfig, SKETCHConfig
+from bliss.samplers.config_base import SamplerConfig
+from bliss.samplers.configs import SKETCHConfig
 from bliss.samplers.draws import Draw, Successive
 from bliss.samplers.layerwise import LayerSampler
 

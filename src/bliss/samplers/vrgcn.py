@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from bliss.samplers.configs import SamplerConfig, VRGCNConfig
+from bliss.samplers.config_base import SamplerConfig
+from bliss.samplers.configs import VRGCNConfig
 from bliss.samplers.control import ControlVariate
 from bliss.samplers.neighbor import Neighbor
 

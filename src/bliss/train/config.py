@@ -12,7 +12,8 @@ from bliss import checks
 from bliss.data import canonical
 from bliss.errors import InputError
 from bliss.nn.config import ModelConfig
-from bliss.samplers.configs import SamplerConfig, sampler_config
+from bliss.samplers.config_base import SamplerConfig
+from bliss.samplers.configs import sampler_config
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,187 @@
+"""Base classes of the samplers' settings. Imports neither numba nor torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+
+import numpy as np
+
+from bliss import checks
+from bliss.errors import InputError
+from bliss.policies.configs import POLICIES, PolicyConfig, policy_config
+
+if TYPE_CHECKING:
+    from bliss.samplers.base import Sampler
+
+Unit = Literal["sources", "neighbours", "none"]
+Thinning = Literal["exact", "paper"]
+ALL_POLICIES = tuple(POLICIES)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplerConfig:
+    """Settings that can build a sampler for a graph."""
+
+    builds: ClassVar[str]
+    """module.Class of the sampler, inside `bliss.samplers`."""
+    unit: ClassVar[Unit] = "sources"
+    """Unit of a budget: sources kept per layer, neighbours kept per target, or none."""
+    policies: ClassVar[Sequence[str]] = ()
+    """Allowed names for `policy`; empty if there is no such field."""
+    needs_features: ClassVar[bool] = False
+    """Whether `build` needs node features x."""
+    makes_batches: ClassVar[bool] = False
+    """Whether the sampler, not the loader, decides which seeds form a batch."""
+    linear_only: ClassVar[bool] = False
+    """Whether the sampler needs fixed coefficients, so that attention is not supported."""
+
+    def __post_init__(self) -> None:
+        names = self.options()
+        if "policy" in names and isinstance(self.policy, str):  # type: ignore[attr-defined]
+            checks.choice("policy", self.policy, self.policies)  # type: ignore[attr-defined]
+        if "thinning" in names:
+            checks.choice("thinning", self.thinning, get_args(Thinning))  # type: ignore[attr-defined]
+
+    def build(
+        self,
+        data: Any,
+        budgets: Sequence[int] = (),
+        *,
+        layers: int | None = None,
+        seed: int = 0,
+        norm: Any = None,
+        x: Any = None,
+    ) -> Sampler:
+        """Build the sampler for a graph, or anything that `Graph.of` accepts."""
+        module, _, name = self.builds.partition(".")
+        kind = getattr(import_module(f"bliss.samplers.{module}"), name)
+        made: Sampler = kind(data, budgets, config=self, layers=layers, seed=seed, norm=norm, x=x)
+        return made
+
+    @classmethod
+    def options(cls) -> tuple[str, ...]:
+        """Names of the settings, excluding those of the policy."""
+        return tuple(one.name for one in fields(cls) if one.name != "policy_options")
+
+    def known_options(self) -> tuple[str, ...]:
+        """Names of all settings, including those of the chosen policy."""
+        return self.options()
+
+    def allows(self, name: str, value: Any) -> bool:
+        """Whether the option exists and accepts this value."""
+        try:
+            self.with_options(**{name: value})
+        except InputError:
+            return False
+        return True
+
+    def with_options(self, **options: Any) -> SamplerConfig:
+        """A copy with changed settings; raises an error for unknown names."""
+        changed = replace(self, **{k: v for k, v in options.items() if k in self.options()})
+        others = {k: v for k, v in options.items() if k not in self.options()}
+        return changed._with_policy_options(others)
+
+    def _with_policy_options(self, options: Mapping[str, Any]) -> SamplerConfig:
+        for name, value in options.items():
+            raise InputError(
+                f"{name}={value!r} is not an option of {self.title}, which takes "
+                f"{', '.join(self.known_options()) or 'none'}: remove it, or choose another "
+                "sampler or policy."
+            )
+        return self
+
+    @property
+    def title(self) -> str:
+        """The sampler's class name."""
+        return self.builds.partition(".")[2]
+
+    def to_dict(self) -> dict[str, Any]:
+        """All settings by name, as accepted by `with_options`."""
+        return asdict(self)
+
+    def check_budgets(self, budgets: Sequence[int], layers: int | None = None) -> tuple[int, ...]:
+        """The budgets, checked: one per layer, or none if the sampler has no budgets."""
+        if self.unit != "none":
+            return checks.budgets(budgets, layers)
+        if np.size(budgets):
+            raise InputError(
+                f"budgets={budgets!r} would have no effect, because {self.title} has no budgets: "
+                "leave them out."
+            )
+        return ()
+
+    def default_budgets(self, layers: int, num_nodes: int) -> tuple[int, ...]:
+        """Default budgets for a graph, input layer first.
+
+        10 neighbours per layer; or 512 sources in the output layer and twice as many in each layer
+        below, scaled down so that the largest is at most an eighth of the nodes.
+        """
+        if self.unit == "none":
+            return ()
+        if self.unit == "neighbours":
+            return (10,) * layers
+        budgets = [512 << depth for depth in reversed(range(layers))]
+        scale = min(1.0, num_nodes / 8 / max(budgets))
+        return tuple(max(1, int(scale * budget)) for budget in budgets)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EstimatorConfig(SamplerConfig):
+    """Settings of a sampler that offers several estimators."""
+
+    estimators: ClassVar[Sequence[str]] = ("ht", "hajek")
+    """Allowed names for `estimator`."""
+    estimator: str = "ht"
+    """Weights of kept edges; see docs/samplers.md."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.choice("estimator", self.estimator, self.estimators)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicySamplerConfig(EstimatorConfig):
+    """Settings of a sampler whose masses come from a policy."""
+
+    policies: ClassVar[Sequence[str]] = ALL_POLICIES
+    policy: Any = "static"
+    """Policy that sets the masses; see docs/policies.md."""
+    policy_options: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """Settings of the policy, such as eta."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.is_built and self.policy_options:
+            raise InputError(
+                f"policy_options={dict(self.policy_options)} cannot change a policy that is "
+                "already built: pass its name or its config instead."
+            )
+        if not self.is_built:
+            self.policy_config  # noqa: B018  # rejects wrong options early
+
+    @property
+    def is_built(self) -> bool:
+        """Whether `policy` is a policy object, not a name or a config."""
+        return hasattr(self.policy, "edge_mass")
+
+    @property
+    def policy_config(self) -> PolicyConfig:
+        """The settings of the policy."""
+        return policy_config(self.policy, **self.policy_options)
+
+    def known_options(self) -> tuple[str, ...]:
+        """Names of all settings, including those of the chosen policy."""
+        return (*self.options(), *(() if self.is_built else self.policy_config.options()))
+
+    def _with_policy_options(self, options: Mapping[str, Any]) -> SamplerConfig:
+        known = {k: v for k, v in options.items() if k in self.known_options()}
+        super()._with_policy_options({k: v for k, v in options.items() if k not in known})
+        return replace(self, policy_options={**self.policy_options, **known}) if known else self
+
+    def to_dict(self) -> dict[str, Any]:
+        """All settings by name, including those of the policy."""
+        own = {name: getattr(self, name) for name in self.options()}
+        return own | (asdict(self.policy_config) if isinstance(self.policy, str) else {})
