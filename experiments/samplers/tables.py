@@ -9,11 +9,13 @@ from typing import Any
 HERE = Path(__file__).parent
 TITLES = {
     "ppi": "PPI",
+    "ppi-sketch": "PPI, SKETCH",
     "ppi-large": "PPI, subgraphs as large as the layers of the others",
     "ppi-fanout": "PPI, nearly all neighbours",
     "ppi-fastgcn": "PPI, more draws than nodes",
     "ppi-saint-node": "PPI, 16,384 drawn nodes",
     "pubmed": "PubMed",
+    "pubmed-sketch": "PubMed, SKETCH",
     "pubmed-memory": "PubMed, 60 steps, for memory only",
 }
 PARTS = ("sample", "gather", "forward", "backward", "update", "total")
