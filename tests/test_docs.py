@@ -115,10 +115,11 @@ def test_the_demo_shows_a_network_that_learnt_and_a_bandit_near_the_limit():
         text=True,
         check=True,
     ).stdout
-    rows = {name: float(re.search(rf"^  {name}\s+([\d.]+)", shown, re.MULTILINE)[1])
-            for name in ("bliss", "neighbor", "full")}  # fmt: skip
-    assert rows["bliss"] > rows["full"] - 0.1
-    assert rows["bliss"] > 0.8  # without the graph 0.51
+    scores = [
+        float(re.search(rf"^  {name}\s+([\d.]+)", shown, re.MULTILINE)[1])
+        for name in ("bliss", "pladies")
+    ]
+    assert min(scores) > 0.8  # without the graph 0.51
     learnt = float(re.search(r"sampling error\s+([\d.]+)", shown)[1])
     limit = float(re.search(r"as many sources:\s+([\d.]+)", shown)[1])
     assert limit <= learnt < min(0.7, 1.3 * limit)

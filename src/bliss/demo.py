@@ -29,8 +29,7 @@ def main() -> None:
     trainer, result = train(dataset, "bliss", show=True)
     print("\n  sampler          test F1     ms/step     nodes/step     edges/step")
     print_row("bliss", result)
-    for sampler in ("neighbor", "full"):
-        print_row(sampler, train(dataset, sampler)[1])
+    print_row("pladies", train(dataset, "pladies")[1])
     parts = result.step_ms
     named = ", ".join(f"{name} {parts[name]:.1f}" for name in parts if name != "total")
     print(f"\n  a step of BLISS  {parts['total']:.0f} ms ({named})")
