@@ -1,8 +1,8 @@
 """`python -m bliss.demo`: train with BLISS on the embedded graph and print the results.
 
-The results are test F1 compared with neighbour sampling and full neighbourhoods, the milliseconds
-of each part of a step, and the sampling error of the input layer's aggregates: in closed form, on
-the same frontier, for PLADIES, the learnt policy and the best probabilities.
+The results are test F1 compared with PLADIES, which does not learn, the milliseconds of each part
+of a step, and the sampling error of the input layer's aggregates: in closed form, on the same
+frontier, for PLADIES, the learnt policy and the best probabilities.
 """
 
 from __future__ import annotations
