@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 import resource
 from collections.abc import Callable
+from dataclasses import replace
 from statistics import median
 from time import perf_counter
 from typing import Any
@@ -20,7 +21,7 @@ import torch
 
 from benchmarks.floor import floor
 from benchmarks.graphs import flickr, power_law
-from bliss import PLADIES, Bliss, Block, Graph, LayerSampler
+from bliss import PLADIES, Bliss, Block, Graph, LayerSampler, Observation
 
 BUDGETS = [4096, 2048, 1024]
 BATCH = 256
@@ -75,8 +76,9 @@ def measure(graph: Graph, repeats: int) -> dict[str, float]:
                 _timed(times, name, _floor, graph, targets, word)
                 continue
             blocks = _timed(times, name, samplers[name].sample, seeds, step)
-            for block in blocks:
-                block.norm = torch.from_numpy(sizes[block.src.numpy()])
+            seen = [Observation(torch.from_numpy(sizes[block.src.numpy()])) for block in blocks]
+            pairs = zip(blocks, seen, strict=True)
+            blocks = [replace(block, observation=one) for block, one in pairs]
             _timed(times, f"{name}_update", samplers[name].update, blocks)
     middle = {name: median(values[WARM_UP:]) for name, values in times.items()}
     return {

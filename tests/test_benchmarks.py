@@ -10,7 +10,7 @@ from math import comb
 
 import pytest
 
-from benchmarks import dropout, samplers, step
+from benchmarks import dropout, samplers, sampling, step
 from benchmarks.graphs import power_law
 from benchmarks.pyg import floyd_chances, one_sample, two_samples
 from bliss.samplers import SAMPLERS
@@ -39,6 +39,14 @@ def test_shares_that_cannot_be_are_infinitely_far():
     assert found["bound"] == pytest.approx(4.89, abs=0.01)  # two-sided, 1e-6, of one
     found = two_samples({"a": 0.50}, {"a": 0.52})  # of 20,000 draws each
     assert found["z"] == pytest.approx(4.0, rel=0.01)
+
+
+def test_the_benchmark_of_sampling_times_every_policy(monkeypatch):
+    for name, value in {"BUDGETS": (64, 32, 16), "WARM_UP": 1}.items():
+        monkeypatch.setattr(sampling, name, value)
+    found = sampling.measure(power_law(500, 5000), repeats=2)
+    assert found["pladies_over_floor"] > 0
+    assert found["node_update_over_sample"] > 0
 
 
 def test_the_benchmark_of_samplers_has_a_row_for_each(monkeypatch):
