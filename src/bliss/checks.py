@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bliss.arrays import Array
+from bliss.arrays import Array, FloatArray
 from bliss.errors import InputError
 
 
@@ -99,6 +99,22 @@ def weights(field: str, values: Any, num_edges: int) -> npt.NDArray[np.float32]:
             f"{field}[{position}] is {array[position]}, but weights must not be negative: "
             "remove the edge, or move its sign to the features."
         )
+    return array
+
+
+def features(values: Any, num_nodes: int) -> FloatArray:
+    """Finite features with one row per node; copied only to convert. float32[V, F]."""
+    if values is None:
+        raise InputError("x is missing, but features are needed: pass x=..., [V, F].")
+    given = as_array("x", values)
+    if given.ndim != 2 or len(given) != num_nodes or given.dtype.kind not in "fiu":
+        raise InputError(
+            f"x is {given.dtype} of shape {given.shape}, but the graph has {num_nodes} nodes: pass "
+            "one row of features per node."
+        )
+    array = np.ascontiguousarray(given, dtype=np.float32)
+    if not np.isfinite(array).all():
+        raise InputError("x holds NaN or infinity: replace these features by finite numbers.")
     return array
 
 

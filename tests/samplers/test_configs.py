@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from bliss import InputError
 from bliss.policies import POLICIES, TargetBanditConfig
-from bliss.samplers import SAMPLERS, LayerSampler, NodeSampler
+from bliss.samplers import SAMPLERS, LayerSampler, NodeSampler, sampler_config
 
 BY_SOURCES = [name for name, config in SAMPLERS.items() if config.unit == "sources"]
 
@@ -52,3 +53,12 @@ def test_a_policy_of_edges_is_refused_for_sources(toy_graph):
     with pytest.raises(InputError, match=message):
         LayerSampler(toy_graph, [3], policy=TargetBanditConfig())
     NodeSampler(toy_graph, [3], policy=TargetBanditConfig())
+
+
+@pytest.mark.parametrize("name", ["asgcn", "vrgcn"])
+def test_features_that_are_not_finite_are_refused(name, toy_graph):
+    x = np.ones((toy_graph.num_nodes, 3), np.float32)
+    x[4, 1] = np.nan
+    config = sampler_config(name)
+    with pytest.raises(InputError, match="x holds NaN or infinity"):
+        config.build(toy_graph, [4, 4], x=x)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from bliss import checks
 from bliss.arrays import NOTHING, FloatArray, IntArray
-from bliss.errors import InputError
 from bliss.feedback import EdgeMass, Feedback, News
 from bliss.graph import Graph
 from bliss.kernels import edge_bandits
@@ -52,7 +50,7 @@ class Linear(Policy):
     def __init__(self, graph: Graph, layers: int, config: LinearConfig) -> None:
         super().__init__(graph, layers)
         self.config = config
-        self.x = _features(config.x, graph.num_nodes)
+        self.x = checks.features(config.x, graph.num_nodes)
         self._source_factor = graph.source_scale.astype(np.float32)
         self._root = np.sqrt(graph.weight)  # [E] with given weights, otherwise empty
         size = self.x.shape[1] + 1  # the last entry is b
@@ -141,17 +139,3 @@ class Linear(Policy):
             "linear.moments": self._moments,
             "linear.steps": self._steps,
         }
-
-
-def _features(x: Any, num_nodes: int) -> FloatArray:
-    """Features as finite float32, one row per node. [V, F]."""
-    given = checks.as_array("x", x)
-    if given.ndim != 2 or given.shape[0] != num_nodes or given.dtype.kind not in "fiu":
-        raise InputError(
-            f"x is {given.dtype} of shape {given.shape}, but the graph has {num_nodes} nodes: pass "
-            "one row of features per node."
-        )
-    array = np.ascontiguousarray(given, dtype=np.float32)
-    if not np.isfinite(array).all():
-        raise InputError("x holds NaN or infinity: replace these features by finite numbers.")
-    return array

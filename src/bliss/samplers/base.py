@@ -81,7 +81,8 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         self.seed = checks.whole("seed", seed)
         self.graph = Graph.of(data, norm)
         if self.config.needs_features:
-            self.features = _features(getattr(data, "x", None) if x is None else x, self.graph)
+            given = getattr(data, "x", None) if x is None else x
+            self.features = checks.features(given, self.graph.num_nodes)
         self._drawing_ahead = False
         self._pending: list[list[StepNews]] = []  # steps of shards, oldest first
         self._scratch = threading.local()
@@ -316,16 +317,3 @@ class PolicySampler(Sampler):
 
     def _load(self, learnt: Mapping[str, Any]) -> None:
         self.policy.load_state_dict(learnt)
-
-
-def _features(x: Any, graph: Graph) -> Array:
-    """Features with one row per node, as float32; copied only to convert. float32[V, F]."""
-    if x is None:
-        raise InputError("x is missing, but this sampler needs features: pass x=..., [V, F].")
-    given = checks.as_array("x", x)
-    if given.ndim != 2 or len(given) != graph.num_nodes or given.dtype.kind not in "fiu":
-        raise InputError(
-            f"x is {given.dtype} of shape {given.shape}, but the graph has {graph.num_nodes} "
-            "nodes: pass one row of features per node."
-        )
-    return given.astype(np.float32, copy=False)

@@ -93,8 +93,7 @@ class WithReplacement:
             return np.ones(mass.size)
         total = max(float(mass.sum(dtype=np.float64)), _LEAST_TOTAL)
         share = np.minimum(mass / total, 1.0)
-        with np.errstate(divide="ignore"):  # log(0) where one candidate has all the mass
-            prob = -np.expm1(budget * np.log1p(-share))
+        prob = at_least_once(share, budget)
         prob[:num_dst] = 1.0
         return np.asarray(prob, dtype=np.float64)
 
@@ -214,6 +213,12 @@ def _debiased(share: FloatArray, others: FloatArray) -> FloatArray:
     later = np.cumprod((1 - step)[:0:-1])[::-1]  # prod over u > t, for all but the last draw
     fade = np.append(later, 1.0)
     return np.asarray(1 + (step * rest / share - 1) * fade)
+
+
+def at_least_once(share: FloatArray, draws: int) -> FloatArray:
+    """1 - (1 - q)^n, the probability that an event of probability q occurs in any of n draws."""
+    with np.errstate(divide="ignore"):  # log(0) for q = 1
+        return np.asarray(-np.expm1(draws * np.log1p(-np.minimum(share, 1.0))))
 
 
 def drawn(candidate: IntArray, prob: FloatArray) -> Drawn:

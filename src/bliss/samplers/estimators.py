@@ -41,6 +41,14 @@ def coefficients(
     return found
 
 
+def column_norms(graph: Graph) -> FloatArray:
+    """Squared norm of each node's column of coefficients, sum over i of alpha_ij^2. float64[V]."""
+    own = np.repeat(graph.target_scale, graph.degree) if graph.target_scale.size else graph.weight
+    squares = np.square(own, dtype=np.float64)
+    norm: FloatArray = np.bincount(graph.indices, squares, graph.num_nodes).astype(np.float64)
+    return norm * np.square(graph.source_scale) if graph.source_scale.size else norm
+
+
 def rescale_hajek(
     graph: Graph, dst: IntArray, kept_indptr: IntArray, weight: FloatArray
 ) -> FloatArray:

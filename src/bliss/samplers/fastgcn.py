@@ -16,7 +16,8 @@ from bliss.rng import uniforms
 from bliss.samplers.base import Sampler
 from bliss.samplers.config_base import SamplerConfig
 from bliss.samplers.configs import FastGCNConfig
-from bliss.samplers.estimators import coefficients, rescale_hajek
+from bliss.samplers.draws import at_least_once
+from bliss.samplers.estimators import coefficients, column_norms, rescale_hajek
 from bliss.samplers.layerwise import Inclusion
 
 
@@ -80,9 +81,7 @@ class FastGCN(Sampler):
         """p_j = 1 - (1 - q_j)^k of the given nodes. float64[N]."""
         if budget >= self.graph.num_nodes:
             return np.ones(node.size)
-        with np.errstate(divide="ignore"):  # log(0) where one node has all the mass
-            chance = -np.expm1(budget * np.log1p(-self._share[node]))
-        return np.asarray(chance, dtype=np.float64)
+        return at_least_once(self._share[node], budget)
 
     def _layer(self, dst: IntArray, layer: int, key: np.uint64) -> Block:
         graph, workspace, budget = self.graph, self._workspace(), self.budgets[layer]
@@ -119,13 +118,7 @@ class FastGCN(Sampler):
 
 def column_shares(graph: Graph) -> FloatArray:
     """q_j, the squared norm of each node's column divided by the sum over all nodes. float64[V]."""
-    if graph.norm == "weights":
-        square = np.square(graph.weight, dtype=np.float64)
-    else:
-        square = np.repeat(graph.target_scale**2, graph.degree)
-    norm: FloatArray = np.bincount(graph.indices, square, graph.num_nodes).astype(np.float64)
-    if graph.source_scale.size:
-        norm = norm * graph.source_scale**2
+    norm = column_norms(graph)
     total = float(norm.sum())
     return norm / total if total > 0 else np.full(norm.size, 1 / max(norm.size, 1))
 

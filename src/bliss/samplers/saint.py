@@ -17,6 +17,8 @@ from bliss.kernels import subgraphs
 from bliss.rng import Stream, Substream, derive_key, uniforms
 from bliss.samplers.config_base import SamplerConfig
 from bliss.samplers.configs import SaintEdgeConfig, SaintNodeConfig, SaintWalkConfig
+from bliss.samplers.draws import at_least_once
+from bliss.samplers.estimators import column_norms
 from bliss.samplers.subgraph import Subgraph, SubgraphSampler, Weights
 
 _CHUNK = 1 << 16  # walks counted at a time
@@ -31,13 +33,7 @@ class Visits(NamedTuple):
 
     def included(self, draws: int) -> FloatArray:
         """p_v = 1 - (1 - q_v)^n, the probability that any of n draws visits v. float64[V]."""
-        return either(self.node, draws)
-
-
-def either(chance: FloatArray, draws: int) -> FloatArray:
-    """1 - (1 - q)^n: the probability that an event of probability q occurs in any of n draws."""
-    with np.errstate(divide="ignore"):  # log(0) for q = 1
-        return np.asarray(-np.expm1(draws * np.log1p(-np.minimum(chance, 1.0))))
+        return at_least_once(self.node, draws)
 
 
 class Saint(SubgraphSampler):
@@ -106,7 +102,7 @@ class Saint(SubgraphSampler):
         target = np.repeat(node, np.diff(subgraph.indptr))
         chance, included = self.visits.node, self.included
         both = self.visits.edge[edge] if self.visits.edge.size else 0.0
-        any_ = either(chance[source] + chance[target] - both, self._batch_size)
+        any_ = at_least_once(chance[source] + chance[target] - both, self._batch_size)
         joint = included[source] + included[target] - any_  # p_uv
         # A batch of one draw can contain a pair that was never counted; p_uv = 0 would divide by 0.
         unknown = joint <= _ROUNDING * included[target]
@@ -136,7 +132,7 @@ class SaintNode(Saint):
 
     def __init__(self, data: Any, budgets: Any = (), **options: Any) -> None:
         super().__init__(data, budgets, **options)
-        mass = _column_norms(self.graph)
+        mass = column_norms(self.graph)
         least = mass.min(where=mass > 0, initial=mass.max(initial=0.0) or 1.0)
         self._ladder: FloatArray = np.cumsum(np.maximum(mass, least))
 
@@ -247,14 +243,6 @@ class SaintWalk(Saint):
 def _choose(size: int, number: int, key: np.uint64) -> IntArray:
     """`number` uniform integers in [0, size). int64[number]."""
     return (uniforms(key, np.arange(number)) * size).astype(np.int64)
-
-
-def _column_norms(graph: Graph) -> FloatArray:
-    """sum over v of alpha_vu^2, for each source u. float64[V]."""
-    own = np.repeat(graph.target_scale, graph.degree) if graph.target_scale.size else graph.weight
-    squares = np.square(own.astype(np.float64))
-    total: FloatArray = np.asarray(np.bincount(graph.indices, squares, graph.num_nodes), float)
-    return total * np.square(graph.source_scale) if graph.source_scale.size else total
 
 
 def _pair_values(graph: Graph, value: FloatArray) -> FloatArray:
