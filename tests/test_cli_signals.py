@@ -44,10 +44,9 @@ INT, TERM = int(signal.SIGINT), int(signal.SIGTERM)
         ((INT,), 130, SAVED),
         ((TERM,), 143, SAVED),
         ((INT, INT), 130, "Interrupted."),
-        ((TERM, INT), 130, "Interrupted."),
         ((INT, TERM), -TERM, ""),
     ],
-    ids=["int", "term", "int-int", "term-int", "int-term"],
+    ids=["int", "term", "int-int", "int-term"],
 )
 def test_one_signal_saves_and_a_second_one_stops_at_once(tmp_path, numbers, code, message):
     code_of_run = EVALUATION.replace("NUMBERS", str(numbers))

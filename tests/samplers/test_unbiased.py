@@ -50,7 +50,7 @@ CASES = [
     *(
         ("PLADIES", policy, norm)
         for norm in ("gcn", "weights")
-        for policy in ("ladies", "static", "exp3", "node")
+        for policy in ("static", "exp3", "node")
     ),
 ]
 LIMIT = normal_limit(FALSE_ALARM / len(CASES), features()[TARGETS].size)

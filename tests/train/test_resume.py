@@ -30,10 +30,8 @@ from tests.train.runs import (
     ("stop", "number"),
     [
         (1, signal.SIGTERM),
-        (7, signal.SIGINT),
         (10, signal.SIGTERM),
         (13, signal.SIGINT),
-        (29, signal.SIGTERM),
     ],
 )
 def test_a_run_stopped_after_any_step_ends_as_if_it_had_not(

@@ -11,9 +11,9 @@ from bliss.train import Interrupted, RunFolder, loop
 from tests.train.runs import assert_same_run, make_trainer, trained
 
 PLACES = {
-    "first": (10, ("train", "val")),
-    "last": (30, ("train", "val")),
-    "final": (30, ("train", "val", "test")),
+    "first": (10, ("train", "val"), signal.SIGTERM),
+    "last": (30, ("train", "val"), signal.SIGINT),
+    "final": (30, ("train", "val", "test"), signal.SIGTERM),
 }
 OPTIONS = {
     "node": {},
@@ -22,13 +22,12 @@ OPTIONS = {
 }
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("case", OPTIONS)
 def test_a_signal_during_an_evaluation_stops_it_and_resuming_repeats_it(
-    dataset, tmp_path, monkeypatch, whole, case, place, number
+    dataset, tmp_path, monkeypatch, whole, case, place
 ):
-    step, where = PLACES[place]
+    step, where, number = PLACES[place]
     trainer = make_trainer(dataset, tmp_path, **OPTIONS[case])
     shares = []
 
