@@ -1,20 +1,25 @@
-"""Checks of user input, made before any work starts. Imports no torch."""
+"""Checks of user input, made before any work starts. NumPy is imported only to check arrays."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
-
-from bliss.arrays import Array, FloatArray
 from bliss.errors import InputError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from bliss.arrays import Array, FloatArray
 
 
 def as_array(field: str, values: Any) -> Array:
     """Convert an array, a tensor on any device, or a list to a NumPy array."""
+    import numpy as np
+
     if hasattr(values, "detach"):  # a torch tensor, perhaps of a subclass such as PyG's EdgeIndex
         from torch import Tensor
 
@@ -52,6 +57,8 @@ def node_ids(field: str, ids: Any, num_nodes: int) -> npt.NDArray[np.integer[Any
 
 def seeds(ids: Any, num_nodes: int, field: str = "seeds") -> npt.NDArray[np.int64]:
     """Distinct node ids, at least one, from ids or from a mask over all nodes. int64[B]."""
+    import numpy as np
+
     given = as_array(field, ids)
     if given.dtype == np.bool_:
         if given.shape != (num_nodes,):
@@ -75,6 +82,8 @@ def seeds(ids: Any, num_nodes: int, field: str = "seeds") -> npt.NDArray[np.int6
 
 def weights(field: str, values: Any, num_edges: int) -> npt.NDArray[np.float32]:
     """One finite, non-negative float32 per edge. [E]."""
+    import numpy as np
+
     array = as_array(field, values)
     if array.dtype.kind not in "fiu":
         raise InputError(
@@ -104,6 +113,8 @@ def weights(field: str, values: Any, num_edges: int) -> npt.NDArray[np.float32]:
 
 def features(values: Any, num_nodes: int) -> FloatArray:
     """Finite features with one row per node; copied only to convert. float32[V, F]."""
+    import numpy as np
+
     if values is None:
         raise InputError("x is missing, but features are needed: pass x=..., [V, F].")
     given = as_array("x", values)
@@ -120,14 +131,14 @@ def features(values: Any, num_nodes: int) -> FloatArray:
 
 def budgets(values: Sequence[int], layers: int | None = None) -> tuple[int, ...]:
     """Positive integers, one per layer, input layer first."""
-    if isinstance(values, (int, np.integer)) or not hasattr(values, "__iter__"):
+    if isinstance(values, Integral) or not hasattr(values, "__iter__"):
         raise InputError(
             f"budgets={values!r} must be a list with one number per layer, input layer first: "
             "write for instance budgets=[4096, 2048, 1024]."
         )
-    checked = []
+    checked: list[int] = []
     for position, value in enumerate(values):
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        if isinstance(value, bool) or not isinstance(value, Integral):
             raise InputError(
                 f"budgets[{position}]={value!r} must be a whole number of sources to keep: "
                 "write for instance 1024."
@@ -152,7 +163,7 @@ def budgets(values: Sequence[int], layers: int | None = None) -> tuple[int, ...]
 
 def whole(field: str, value: Any, least: int = 0) -> int:
     """A whole number of 64 bits, at least `least`."""
-    is_whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    is_whole = isinstance(value, Integral) and not isinstance(value, bool)
     if not (is_whole and least <= value < 2**63):
         raise InputError(f"{field}={value!r} must be a whole number, {least} or larger.")
     return int(value)
@@ -160,7 +171,7 @@ def whole(field: str, value: Any, least: int = 0) -> int:
 
 def flag(field: str, value: Any) -> bool:
     """True or False."""
-    if not isinstance(value, (bool, np.bool_)):
+    if type(value).__name__ not in ("bool", "bool_"):
         raise InputError(f"{field}={value!r} must be True or False.")
     return bool(value)
 
@@ -187,13 +198,13 @@ def choice(field: str, value: str, choices: Sequence[str]) -> str:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def _integers(field: str, values: Any) -> npt.NDArray[np.integer[Any]]:
     array = as_array(field, values)
     if array.size == 0 and array.dtype.kind == "f":
-        return array.astype(np.int64)  # numpy gives an empty list the type float64
+        return array.astype("int64")  # numpy gives an empty list the type float64
     if array.dtype.kind not in "iu":
         raise InputError(
             f"{field} has type {array.dtype}, but node ids are whole numbers: convert it to int64."

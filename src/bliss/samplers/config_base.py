@@ -7,8 +7,6 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
-import numpy as np
-
 from bliss import checks
 from bliss.errors import InputError
 from bliss.policies.configs import POLICIES, PolicyConfig, policy_config
@@ -106,7 +104,7 @@ class SamplerConfig:
         """The budgets, checked: one per layer, or none if the sampler has no budgets."""
         if self.unit != "none":
             return checks.budgets(budgets, layers)
-        if np.size(budgets):
+        if not hasattr(budgets, "__len__") or len(budgets):
             raise InputError(
                 f"budgets={budgets!r} would have no effect, because {self.title} has no budgets: "
                 "leave them out."

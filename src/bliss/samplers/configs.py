@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from numbers import Integral
 from typing import Any, ClassVar
-
-import numpy as np
 
 from bliss import checks
 from bliss.errors import InputError
@@ -176,7 +175,7 @@ class LABORConfig(EstimatorConfig):
         super().__post_init__()
         checks.flag("shared", self.shared)
         value = self.iterations
-        is_whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+        is_whole = isinstance(value, Integral) and not isinstance(value, bool)
         if value != CONVERGED and not (is_whole and 0 <= int(value) < 2**31):
             raise InputError(
                 f"iterations={value!r} is not valid: choose 0 (LABOR-0), a number of rounds "
