@@ -43,11 +43,19 @@ SLOW = (
 """Statistics, runs, pages and subprocesses: `make check` leaves these out."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def is_slow(path: Path) -> bool:
     here = Path(__file__).parent
+    return here in path.parents and path.relative_to(here).as_posix().startswith(SLOW)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not even import what `-m "not slow"` would leave out."""
+    return True if config.option.markexpr == "not slow" and is_slow(collection_path) else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        place = item.path.relative_to(here) if here in item.path.parents else None
-        if place is not None and place.as_posix().startswith(SLOW):
+        if is_slow(item.path):
             item.add_marker(pytest.mark.slow)
 
 
