@@ -9,7 +9,7 @@ from importlib import import_module
 
 import pytest
 
-HEAVY = {"torch", "numba", "scipy", "torch_geometric", "matplotlib", "pyarrow"}
+HEAVY = {"torch", "numpy", "numba", "scipy", "torch_geometric", "matplotlib", "pyarrow"}
 COMMANDS = [
     ("--help",),
     ("--version",),
