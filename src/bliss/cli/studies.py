@@ -154,7 +154,7 @@ def reproduce(
 ) -> None:
     """Rerun the paper's tables and figures, and compare each number with the published one.
 
-    All data sets with 5 seeds take hours. Finished runs in --out are not repeated.
+    Each data set takes 40 runs with the defaults. Finished runs in --out are not repeated.
     """
     with errors(debug):
         from bliss.cli.tables import show_reproduction
