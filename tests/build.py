@@ -18,18 +18,26 @@ def small_features(graph: Graph) -> np.ndarray:
 
 
 def make_sampler(
-    name: str, graph: Graph, layers: int = 2, seed: int = 0, budgets: Any = None, **options: Any
+    name: str,
+    graph: Graph,
+    layers: int = 2,
+    seed: int = 0,
+    budgets: Any = None,
+    width: int = 5,
+    **options: Any,
 ) -> Sampler:
     """About 20 sources in the output layer, 4 neighbours per target, or a batch of 20."""
     config = sampler_config(name, **options)
-    counts = {"sources": [20 * (layers - layer) for layer in range(layers)]}
-    counts["neighbours"] = [4] * layers
+    sampled = config.sampled_layers(layers)
+    counts = {"sources": [20 * (sampled - layer) for layer in range(sampled)]}
+    counts["neighbours"] = [4] * sampled
     sampler = config.build(
         graph,
         counts.get(config.unit, ()) if budgets is None else budgets,
         layers=layers,
         seed=seed,
         x=small_features(graph) if config.needs_features else None,
+        widths=[width] * layers,
     )
     if config.makes_batches:
         sampler.prepare(np.arange(graph.num_nodes), min(20, graph.num_nodes))

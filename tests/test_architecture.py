@@ -30,7 +30,7 @@ ALLOWED: dict[str, set[str]] = {
     "feedback": {"arrays", "errors", "graph", "kernels"},
     "block": {"arrays", "errors", "feedback", "kernels"},
     "policies": {"arrays", "checks", "errors", "feedback", "graph", "kernels"},
-    "samplers": (BASE - {"files"}) | CONTRACTS | {"kernels", "policies", "rng"},
+    "samplers": BASE | CONTRACTS | {"kernels", "policies", "rng"},
     "loader": {"arrays", "checks", "errors", "rng", "samplers"},
     "nn": (BASE - {"files"}) | {"block", "graph", "kernels", "rng", "samplers"},
     "data": BASE | {"graph", "rng"},

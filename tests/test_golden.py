@@ -37,6 +37,8 @@ CASES: dict[str, dict[str, Any]] = {
     **{f"{s}/{p}": {"policy": p} for s in ("ladies", "pladies", "bliss") for p in BANDITS},
     "sketch": {},
     "ladies-without": {"replace": False},
+    "bliss/history": {"history": "nodes", "layers": 3},
+    "pladies/first-hop": {"first_hop": "exact", "layers": 3},
     "bliss/released": {"policy": "exp3-released", "estimator": "released", "thinning": "paper"},
     "neighbor/uniform": {"policy": "uniform"},
     "neighbor/static": {"policy": "static"},
@@ -56,6 +58,7 @@ CURVES = {
     "exp3": {"model": "gatv2", "sampler": "bliss", "policy": "exp3-released"},
     "prefetch": {"model": "sage", "sampler": "bliss", "prefetch": 1},
     "vrgcn": {"model": "sage", "sampler": "vrgcn"},
+    "history": {"model": "sage", "sampler": "bliss", "history": "nodes", "budgets": (20,)},
     "saint-rw": {"model": "sage", "sampler": "saint-rw"},
     "sampled": {"model": "sage", "sampler": "labor-1", "validation": "sampled"},
 }
@@ -100,10 +103,10 @@ def arrays_of_training(settings: dict[str, Any]) -> Iterator[np.ndarray]:
     """A short run: its metrics, its weights and what its sampler has learnt."""
     from bliss.train import Trainer, resolve
 
-    budgets = {"vrgcn": (2, 2), "saint-rw": (), "labor-1": (3, 3)}
+    budgets = {"vrgcn": (2,), "saint-rw": (), "labor-1": (3, 3)}
     config = resolve(
         hidden=8, heads=2, layers=2, steps=9, batch_size=24, evaluate_every=3, dropout=0.3,
-        budgets=budgets.get(settings["sampler"], (40, 20)), **settings,
+        **{"budgets": budgets.get(settings["sampler"], (40, 20)), **settings},
     )  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         trainer = Trainer(config, make_dataset(), Path(folder) / "run", lambda text: None)
@@ -150,7 +153,7 @@ def measured(case: str) -> dict[str, Any]:
         return summary(arrays_of_training(CURVES[case.removeprefix("training ")]))
     name, graph, shown = case.split(" ")
     kind = "ladies" if name == "ladies-without" else name.split("/")[0]
-    sampler = make_sampler(kind, graphs()[graph], seed=11, **CASES[name])
+    sampler = make_sampler(kind, graphs()[graph], seed=11, width=2, **CASES[name])
     return summary(arrays_of_draws(sampler, shown == "both"))
 
 

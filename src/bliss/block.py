@@ -25,20 +25,21 @@ warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta"
 class Observation:
     """Quantities of one layer observed in the forward pass."""
 
-    norm: Tensor  # float32[S] |h_j|, norm of the layer's input at each source
+    norm: Tensor  # float32[S] |h_j|, norm of each source's input; |h_j - h~_j| with a history
     attention: Tensor | None = None  # float32[E'] softmax over the kept edges, mean of heads
     input: Tensor | None = None  # float32[S, F] h_j itself, if the block keeps it
 
 
 @dataclass(frozen=True, eq=False)
 class Control:
-    """Control variate: the history h~_j of each source's input and its full sum.
+    """Control variate: a sum that is known exactly, and the part of each source in it.
 
-    `bliss.nn.aggregate` adds baseline_i and sums x_j - history_j instead of x_j.
+    `bliss.nn.aggregate` adds baseline_i and sums x_j - history_j instead of x_j. Without a history
+    the baseline is the whole aggregate (`bliss.samplers.first_hop`).
     """
 
-    history: Tensor  # float32[S, F]
     baseline: Tensor  # float32[D, F] sum over all in-edges of alpha_ij h~_j
+    history: Tensor | None = None  # float32[S, F] h~_j, the input of each source when last seen
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -131,7 +132,8 @@ class Block:
         Parameters
         ----------
         x
-            The layer's input at its sources, [S, F], before dropout.
+            The layer's input at its sources, [S, F], before dropout; with a history, the input
+            without dropout in any layer.
         attention
             For attention layers: the softmax of the plain scores over the kept edges of each
             target (without importance correction), [E'] or [E', heads], in the order of
@@ -147,8 +149,15 @@ class Block:
         self.check_device("x", x)
         kind = torch.promote_types(x.dtype, torch.float32)  # half precision would overflow
         shown = x.detach()
+        known = None if self.control is None else self.control.history
+        if known is not None and known.size(1) != x.size(1):
+            raise InputError(
+                f"x has width {x.size(1)}, but its history has width {known.size(1)}: build the "
+                "sampler with widths=... of this network."
+            )
+        sampled = shown if known is None else shown - known
         observation = Observation(
-            norm=torch.linalg.vector_norm(shown, dim=1, dtype=kind).to(torch.float32),
+            norm=torch.linalg.vector_norm(sampled, dim=1, dtype=kind).to(torch.float32),
             attention=None if attention is None else self._mean_attention(attention),
             input=shown.to(torch.float32) if self.keeps_input else None,
         )

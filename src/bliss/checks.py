@@ -155,8 +155,8 @@ def budgets(values: Sequence[int], layers: int | None = None) -> tuple[int, ...]
         )
     if layers is not None and len(checked) != layers:
         raise InputError(
-            f"budgets={checked} has {len(checked)} entries for {layers} layers: give one budget "
-            "per layer, input layer first."
+            f"budgets={checked} has {len(checked)} entries for {layers} sampled layers: give one "
+            "budget per layer, input layer first."
         )
     return tuple(checked)
 

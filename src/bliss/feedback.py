@@ -49,10 +49,11 @@ class Feedback(NamedTuple):
     row: IntArray  # [E'] position in src
     edge: IntArray  # [E'] graph edge id
     edge_prob: FloatArray  # [E'] probability that the edge was kept
-    norm: FloatArray  # [S] |h_j|, norm of the layer's input at each source
+    norm: FloatArray  # [S] |h_j|, norm of each source's input; |h_j - h~_j| with a history
     prob: FloatArray | None = None  # [S] inclusion probability p_j, if sources are drawn
     attention: FloatArray | None = None  # [E'] softmax over the kept edges, mean of heads
     input: FloatArray | None = None  # float32[S, F] h_j itself, if the sampler needs it
+    age: IntArray | None = None  # [S] steps since h~_j was written, 0: never; if there is a history
 
 
 News: TypeAlias = Mapping[str, Array]
@@ -87,6 +88,7 @@ def check_feedback(feedback: Feedback, graph: Graph) -> None:
         "norm": feedback.src.size,
         "prob": feedback.src.size,
         "input": feedback.src.size,
+        "age": feedback.src.size,
     }
     for name, size in sizes.items():
         array = getattr(feedback, name)

@@ -1,4 +1,4 @@
-"""The kernels of subgraphs and histories do what their plain twins do."""
+"""The kernels of subgraphs do what their plain twins do."""
 
 from __future__ import annotations
 
@@ -62,20 +62,4 @@ def test_values_of_pairs_agree(seed):
     rows = (case.indptr, case.indices, value)
     np.testing.assert_allclose(
         subgraphs.pair_values(*rows), reference_subgraphs.pair_values(*rows), rtol=1e-12
-    )
-
-
-@cases
-@pytest.mark.parametrize("kind", ["mean", "gcn", "weights"])
-def test_full_sums_agree(seed, kind):
-    case = Case(seed)
-    nothing = np.empty(0)
-    target_scale = case.random.random(case.nodes) if kind != "weights" else nothing
-    source_scale = case.random.random(case.nodes) if kind == "gcn" else nothing
-    weight = case.random.random(case.indices.size) if kind == "weights" else nothing
-    dst = case.random.permutation(case.nodes)[: case.nodes // 2 + 1]
-    value = case.random.normal(size=(case.nodes, 5)).astype(np.float32)
-    rows = (case.indptr, case.indices, dst, target_scale, source_scale, weight, value)
-    np.testing.assert_allclose(
-        subgraphs.full_sums(*rows), reference_subgraphs.full_sums(*rows), rtol=1e-4, atol=1e-5
     )

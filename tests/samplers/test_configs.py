@@ -31,7 +31,7 @@ def test_default_budgets_of_small_graphs_keep_an_eighth_of_the_nodes(name):
 def test_default_budgets_of_neighbours_do_not_depend_on_the_graph():
     for nodes in (10, 10**9):
         assert SAMPLERS["neighbor"].default_budgets(3, nodes) == (10, 10, 10)
-        assert SAMPLERS["vrgcn"].default_budgets(3, nodes) == (2, 2, 2)
+        assert SAMPLERS["vrgcn"].default_budgets(3, nodes) == (2, 2)
         assert SAMPLERS["full"].default_budgets(3, nodes) == ()
 
 

@@ -22,7 +22,7 @@ LEARNERS = {
     "asgcn": ("asgcn", {}),
     "gat-bs": ("gat-bs", {}),
     "thanos": ("gcn-bs", {"reward": "thanos"}),
-    "vrgcn": ("vrgcn", {}),
+    "vrgcn": ("vrgcn", {"layers": 3}),  # the first is not sampled
 }
 every_learner = pytest.mark.parametrize("name", LEARNERS)
 
@@ -36,7 +36,7 @@ def observed(sampler: Sampler, step: int = 0) -> list[Block]:
     blocks = sampler.sample(np.arange(12), step)
     score = np.random.default_rng(0).lognormal(0, 1, 60)
     for block in blocks:
-        block.observe(1.0 + block.src[:, None] % 5, softmax(block, score))
+        block.observe((1.0 + block.src[:, None] % 5).expand(-1, 5), softmax(block, score))
     return blocks
 
 
@@ -94,12 +94,12 @@ def test_broken_blocks_are_refused_before_anything_is_learnt(name, case, toy_gra
     sampler.update(observed(sampler))
     before = copied(sampler.state_dict())
     message, broken = BROKEN[case]
-    below, above = observed(sampler, 1)
+    *below, above = observed(sampler, 1)
     for attempt in (sampler.update, sampler.digest):
         with pytest.raises(InputError, match=f"a block's ({message})"):
-            attempt([below, broken(above)])
+            attempt([*below, broken(above)])
     assert_same(sampler.state_dict(), before)
-    sampler.update([below, above])  # the blocks themselves are fine
+    sampler.update([*below, above])  # the blocks themselves are fine
     assert any(not torch.equal(sampler.state_dict()[key], before[key]) for key in before)
 
 

@@ -17,7 +17,6 @@ from bliss.feedback import News
 from bliss.samplers import Sampler
 from tests.build import make_sampler, softmax
 from tests.conftest import heavy_tailed_pairs
-from tests.samplers.test_control import WithBliss
 
 LEARNERS = {
     "node": ("bliss", {}),
@@ -30,7 +29,8 @@ LEARNERS = {
     "gcn-bs-exp3": ("gcn-bs", {"policy": "exp3"}),
     "gcn-bs-thanos": ("gcn-bs", {"reward": "thanos", "restart": 3}),
     "gat-bs": ("gat-bs", {}),
-    "vrgcn": ("vrgcn", {}),
+    "vrgcn": ("vrgcn", {"layers": 3}),  # the first is not sampled
+    "history": ("bliss", {"history": "nodes", "layers": 3}),
 }
 every_learner = pytest.mark.parametrize("name", LEARNERS)
 SHARDS = (np.arange(12), np.arange(8, 20))  # seeds; 8 to 11 are in both
@@ -46,7 +46,7 @@ def observed(sampler: Sampler, seeds: np.ndarray, step: int) -> list[Block]:
     random = np.random.default_rng([step, int(seeds[0])])
     blocks = sampler.sample(seeds, step)
     for block in blocks:
-        size = torch.from_numpy(random.lognormal(1, 1, (block.num_src, 3)))
+        size = torch.from_numpy(random.lognormal(1, 1, (block.num_src, 5)))
         block.observe(size.float(), softmax(block, random.lognormal(0, 1, 60)))
     return blocks
 
@@ -136,7 +136,7 @@ def test_restarts_are_counted_in_steps_not_in_shards(toy_graph):
 ORDERED = {
     "node": ({"memory": 0.9}, "source", ["node.size.1.arm", "node.1.code"]),
     "exp3-scale-free": ({}, "edge", ["exp3.1.weight"]),
-    "vrgcn": ({}, "history.source", ["history.1"]),
+    "vrgcn": ({}, "history.source", ["history.1.value"]),
     "exp3-released": ({}, None, ["exp3.1.excess"]),
     "gcn-bs": ({}, None, ["exp3.1.excess"]),
     "asgcn": ({}, None, ["linear.weight"]),
@@ -163,16 +163,13 @@ def loaded(name: str) -> tuple[BlockLoader, Sampler, Data]:
     """A loader whose blocks keep every node: D = S in each layer."""
     random = torch.Generator().manual_seed(0)
     edge_index = torch.from_numpy(heavy_tailed_pairs(60, 400))
-    data = Data(x=torch.randn(60, 4, generator=random), edge_index=edge_index)
-    if name == "vrgcn with node":
-        sampler = WithBliss(data, [60, 60])
-    else:
-        kind, options = LEARNERS[name]
-        sampler = make_sampler(kind, Graph.of(data), budgets=[60, 60], **options)
+    data = Data(x=torch.randn(60, 5, generator=random), edge_index=edge_index)
+    kind, options = LEARNERS[name]
+    sampler = make_sampler(kind, Graph.of(data), budgets=[60, 60], **options)
     return BlockLoader(data, sampler, batch_size=60, prefetch=1), sampler, data
 
 
-@pytest.mark.parametrize("name", ["node", "exp3", "vrgcn", "vrgcn with node"])
+@pytest.mark.parametrize("name", ["node", "exp3", "vrgcn", "history"])
 def test_a_state_saved_between_batches_shares_no_memory_and_can_be_written(name):
     loader, sampler, data = loaded(name)
     for _ in range(2):

@@ -18,7 +18,7 @@ def test_default_budgets_are_filled_in_for_the_graph_and_count_what_the_sampler_
     assert TrainConfig(layers=2).fitted(10**6).budgets == (1024, 512)
     assert TrainConfig(layers=2).fitted(800).budgets == (100, 50)  # at most an eighth of the nodes
     assert TrainConfig(sampler="neighbor", layers=2).fitted(10**6).budgets == (10, 10)
-    assert TrainConfig(sampler="vrgcn", layers=2).fitted(10**6).budgets == (2, 2)
+    assert TrainConfig(sampler="vrgcn", layers=2).fitted(10**6).budgets == (2,)
     assert TrainConfig(sampler="full").fitted(10**6).budgets == ()
     assert TrainConfig(budgets=(3, 2, 1)).fitted(10).budgets == (3, 2, 1)
 
@@ -93,7 +93,7 @@ def test_options_of_a_sampler_reach_it_and_survive_json(name, dataset, tmp_path)
 REFUSED = {
     "an option of another": (
         {"sampler": "neighbor", "sampler_options": {"shared": True}},
-        "shared=True is not an option of Neighbor, which takes estimator, policy, replace",
+        "shared=True is not an option of Neighbor, which takes estimator, first_hop",
     ),
     "an option for full": (
         {"sampler": "full", "sampler_options": {"replace": True}},
@@ -118,7 +118,7 @@ REFUSED = {
     ),
     "policy for labor": (
         {"sampler": "labor-1", "sampler_options": {"policy": "static"}},
-        "policy='static' is not an option of LABOR, which takes estimator, iterations, shared",
+        "policy='static' is not an option of LABOR, which takes estimator, first_hop",
     ),
     "estimator for full": (
         {"sampler": "full", "sampler_options": {"estimator": "ht"}},

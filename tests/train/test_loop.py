@@ -28,7 +28,8 @@ PAIRS = [
 def test_every_sampler_and_every_network_learns(dataset, tmp_path, sampler, model):
     kind = SAMPLERS[sampler]
     # for samplers of subgraphs half of the training nodes, or as many draws
-    options = {"budgets": BUDGETS[kind.unit], "batch_size": 60 if kind.makes_batches else 40}
+    budgets = BUDGETS[kind.unit][-kind.sampled_layers(2) :]
+    options = {"budgets": budgets, "batch_size": 60 if kind.makes_batches else 40}
     _, result = trained(dataset, tmp_path, model=model, sampler=sampler, steps=60, **options)
     assert result.val_f1 > 0.75  # least squares on the features alone: 0.68
     assert set(result.step_ms) == set(PARTS)
@@ -81,7 +82,7 @@ def test_divergence_is_named(tmp_path):
 
 
 REFUSED = {
-    "budgets for other layers": ({"budgets": (5,)}, "1 entries for 2 layers"),
+    "budgets for other layers": ({"budgets": (5,)}, "1 entries for 2 sampled layers"),
     "unknown sampler": ({"sampler": "neighbour"}, "sampler='neighbour'"),
     "no steps": ({"steps": 0}, "steps=0"),
     "no learning": ({"lr": 0.0}, "lr=0.0"),

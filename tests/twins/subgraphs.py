@@ -6,7 +6,6 @@ import numpy as np
 
 from bliss.arrays import FloatArray, IntArray
 from bliss.rng import uniforms
-from tests.twins.layerwise import frontier_edges
 
 
 def random_walks(
@@ -41,22 +40,3 @@ def pair_values(indptr: IntArray, indices: IntArray, value: FloatArray) -> Float
     matrix = np.zeros((nodes, nodes))
     np.add.at(matrix, (target, indices), value[target])
     return np.stack([matrix[target, indices], matrix[indices, target]])
-
-
-def full_sums(
-    indptr: IntArray,
-    indices: IntArray,
-    dst: IntArray,
-    target_scale: FloatArray,
-    source_scale: FloatArray,
-    weight: FloatArray,
-    value: FloatArray,
-) -> FloatArray:
-    """sum over all in-edges of alpha_ij value_j. float32[D, F]."""
-    edge, owner = frontier_edges(indptr, dst)
-    alpha = target_scale[dst[owner]] if target_scale.size else weight[edge].astype(np.float64)
-    if source_scale.size:
-        alpha = alpha * source_scale[indices[edge]]
-    total = np.zeros((dst.size, value.shape[1]))
-    np.add.at(total, owner, alpha[:, None] * value[indices[edge]])
-    return total.astype(np.float32)

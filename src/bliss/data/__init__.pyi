@@ -1,3 +1,4 @@
+from .catalog import cache_folder as cache_folder
 from .catalog import canonical as canonical
 from .catalog import data_root as data_root
 from .catalog import dataset_names as dataset_names

@@ -28,8 +28,11 @@ class DatasetName(NamedTuple):
 def data_root(root: StrPath | None = None) -> Path:
     """Folder of the named datasets: `root`, otherwise $BLISS_DATA, otherwise the user's cache."""
     given = root or os.environ.get("BLISS_DATA")
-    if given:
-        return _expand("root", given)
+    return _expand("root", given) if given else cache_folder()
+
+
+def cache_folder() -> Path:
+    """The user's cache."""
     if sys.platform == "win32":
         cache = os.environ.get("LOCALAPPDATA") or "~/AppData/Local"
     elif sys.platform == "darwin":

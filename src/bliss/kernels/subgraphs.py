@@ -1,4 +1,4 @@
-"""The compiled kernels of subgraphs and histories: walks, pairs, sums over all in-edges.
+"""The compiled kernels of subgraphs: walks and pairs.
 
 Rows are sorted if the sources of each target are in increasing order.
 """
@@ -109,34 +109,4 @@ def pair_values(indptr: IntArray, indices: IntArray, value: FloatArray) -> Any:
             total[0, e] = (high - low) * value[i]
             low, high = _equal_range(indices, indptr[j], indptr[j + 1], i)
             total[1, e] = (high - low) * value[j]
-    return total
-
-
-@compiled
-def full_sums(
-    indptr: IntArray,
-    indices: IntArray,
-    dst: IntArray,
-    target_scale: FloatArray,
-    source_scale: FloatArray,
-    weight: FloatArray,
-    value: FloatArray,
-) -> Any:
-    """sum over all in-edges of alpha_ij value_j, with alpha_ij as in `frontier.edge_weights`.
-
-    dst      int64[D]
-    value    float[V, F]
-    returns  float32[D, F]
-    """
-    total = np.zeros((dst.size, value.shape[1]), np.float32)
-    for t in range(dst.size):
-        i = dst[t]
-        for e in range(indptr[i], indptr[i + 1]):
-            j = indices[e]
-            alpha = target_scale[i] if target_scale.size else np.float64(weight[e])
-            if source_scale.size:
-                alpha *= source_scale[j]
-            factor = np.float32(alpha)
-            for f in range(value.shape[1]):
-                total[t, f] += factor * value[j, f]
     return total

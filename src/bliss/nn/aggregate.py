@@ -11,32 +11,36 @@ from torch.nn import functional
 from bliss.block import Block
 
 
-def aggregate(block: Block, x: Tensor, mean: Tensor | None = None) -> Tensor:
+def aggregate(block: Block, x: Tensor) -> Tensor:
     """Sum of weight_ij x_j over the kept edges of each target i. x [S, F] -> [D, F].
 
-    If the block has a control variate with history h, the result is
+    If the block has a control variate with history h~, the result is
 
-        baseline_i + sum_j weight_ij (m_j - h_j) + sum_j weight_ij sqrt(p_ij) (x_j - m_j)
-        baseline_i = sum over all in-edges of alpha_ij h_j
+        baseline_i + sum_j weight_ij (x_j - h~_j),    baseline_i = sum over N_i of alpha_ij h~_j
 
-    where m_j (`mean`) is the layer's input before dropout and x_j the input after dropout. The
-    control variate does not change the expectation over draws and dropout. The variance is that of
-    m - h, plus that of dropout in a full sum, because of the square root.
+    which has the same expectation. Without a history the result is the baseline.
 
     Edges are grouped by target, so torch's `embedding_bag` computes the sum without storing a
     message per edge. The backward pass is the same sum with edges grouped by source; it is
     differentiable again. Sums are in float32.
     """
     block.check_device("x", x)
-    x = x.float()
-    control = block.control
+    x, control = x.float(), block.control
     if control is None:
         return _sum(block, x, block.edge_weight)
-    mean = x if mean is None else mean.float()
-    out = control.baseline + _sum(block, mean - control.history, block.edge_weight)
-    if mean is x:
-        return out
-    return out + _sum(block, x - mean, block.edge_weight * block.edge_prob.sqrt())
+    if control.history is None:
+        return control.baseline
+    return control.baseline + _sum(block, x - control.history, block.edge_weight)
+
+
+def aggregate_noise(block: Block, noise: Tensor) -> Tensor:
+    """Sum of weight_ij sqrt(p_ij) noise_j over the kept edges. noise [S, F] -> [D, F].
+
+    For independent noise of mean 0 and variance v_j, the sum over draws and noise has the variance
+    sum_j alpha_ij^2 v_j of the full sum, because p_ij (alpha_ij / p_ij)^2 p_ij = alpha_ij^2.
+    """
+    block.check_device("noise", noise)
+    return _sum(block, noise.float(), block.edge_weight * block.edge_prob.sqrt())
 
 
 def _sum(block: Block, x: Tensor, weight: Tensor) -> Tensor:

@@ -11,11 +11,51 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from bliss.block import Block
-from bliss.nn.aggregate import aggregate
+from bliss.nn.aggregate import aggregate, aggregate_noise
 from bliss.nn.attention import attend, gatv2_scores
 
 
-class SAGEConv(nn.Module):
+class LinearConv(nn.Module):
+    """Base class of convolutions with fixed coefficients: out_i = f(x_i) + W sum_j weight_ij x_j.
+
+    x [S, F] -> [D, out]
+    """
+
+    def forward(self, x: Tensor, block: Block, observed: Tensor | None = None) -> Tensor:
+        """Output of the targets; in training, the block observes the input."""
+        if self.training:
+            block.observe(x if observed is None else observed)
+        return self._own(x[: block.num_dst]) + _project_and_aggregate(self._projection, x, block)
+
+    def streams(self, x: Tensor, mean: Tensor, block: Block) -> tuple[Tensor, Tensor]:
+        """Outputs with dropout and without dropout in any layer, for a block with a history.
+
+            mean_i = baseline_i + sum_j weight_ij (m_j - h~_j)
+            z_i    = mean_i + sum_j weight_ij sqrt(p_ij) (x_j - m_j)
+
+        m_j is a source's input without dropout in any layer, of which h~_j is the history. Only
+        m_j - h~_j is divided by p_ij. The noise of dropout, of this layer and of those below, has
+        the variance that it has with full neighbourhoods.
+
+        x, mean [S, F] -> [D, out] twice
+        """
+        block.observe(mean)
+        known = aggregate(block, mean)
+        noisy = known + aggregate_noise(block, x - mean)
+        own, own_mean = self._own(x[: block.num_dst]), self._own(mean[: block.num_dst])
+        return own + self._projection(noisy), own_mean + self._projection(known)
+
+    def _own(self, x: Tensor) -> Tensor | float:
+        """f of the targets' inputs, with the bias. [D, F] -> [D, out]."""
+        raise NotImplementedError
+
+    @property
+    def _projection(self) -> nn.Linear:
+        """W."""
+        raise NotImplementedError
+
+
+class SAGEConv(LinearConv):
     """GraphSAGE with the mean: h_i' = W_self h_i + W sum_j weight_ij h_j + b.
 
     x [S, F] -> [D, out]
@@ -26,13 +66,16 @@ class SAGEConv(nn.Module):
         self.own = nn.Linear(inputs, outputs, bias=bias)
         self.others = nn.Linear(inputs, outputs, bias=False)
 
-    def forward(self, x: Tensor, block: Block, observed: Tensor | None = None) -> Tensor:
-        """Output of the targets; in training, the block observes the input."""
-        own: Tensor = self.own(x[: block.num_dst])
-        return own + _project_and_aggregate(self.others, x, block, observed)
+    def _own(self, x: Tensor) -> Tensor | float:
+        own: Tensor = self.own(x)
+        return own
+
+    @property
+    def _projection(self) -> nn.Linear:
+        return self.others
 
 
-class GCNConv(nn.Module):
+class GCNConv(LinearConv):
     """Graph convolution: h_i' = W sum_j weight_ij h_j + b; use a graph with norm="gcn".
 
     x [S, F] -> [D, out]
@@ -43,9 +86,12 @@ class GCNConv(nn.Module):
         self.linear = nn.Linear(inputs, outputs, bias=False)
         self.bias = nn.Parameter(torch.zeros(outputs)) if bias else 0.0
 
-    def forward(self, x: Tensor, block: Block, observed: Tensor | None = None) -> Tensor:
-        """Output of the targets; in training, the block observes the input."""
-        return _project_and_aggregate(self.linear, x, block, observed) + self.bias
+    def _own(self, x: Tensor) -> Tensor | float:
+        return self.bias
+
+    @property
+    def _projection(self) -> nn.Linear:
+        return self.linear
 
 
 class _Attention(nn.Module):
@@ -181,20 +227,15 @@ class GATv2Conv(_Attention):
         return gatv2_scores(block, target, values, self.vector, 0.2), values
 
 
-def _project_and_aggregate(
-    linear: nn.Linear, x: Tensor, block: Block, observed: Tensor | None
-) -> Tensor:
+def _project_and_aggregate(linear: nn.Linear, x: Tensor, block: Block) -> Tensor:
     """W sum_j weight_ij x_j, with sum and product in the cheaper order. [S, F] -> [D, out].
 
     A control variate is a history of x, not of W x, so the sum then comes first.
     """
-    if linear.training:
-        block.observe(x if observed is None else observed)
     inputs, outputs = linear.in_features, linear.out_features
     before = block.num_src * inputs * outputs + block.num_edges * outputs
     after = block.num_edges * inputs + block.num_dst * inputs * outputs
-    is_before = before < after and block.control is None
-    out: Tensor = (
-        aggregate(block, linear(x)) if is_before else linear(aggregate(block, x, observed))
-    )
+    if before < after and block.control is None:
+        return aggregate(block, linear(x))
+    out: Tensor = linear(aggregate(block, x))
     return out

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeGuard
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from bliss.block import Block
+from bliss.block import Block, Control
 from bliss.nn.config import ModelConfig
 from bliss.nn.convs import GATConv, GATv2Conv, GCNConv, SAGEConv
 from bliss.nn.dropout import dropout
@@ -77,14 +79,56 @@ class GNN(nn.Module):
 
     def layer(self, number: int, x: Tensor, block: Block) -> Tensor:
         """Output of one layer. x [S, in] -> [D, out]."""
-        dropped = dropout(x, self.config.dropout, self.training)
-        out: Tensor = self.convs[number](dropped, block, observed=x)
-        if self.config.residual and number > 0:
-            out = out + self.residuals[number - 1](dropped[: block.num_dst])
+        dropped = self._drop(x)
+        out: Tensor = self.convs[number](dropped, self._drop_baseline(block), observed=x)
+        out = self._add_residual(number, out, dropped[: block.num_dst])
         if number == self.config.layers - 1:
             return out
-        out = self.norms[number](out)
-        return functional.elu(out) if self.config.is_attention else torch.relu(out)
+        return self._activate(self.norms[number](out))
+
+    def _streams(self, number: int, x: Tensor, mean: Tensor, block: Block) -> tuple[Tensor, Tensor]:
+        """Outputs of one layer with dropout and without dropout in any layer. [S, in] -> [D, out].
+
+        Batch normalisation takes its statistics from the first, for both, so that their difference
+        is the noise of dropout alone.
+        """
+        dropped, conv = self._drop(x), self.convs[number]
+        if _has_history(block):
+            out, out_mean = conv.streams(dropped, mean, block)  # type: ignore[operator]
+        else:
+            out = conv(dropped, self._drop_baseline(block), observed=mean)
+            out_mean = conv(mean, block)
+        out = self._add_residual(number, out, dropped[: block.num_dst])
+        out_mean = self._add_residual(number, out_mean, mean[: block.num_dst])
+        if number == self.config.layers - 1:
+            return out, out_mean
+        norm = self.norms[number]
+        out_mean = _like_batch(norm, out, out_mean) if _is_batch(norm) else norm(out_mean)
+        return self._activate(norm(out)), self._activate(out_mean)
+
+    def _drop(self, x: Tensor) -> Tensor:
+        return dropout(x, self.config.dropout, self.training)
+
+    def _drop_baseline(self, block: Block) -> Block:
+        """The block with dropout of its baseline, if that is the whole aggregate (exact first hop).
+
+        Dropout of aggregated features has the same mean as dropout of the features themselves, and
+        a larger variance, because an entry is dropped for all neighbours at once.
+        """
+        control = block.control
+        if control is None or control.history is not None:
+            return block
+        block.check_device("the baseline", control.baseline)
+        return replace(block, control=Control(self._drop(control.baseline)))
+
+    def _add_residual(self, number: int, out: Tensor, own: Tensor) -> Tensor:
+        if not self.config.residual or number == 0:
+            return out
+        added: Tensor = out + self.residuals[number - 1](own)
+        return added
+
+    def _activate(self, x: Tensor) -> Tensor:
+        return functional.elu(x) if self.config.is_attention else torch.relu(x)
 
     def attention(self, number: int, x: Tensor, block: Block) -> Tensor:
         """Attention weights of one layer, mean over heads. x [S, in] -> [E']."""
@@ -93,6 +137,26 @@ class GNN(nn.Module):
 
     def forward(self, x: Tensor, blocks: Sequence[Block]) -> Tensor:
         """Logits of the seeds. x [S, F] -> [B, out]."""
+        if self.training and self.config.dropout > 0 and any(map(_has_history, blocks)):
+            mean = x
+            for number, block in enumerate(blocks):
+                x, mean = self._streams(number, x, mean, block)
+            return x
         for number, block in enumerate(blocks):
             x = self.layer(number, x, block)
         return x
+
+
+def _has_history(block: Block) -> bool:
+    return block.control is not None and block.control.history is not None
+
+
+def _is_batch(norm: nn.Module) -> TypeGuard[nn.BatchNorm1d]:
+    return isinstance(norm, nn.BatchNorm1d)
+
+
+def _like_batch(norm: nn.BatchNorm1d, batch: Tensor, x: Tensor) -> Tensor:
+    """x, normalised with the statistics of another batch. batch, x [D, F] -> [D, F]."""
+    variance, mean = torch.var_mean(batch, dim=0, correction=0)
+    out: Tensor = (x - mean) * (variance + norm.eps).rsqrt() * norm.weight + norm.bias
+    return out

@@ -22,8 +22,8 @@ class Policy(ABC):
     """Mass of each source of a layer: s_j = b_j (g_j sum_i c_ij^2)^power.
 
     `edge_mass` gives c_ij, `node_codes` gives the learnt factor g_j, and `source_factor` gives the
-    source factor b_j of the graph's coefficients. Only relative masses matter, because the budget
-    sets the scale.
+    source factor b_j of the graph's coefficients. With histories, `age_factor` is a further factor
+    of the mass. Only relative masses matter, because the budget sets the scale.
 
     Learning has two parts. `digest` turns the feedback of one layer into news. It only reads the
     state, and runs in the process that holds the blocks. `apply` takes the news of all shards of a
@@ -53,6 +53,13 @@ class Policy(ABC):
 
     def source_factor(self, layer: int) -> FloatArray:
         """b_j [V]; empty, the default, means 1 everywhere."""
+        return NOTHING
+
+    def age_factor(self, layer: int) -> FloatArray:
+        """Factor of a mass by the age bin of the source's history, if there are histories.
+
+        float32[AGE_BINS], see `kernels.histories.age_bin`; empty, the default, means 1 everywhere.
+        """
         return NOTHING
 
     def digest(self, layer: int, feedback: Feedback) -> News:

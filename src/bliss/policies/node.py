@@ -10,6 +10,7 @@ from bliss.arrays import NOTHING, FloatArray, IntArray
 from bliss.feedback import EdgeMass, Feedback, News, NodeCodes, log_size
 from bliss.graph import Graph
 from bliss.kernels import node_bandit as kernels
+from bliss.policies.ages import AgeCurve
 from bliss.policies.base import CoefficientPolicy, State
 from bliss.policies.configs import NodeConfig
 from bliss.policies.estimates import RunningEstimates
@@ -37,6 +38,10 @@ class NodeBandit(CoefficientPolicy):
     target's mean (`kernels.node_bandit.source_scores`). The part of attention that depends on the
     target comes from the normalisation, not from learning.
 
+    With histories (`bliss.samplers.history`), |h_j - h~_j| takes the place of |h_j|. It depends on
+    the age of the history, so log|h_j - h~_j| is followed relative to its mean at that age
+    (`AgeCurve`), and f_j is multiplied by the curve at the present age.
+
     Cost: with attention, one more pass over the frontier's edges that reads a byte each. State: 18
     bytes per node and layer, of which the 8 of scores are not touched without attention. log f_j
     and log a_j are stored as a byte each, because a draw reads them for every candidate and edge.
@@ -52,6 +57,7 @@ class NodeBandit(CoefficientPolicy):
         nodes = graph.num_nodes
         self._size = RunningEstimates(nodes, layers, config.memory)
         self._score = RunningEstimates(nodes, layers, config.memory)
+        self._ages = AgeCurve(layers, config.memory)
         self._code, self._score_code = (
             [np.full(nodes, kernels.CODE_OF_ONE, np.uint8) for _ in range(layers)] for _ in range(2)
         )
@@ -74,11 +80,17 @@ class NodeBandit(CoefficientPolicy):
         """f_j^2, because the mass takes the square root."""
         return NodeCodes(self._code[layer], self._table)
 
+    def age_factor(self, layer: int) -> FloatArray:
+        """The mean change of an input by the age of its history."""
+        return self._ages.factor(layer)
+
     def digest(self, layer: int, feedback: Feedback) -> News:
         """Sources, log|h_j| and, with attention, scores; empty for an all-zero layer."""
         if not feedback.norm.any():
             return {}
         news = {"source": feedback.src, "size": log_size(feedback.norm)}
+        if feedback.age is not None:
+            news["age"] = feedback.age
         if feedback.attention is not None:
             known = _DECODED[self._score_code[layer][feedback.src]]
             news["score"] = kernels.source_scores(
@@ -93,7 +105,10 @@ class NodeBandit(CoefficientPolicy):
             return
         self._apply_scores(layer, [one for one in told if "score" in one])
         sources = [one["source"] for one in told]
-        sizes = self._size.follow(layer, sources, [one["size"] for one in told])
+        signals = [one["size"] for one in told]
+        if "age" in told[0]:
+            signals = self._ages.follow(layer, [one["age"] for one in told], signals)
+        sizes = self._size.follow(layer, sources, signals)
         for source, logarithm in zip(sources, sizes, strict=True):
             if self._has_attention(layer):  # learnt in this step or before
                 logarithm += _DECODED[self._score_code[layer][source]]
@@ -115,6 +130,7 @@ class NodeBandit(CoefficientPolicy):
     def state_dict(self) -> State:
         """Size and score estimates, and the codes of both."""
         state = self._size.state_dict("node.size") | self._score.state_dict("node.score")
+        state |= self._ages.state_dict("node.age")
         for layer in range(self.layers):
             state[f"node.{layer}.code"] = self._code[layer]
             state[f"node.{layer}.score_code"] = self._score_code[layer]

@@ -7,6 +7,7 @@ from abc import ABC
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,7 +21,9 @@ from bliss.feedback import Feedback, News, check_feedback, check_news
 from bliss.graph import Graph
 from bliss.policies.base import Policy, State, load_arrays
 from bliss.rng import derive_key
-from bliss.samplers.config_base import PolicySamplerConfig, SamplerConfig
+from bliss.samplers.config_base import EstimatorConfig, PolicySamplerConfig, SamplerConfig
+from bliss.samplers.first_hop import FirstHop
+from bliss.samplers.history import PREFIX, History, declared_widths, without_history
 from bliss.samplers.workspace import Workspace
 
 StepNews = Sequence[News]
@@ -29,6 +32,9 @@ StepNews = Sequence[News]
 
 class Sampler(ABC):  # a family implements `_layer` or `sample`
     """Draws the blocks of a batch layer by layer, from the output down, and learns from feedback.
+
+    `layers` counts the sampled layers, and `layer` is one of them, from 0. With an exact first hop
+    the network has one layer more, whose block comes first and is not sampled.
 
     A draw is a pure function of seed, step, seed nodes and the learnt state. Several threads may
     sample at once, each with its own scratch memory. A subclass implements `_layer`, or `sample` if
@@ -51,6 +57,10 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         Number of layers. Required without budgets, otherwise checked against them.
     x
         Features [V, F] for samplers that need them; by default `data.x` of a PyG `Data`.
+    widths
+        Width of each layer's input, for samplers with a history.
+    folder
+        Where an exact first hop keeps large aggregated features between runs; None: in memory.
     options
         Fields of the config, such as policy and estimator, and settings of the policy, such as eta.
     """
@@ -67,6 +77,8 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         norm: Any = None,
         layers: int | None = None,
         x: Any = None,
+        widths: Sequence[int] = (),
+        folder: Path | None = None,
         **options: Any,
     ) -> None:
         config = self._default_config() if config is None else config
@@ -83,6 +95,10 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         if self.config.needs_features:
             given = getattr(data, "x", None) if x is None else x
             self.features = checks.features(given, self.graph.num_nodes)
+        self.first_hop = (
+            FirstHop(self.graph, self.features, folder) if self.config.is_first_hop_exact else None
+        )
+        self.history = self._make_history(widths)
         self._drawing_ahead = False
         self._pending: list[list[StepNews]] = []  # steps of shards, oldest first
         self._scratch = threading.local()
@@ -90,6 +106,14 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
     @classmethod
     def _default_config(cls) -> SamplerConfig:
         return cls.Config()
+
+    def _make_history(self, widths: Sequence[int]) -> History | None:
+        config = self.config
+        if not isinstance(config, EstimatorConfig) or not config.has_history:
+            return None
+        sampled = declared_widths(widths, self.layers + 1)[1:]
+        folder = None if config.history_folder is None else Path(config.history_folder)
+        return History(self.graph, sampled, config.history, config.history_type, folder)
 
     def __repr__(self) -> str:
         shown = {"budgets": list(self.budgets)} if self.budgets else {"layers": self.layers}
@@ -105,6 +129,11 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
     @property
     def learns(self) -> bool:
         """Whether feedback changes the state of the sampler."""
+        return self.history is not None or self._adapts
+
+    @property
+    def _adapts(self) -> bool:
+        """Whether feedback changes the probabilities."""
         return False
 
     def prepare(self, nodes: Any, batch_size: int) -> None:
@@ -133,8 +162,11 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         step = checks.whole("step", step)
         blocks: list[Block] = []
         for layer in reversed(range(self.layers)):  # output layer first
-            blocks.append(self._layer(targets, layer, self._key(step, layer)))
-            targets = blocks[-1].src.numpy()
+            block = self._layer(targets, layer, self._key(step, layer))
+            blocks.append(self.history.attach(block, layer) if self.history else block)
+            targets = block.src.numpy()
+        if self.first_hop:
+            blocks.append(self.first_hop.block(targets))
         return blocks[::-1]
 
     def update(self, blocks: Sequence[Block]) -> None:
@@ -148,9 +180,19 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
 
     def digest(self, blocks: Sequence[Block]) -> list[News]:
         """News of observed blocks, by layer, input layer first. The state does not change."""
-        feedback = [block.feedback() for block in blocks]
+        sampled = blocks[1:] if self.first_hop else blocks
+        feedback = [block.feedback() for block in sampled]
         self._check(feedback)
-        return [self._digest(layer, one) for layer, one in enumerate(feedback)]
+        history = self.history
+        if history is None:
+            return [self._digest(layer, one) for layer, one in enumerate(feedback)]
+        aged = [
+            one._replace(age=history.ages(layer, one.src)) for layer, one in enumerate(feedback)
+        ]
+        return [
+            {**self._digest(layer, one), **history.digest(layer, one)}
+            for layer, one in enumerate(aged)
+        ]
 
     def apply(self, shards: Sequence[StepNews]) -> None:
         """Learn from the news of one step, one entry per shard, in the order of shards.
@@ -173,8 +215,14 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         """Apply the queued news."""
         while self._pending:
             shards = self._pending.pop(0)
+            if self.history:
+                self.history.tick()
             for layer in range(self.layers):
-                self._apply(layer, [shard[layer] for shard in shards])
+                news = [shard[layer] for shard in shards]
+                if self.history:
+                    self.history.apply(layer, news)
+                    news = [without_history(one) for one in news]
+                self._apply(layer, news)
 
     @contextmanager
     def drawing_ahead(self) -> Iterator[None]:
@@ -196,7 +244,8 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
 
         As in torch, the learnt tensors share memory with the sampler. Copy them to keep them.
         """
-        state = {name: torch.from_numpy(array) for name, array in self._learnt().items()}
+        learnt = self._learnt() | (self.history.state_dict() if self.history else {})
+        state = {name: torch.from_numpy(array) for name, array in learnt.items()}
         for step, shards in enumerate(self._pending):
             for number, shard in enumerate(shards):
                 for layer, news in enumerate(shard):
@@ -209,7 +258,10 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         """Load the result of `state_dict`, for the same graph, settings and number of layers."""
         waiting = {k: v for k, v in state.items() if k.startswith("pending.")}
         pending = self._load_pending(waiting)
-        self._load({k: v for k, v in state.items() if k not in waiting})
+        known = {k: v for k, v in state.items() if self.history and k.startswith(PREFIX)}
+        self._load({k: v for k, v in state.items() if k not in waiting and k not in known})
+        if self.history:
+            self.history.load_state_dict(known)
         self._pending = pending
 
     def _load_pending(self, state: Mapping[str, Any]) -> list[list[StepNews]]:
@@ -252,8 +304,8 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         """Reject feedback that does not match the layers or the graph, before ids are used."""
         if len(feedback) != self.layers:
             raise InputError(
-                f"{len(feedback)} blocks were given for {self.layers} layers: pass all "
-                "blocks of a step, input layer first."
+                f"{len(feedback)} sampled blocks were given for {self.layers} sampled layers: pass "
+                "all blocks of a step, input layer first."
             )
         for below, above in pairwise(feedback):
             if below.dst.size != above.src.size:
@@ -302,8 +354,7 @@ class PolicySampler(Sampler):
         return policy
 
     @property
-    def learns(self) -> bool:
-        """Whether the policy learns."""
+    def _adapts(self) -> bool:
         return self.policy.learns
 
     def _digest(self, layer: int, feedback: Feedback) -> News:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from bliss import checks
@@ -16,6 +17,11 @@ if TYPE_CHECKING:
 
 Unit = Literal["sources", "neighbours", "none"]
 Thinning = Literal["exact", "paper"]
+FirstHop = Literal["sampled", "exact"]
+HistoryKind = Literal["none", "nodes", "surveys"]
+HistoryType = Literal["float32", "float16"]
+UNBIASED = ("ht", "debiased")
+"""Estimators that a history can be combined with."""
 ALL_POLICIES = tuple(POLICIES)
 
 
@@ -29,12 +35,8 @@ class SamplerConfig:
     """Unit of a budget: sources kept per layer, neighbours kept per target, or none."""
     policies: ClassVar[Sequence[str]] = ()
     """Allowed names for `policy`; empty if there is no such field."""
-    needs_features: ClassVar[bool] = False
-    """Whether `build` needs node features x."""
     makes_batches: ClassVar[bool] = False
     """Whether the sampler, not the loader, decides which seeds form a batch."""
-    linear_only: ClassVar[bool] = False
-    """Whether the sampler needs fixed coefficients, so that attention is not supported."""
 
     def __post_init__(self) -> None:
         names = self.options()
@@ -52,12 +54,39 @@ class SamplerConfig:
         seed: int = 0,
         norm: Any = None,
         x: Any = None,
+        widths: Sequence[int] = (),
+        folder: Path | None = None,
     ) -> Sampler:
         """Build the sampler for a graph, or anything that `Graph.of` accepts."""
         module, _, name = self.builds.partition(".")
         kind = getattr(import_module(f"bliss.samplers.{module}"), name)
-        made: Sampler = kind(data, budgets, config=self, layers=layers, seed=seed, norm=norm, x=x)
+        given = {"layers": layers, "seed": seed, "norm": norm, "x": x}
+        made: Sampler = kind(data, budgets, config=self, widths=widths, folder=folder, **given)
         return made
+
+    @property
+    def needs_features(self) -> bool:
+        """Whether `build` needs node features x."""
+        return False
+
+    @property
+    def is_first_hop_exact(self) -> bool:
+        """Whether features are aggregated exactly, so that the input layer is not sampled."""
+        return False
+
+    @property
+    def has_history(self) -> bool:
+        """Whether the sampler has a history, so that `build` needs widths."""
+        return False
+
+    @property
+    def linear_only(self) -> bool:
+        """Whether the sampler needs fixed coefficients, so that attention is not supported."""
+        return self.is_first_hop_exact or self.has_history
+
+    def sampled_layers(self, layers: int) -> int:
+        """Number of sampled layers of a network."""
+        return layers - self.is_first_hop_exact
 
     @classmethod
     def options(cls) -> tuple[str, ...]:
@@ -101,9 +130,14 @@ class SamplerConfig:
         return asdict(self)
 
     def check_budgets(self, budgets: Sequence[int], layers: int | None = None) -> tuple[int, ...]:
-        """The budgets, checked: one per layer, or none if the sampler has no budgets."""
+        """The budgets, checked: one per sampled layer, or none if the sampler has no budgets."""
         if self.unit != "none":
-            return checks.budgets(budgets, layers)
+            if layers == 1 and self.is_first_hop_exact:
+                raise InputError(
+                    "layers=1 leaves no layer to sample with first_hop='exact': use sampler full, "
+                    "or more layers."
+                )
+            return checks.budgets(budgets, None if layers is None else self.sampled_layers(layers))
         if not hasattr(budgets, "__len__") or len(budgets):
             raise InputError(
                 f"budgets={budgets!r} would have no effect, because {self.title} has no budgets: "
@@ -119,6 +153,7 @@ class SamplerConfig:
         """
         if self.unit == "none":
             return ()
+        layers = self.sampled_layers(layers)
         if self.unit == "neighbours":
             return (10,) * layers
         budgets = [512 << depth for depth in reversed(range(layers))]
@@ -134,10 +169,46 @@ class EstimatorConfig(SamplerConfig):
     """Allowed names for `estimator`."""
     estimator: str = "ht"
     """Weights of kept edges; see docs/samplers.md."""
+    first_hop: FirstHop = "sampled"
+    """Input layer: sampled, or exact (features are aggregated once and exactly; not for attention).
+    With exact, budgets are those of the layers above."""
+    history: HistoryKind = "none"
+    """Sample only what changed in a node's input since it was last seen (nodes) or since the last
+    full evaluation (surveys), or its whole input (none). Needs an exact first hop, which it sets,
+    and the estimator ht; not for attention."""
+    history_type: HistoryType = "float32"
+    """Type of the numbers of a history: float32, or float16 (half the memory)."""
+    history_folder: str | None = None
+    """Folder for a history on disk, mapped into memory; default: in memory."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         checks.choice("estimator", self.estimator, self.estimators)
+        checks.choice("first_hop", self.first_hop, get_args(FirstHop))
+        checks.choice("history", self.history, get_args(HistoryKind))
+        checks.choice("history_type", self.history_type, get_args(HistoryType))
+        if self.has_history:
+            object.__setattr__(self, "first_hop", "exact")
+            if self.estimator not in UNBIASED:
+                raise InputError(
+                    f"estimator={self.estimator!r} is biased, but history={self.history!r} needs "
+                    "an unbiased one: choose estimator ht."
+                )
+
+    @property
+    def needs_features(self) -> bool:
+        """Whether `build` needs node features x."""
+        return self.is_first_hop_exact
+
+    @property
+    def is_first_hop_exact(self) -> bool:
+        """Whether features are aggregated exactly, so that the input layer is not sampled."""
+        return self.first_hop == "exact"
+
+    @property
+    def has_history(self) -> bool:
+        """Whether the sampler has a history, so that `build` needs widths."""
+        return self.history != "none"
 
 
 @dataclass(frozen=True, kw_only=True)

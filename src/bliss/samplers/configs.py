@@ -15,6 +15,7 @@ from bliss.errors import InputError
 from bliss.policies.configs import Reward, TargetBanditConfig
 from bliss.samplers.config_base import (
     EstimatorConfig,
+    HistoryKind,
     PolicySamplerConfig,
     SamplerConfig,
     Thinning,
@@ -96,13 +97,17 @@ class ASGCNConfig(EstimatorConfig):
     """Settings of AS-GCN."""
 
     builds: ClassVar[str] = "asgcn.ASGCN"
-    needs_features: ClassVar[bool] = True
     thinning: Thinning = "exact"
     """Solver for the budget: exact, or paper (the paper's iteration, which can miss it)."""
     eta: float = 0.1
     """Exploration: share of each mass that does not depend on the learnt parameters."""
     rate: float = 0.01
     """Adam step size for the sampler's parameters."""
+
+    @property
+    def needs_features(self) -> bool:
+        """Always True: masses are a function of the features."""
+        return True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,12 +157,17 @@ class VRGCNConfig(NeighborConfig):
 
     builds: ClassVar[str] = "vrgcn.VRGCN"
     estimators: ClassVar[Sequence[str]] = ("ht",)
-    needs_features: ClassVar[bool] = True
-    linear_only: ClassVar[bool] = True
+    history: HistoryKind = "nodes"
+    """When a node's history is written: whenever it is seen (nodes), or at surveys."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.has_history:
+            raise InputError("history='none' makes VR-GCN neighbour sampling: choose neighbor.")
 
     def default_budgets(self, layers: int, num_nodes: int) -> tuple[int, ...]:
-        """2 neighbours per layer."""
-        return (2,) * layers
+        """2 neighbours per sampled layer."""
+        return (2,) * self.sampled_layers(layers)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,6 +218,11 @@ class GCNBSConfig(EstimatorConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.bandit  # noqa: B018  # rejects wrong values early
+        if self.has_history and self.reward == "thanos":
+            raise InputError(
+                "reward='thanos' compares whole messages, but a history leaves only their change "
+                "to sample: choose reward published, or history none."
+            )
 
     @property
     def bandit(self) -> TargetBanditConfig:

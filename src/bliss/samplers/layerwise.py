@@ -129,4 +129,7 @@ class LayerSampler(PolicySampler):
         factor = policy.source_factor(layer)
         if factor.size:
             frontier.scale_by_node(mass, candidate, factor)
+        by_age = policy.age_factor(layer)
+        if self.history and by_age.size:
+            self.history.scale_by_age(layer, candidate, mass, by_age)
         return candidate, mass

@@ -6,18 +6,15 @@ from typing import ClassVar
 
 from bliss.samplers.config_base import SamplerConfig
 from bliss.samplers.configs import VRGCNConfig
-from bliss.samplers.control import ControlVariate
 from bliss.samplers.neighbor import Neighbor
 
 
-class VRGCN(ControlVariate, Neighbor):
+class VRGCN(Neighbor):
     """Neighbour sampling with control variates (Chen, Zhu and Song, 2018).
 
-    Each target keeps `budgets[layer]` of its in-edges (by default 2), drawn by `Neighbor` with
-    weights alpha_ij / p_ij; `ControlVariate` has the estimator, its state and its cost. Unbiased
-    for fixed inputs. Updates change the history, not the probabilities. The paper's treatment of
-    dropout is included. Its preprocessing of the first layer is not needed, because the features
-    serve as the first layer's history. `VRGCNConfig` has the options.
+    `Neighbor` with a history (`bliss.samplers.history`), by default of 2 in-edges per target, and
+    an exact first hop, as in the paper. Unbiased for fixed inputs. Updates change the history, not
+    the probabilities. `VRGCNConfig` has the options.
     """
 
     Config: ClassVar[type[SamplerConfig]] = VRGCNConfig

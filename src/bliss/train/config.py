@@ -74,8 +74,9 @@ class TrainConfig(ModelConfig):
             object.__setattr__(self, "budgets", budgets)
         if sampler.linear_only and self.is_attention:
             raise InputError(
-                f"model={self.model!r} learns its coefficients, but sampler {self.sampler!r} needs "
-                "fixed ones: choose model sage or gcn, or another sampler."
+                f"model={self.model!r} learns its coefficients, but an exact first hop and a "
+                f"history (sampler {self.sampler!r}) need fixed ones: choose model sage or gcn, or "
+                "another sampler."
             )
         checks.choice("features", self.features, ("raw", "row"))
         checks.choice("schedule", self.schedule, ("constant", "linear"))
@@ -175,7 +176,8 @@ def resolve(**given: Any) -> TrainConfig:
         value = values.pop(name)
         if name not in options and kind.allows(name, value):
             options[name] = value
-    values["budgets"] = counts.get(kind.unit, ())
+    budgets = tuple(counts.get(kind.unit, ()))
+    values["budgets"] = budgets[len(budgets) - kind.sampled_layers(len(budgets)) :]
     return TrainConfig.of(**{**values, **given, "sampler_options": options})
 
 

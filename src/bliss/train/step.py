@@ -10,6 +10,7 @@ from time import perf_counter
 import torch
 from torch_geometric.data import Data
 
+from bliss.data import cache_folder
 from bliss.errors import InputError
 from bliss.loader import BlockLoader
 from bliss.rng import Stream
@@ -38,6 +39,8 @@ class Learner:
             layers=config.layers,
             seed=config.seed,
             x=task.x if kind.needs_features else None,
+            widths=task.model.widths[:-1],
+            folder=cache_folder(),
         )
         seeds, batch_size = task.dataset.splits["train"], config.batch_size
         if not self.sampler.makes_batches:  # subgraph samplers may draw more nodes than seeds

@@ -1,0 +1,135 @@
+"""The compiled kernels of histories: sums over all in-edges, and factors by age."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from bliss.arrays import Array, FloatArray, IntArray
+from bliss.kernels.compile import compiled
+
+AGE_BINS = 34
+"""Bins of an age: 0 for a node without a history, otherwise 1 + floor(log2(age))."""
+
+_U1 = np.uint64(1)
+_AHEAD = np.uint64(3)  # rows are scattered in memory: one is asked for three edges before its use
+_LINE = 16  # float32 numbers in a cache line
+
+
+@intrinsic
+def _as_float32(typing_context: Any, value: Any) -> Any:
+    """A float32, or the float32 value of a half-precision number given by its bits (uint16)."""
+
+    def convert(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        (given,) = arguments
+        if value == types.float32:
+            return given
+        return builder.fpext(builder.bitcast(given, ir.HalfType()), ir.FloatType())
+
+    return types.float32(value), convert
+
+
+@intrinsic
+def _fetch(typing_context: Any, rows: Any, j: Any, f: Any) -> Any:
+    """Ask the processor to load the cache line of rows[j, f]."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, arguments[0])
+        place = cgutils.get_item_pointer(  # type: ignore[no-untyped-call]
+            context, builder, signature.args[0], array, [arguments[1], arguments[2]], False
+        )
+        byte = ir.IntType(8).as_pointer()
+        number = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        prefetch = cgutils.get_or_insert_function(  # type: ignore[no-untyped-call]
+            builder.module, kind, "llvm.prefetch.p0i8"
+        )
+        constants = [ir.Constant(number, value) for value in (0, 3, 1)]
+        builder.call(prefetch, [builder.bitcast(place, byte), *constants])
+        return context.get_dummy_value()
+
+    return types.void(rows, types.intp, types.intp), emit
+
+
+@compiled
+def full_sums(
+    indptr: IntArray,
+    indices: IntArray,
+    dst: IntArray,
+    target_scale: FloatArray,
+    source_scale: FloatArray,
+    weight: FloatArray,
+    value: Array,
+) -> Any:
+    """sum over all in-edges of alpha_ij value_j, with alpha_ij as in `frontier.edge_weights`.
+
+    dst      int64[D]
+    value    float32[V, F], or the bits of float16[V, F] as uint16
+    returns  float32[D, F]
+    """
+    width = value.shape[1]
+    total = np.zeros((dst.size, width), np.float32)
+    for t in range(dst.size):
+        i = np.uint64(dst[t])
+        row = total[t]
+        last = np.uint64(indptr[i + _U1])
+        for e in range(np.uint64(indptr[i]), last):
+            if e + _AHEAD < last:
+                coming = indices[e + _AHEAD]
+                for f in range(0, width, _LINE):
+                    _fetch(value, coming, f)  # type: ignore[call-arg]
+            j = np.uint64(indices[e])
+            alpha = target_scale[i] if target_scale.size else np.float64(weight[e])
+            if source_scale.size:
+                alpha *= source_scale[j]
+            factor = np.float32(alpha)
+            own = value[j]
+            for f in range(width):
+                row[f] += factor * _as_float32(own[f])  # type: ignore[call-arg]
+    return total
+
+
+@compiled
+def age_bin(age: int) -> int:
+    """0 for age 0, which stands for no history, otherwise 1 + floor(log2(age))."""
+    found = 0
+    while age > 0:
+        found += 1
+        age >>= 1
+    return found
+
+
+@compiled
+def ages(node: IntArray, stamp: IntArray, now: int) -> Any:
+    """Steps since each node's history was written; 0 without a history.
+
+    node     int64[N]
+    stamp    int32[V]   step at which the history was written; -1: never
+    now      number of steps taken
+    returns  int64[N]
+    """
+    found = np.zeros(node.size, np.int64)
+    for n in range(node.size):
+        written = stamp[np.uint64(node[n])]
+        if written >= 0:
+            found[n] = max(now - written, 1)
+    return found
+
+
+@compiled
+def scale_by_age(
+    mass: FloatArray, candidate: IntArray, stamp: IntArray, now: int, factor: FloatArray
+) -> None:
+    """Multiply, in place, each candidate's mass by the factor of its history's age.
+
+    stamp int32[V], factor float32[AGE_BINS]
+    """
+    for c in range(mass.size):
+        written = stamp[np.uint64(candidate[c])]
+        age = max(now - written, 1) if written >= 0 else 0
+        mass[c] *= factor[age_bin(age)]

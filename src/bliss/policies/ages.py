@@ -1,0 +1,75 @@
+"""How the change of a node's input grows with the age of its history."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from bliss.arrays import NOTHING, FloatArray, IntArray
+from bliss.kernels import histories
+from bliss.policies.base import State
+
+
+class AgeCurve:
+    """Running mean of log|h_j - h~_j| by the age of the history h~_j, per layer.
+
+        curve_b <- curve_b + max(1 / n_b, beta) (mean of the signal over sources in bin b - curve_b)
+
+    with n_b the number of steps that saw the bin. Bins are 0 for a node without a history, whose
+    signal is log|h_j|, and 1 + floor(log2(age)). A source's signal minus the curve is what a node
+    bandit follows; the curve at a source's present age is added when its mass is computed. A belief
+    therefore grows while a node is not seen, and falls when it is.
+
+    Parameters
+    ----------
+    layers
+        Number of layers.
+    memory
+        Smallest weight of the newest step (beta).
+    """
+
+    def __init__(self, layers: int, memory: float) -> None:
+        self.memory = memory
+        self.curve = np.zeros((layers, histories.AGE_BINS))
+        self.count = np.zeros((layers, histories.AGE_BINS), np.int64)
+
+    def follow(
+        self, layer: int, age: Sequence[IntArray], signal: Sequence[FloatArray]
+    ) -> list[FloatArray]:
+        """Update with one step's observations, by shard; returns the signals minus the curve.
+
+        age  shards of int64[S], signal  shards of float[S] -> shards of float64[S]
+        """
+        bins = [_bins(one) for one in age]
+        every, values = np.concatenate(bins), np.concatenate(signal)
+        number = np.bincount(every, minlength=histories.AGE_BINS)
+        total = np.bincount(every, values, histories.AGE_BINS)
+        seen = number > 0
+        self.count[layer][seen] += 1
+        rate = np.maximum(1 / self.count[layer][seen], self.memory)
+        self.curve[layer][seen] += rate * (total[seen] / number[seen] - self.curve[layer][seen])
+        return [one - self.curve[layer][b] for one, b in zip(signal, bins, strict=True)]
+
+    def factor(self, layer: int) -> FloatArray:
+        """exp of the curve, relative to its mean. float32[AGE_BINS]; empty before the first step.
+
+        A bin without observations has the value of the nearest bin below with some, or else of the
+        nearest above.
+        """
+        known = np.flatnonzero(self.count[layer])
+        if known.size == 0:
+            return NOTHING
+        place = np.searchsorted(known, np.arange(histories.AGE_BINS), side="right") - 1
+        curve = self.curve[layer][known[np.maximum(place, 0)]]
+        relative: FloatArray = np.exp(curve - self.curve[layer][known].mean())
+        return relative.astype(np.float32)
+
+    def state_dict(self, name: str) -> State:
+        """All arrays, under names that start with `name`."""
+        return {f"{name}.curve": self.curve, f"{name}.count": self.count}
+
+
+def _bins(age: IntArray) -> IntArray:
+    """`kernels.histories.age_bin` of each age: the exponent of age = m 2^b with m in [1/2, 1)."""
+    return np.frexp(age.astype(np.float64))[1].astype(np.int64)

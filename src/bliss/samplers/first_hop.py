@@ -1,0 +1,85 @@
+"""The exact first hop: features aggregated once, so that the input layer is not sampled."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from bliss.arrays import FloatArray, IntArray
+from bliss.block import Block, Control
+from bliss.files import replacing
+from bliss.graph import Graph
+from bliss.kernels.histories import full_sums
+
+LARGE = 2**28
+"""Bytes above which aggregated features are memory-mapped, if there is a folder for them."""
+_CHUNK = 2**25  # bytes computed at a time
+
+
+class FirstHop:
+    """Aggregated features of every node, and blocks that hold them in place of edges.
+
+        z_i = sum over all in-edges of alpha_ij x_j
+
+    Features do not change in training, so this sum is computed once. A layer that aggregates them
+    needs no sources other than its targets and has no sampling error.
+
+    Parameters
+    ----------
+    graph
+        The graph, with V nodes.
+    features
+        float32[V, F].
+    folder
+        Where to keep aggregated features of more than LARGE bytes, as a memory-mapped file. Its
+        name is a digest of graph and features, so another run with the same data finds it.
+    """
+
+    def __init__(self, graph: Graph, features: FloatArray, folder: Path | None = None) -> None:
+        self.sums: FloatArray
+        if folder is None or features.nbytes <= LARGE:
+            self.sums = np.empty(features.shape, np.float32)
+            _fill(self.sums, graph, features)
+            return
+        path = folder / f"first-hop-{_digest(graph, features)}.npy"
+        if not path.is_file():
+            with replacing(path) as scratch:
+                made = np.lib.format.open_memmap(
+                    scratch, mode="w+", dtype=np.float32, shape=features.shape
+                )
+                _fill(made, graph, features)
+                made.flush()
+        self.sums = np.load(path, mmap_mode="r")
+
+    def block(self, dst: IntArray) -> Block:
+        """Block of the targets dst [D]: no edges, and the exact aggregate as its baseline."""
+        none, nothing = np.empty(0, np.int64), np.empty(0, np.float32)
+        pointers = np.zeros(dst.size + 1, np.int64)
+        block = Block.from_arrays(
+            dst, dst, pointers, none, none, nothing, nothing, prob=np.ones(dst.size, np.float32)
+        )
+        return replace(block, control=Control(torch.from_numpy(self.sums[dst])))
+
+
+def _fill(sums: FloatArray, graph: Graph, features: FloatArray) -> None:
+    """Compute all sums, a chunk of nodes at a time."""
+    scales = graph.target_scale, graph.source_scale, graph.weight
+    size = max(1, _CHUNK // max(4 * features.shape[1], 1))
+    for start in range(0, graph.num_nodes, size):
+        nodes = np.arange(start, min(start + size, graph.num_nodes))
+        sums[nodes[0] : nodes[-1] + 1] = full_sums(
+            graph.indptr, graph.indices, nodes, *scales, features
+        )
+
+
+def _digest(graph: Graph, features: FloatArray) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    arrays = [graph.indptr, graph.indices, graph.target_scale, graph.source_scale, graph.weight]
+    for array in (*arrays, features):
+        digest.update(f"{array.dtype} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).data.cast("B") if array.size else b"")
+    return digest.hexdigest()

@@ -1,0 +1,204 @@
+"""Histories: sample only the change of a source's input, and sum what was known before exactly."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from bliss import checks
+from bliss.arrays import Array, FloatArray, IntArray
+from bliss.block import Block, Control
+from bliss.errors import InputError
+from bliss.feedback import Feedback, News
+from bliss.files import writing
+from bliss.graph import Graph
+from bliss.kernels import histories as kernels
+from bliss.policies.base import State, load_arrays
+
+PREFIX = "history."
+_LARGEST_HALF = 65504.0
+
+
+class History:
+    """Control variate for an unbiased sampler: a history of every node's input in each layer.
+
+    With h~_j the input of node j when it was last seen, a block aggregates
+
+        sum over all in-edges of alpha_ij h~_j + sum over kept edges of weight_ij (h_j - h~_j)
+
+    (`bliss.nn.aggregate`, which adds a third term with dropout). For fixed inputs and weights
+    alpha_ij / p_j this is unbiased for any history, because the draw does not depend on h_j - h~_j
+    of its own step. Its variance is
+
+        sum_j (1 / p_j - 1) |h_j - h~_j|^2 sum_i alpha_ij^2
+
+    so the best masses are |h_j - h~_j| sqrt(sum_i alpha_ij^2): policies observe |h_j - h~_j| in
+    place of |h_j|, and the age of the history beside it. The history of a node not seen yet is 0.
+
+    Two kinds differ in when a history is written:
+
+    * "nodes": whenever a node is a source, and for all nodes at a survey. The first sum is computed
+      for the targets of every block, one pass over all their in-edges with F numbers each.
+    * "surveys": at surveys alone, for all nodes. The first sums are computed once per survey and
+      looked up. There is no control variate before the first survey.
+
+    Only sums with fixed coefficients can be split in this way, so attention is not supported.
+
+    State: V F numbers per sampled layer ("surveys": twice that, of which half is not saved), in
+    float32 or float16, and 4 bytes per node and layer.
+
+    Parameters
+    ----------
+    graph
+        The graph, with V nodes.
+    widths
+        Width F of the input of each sampled layer.
+    kind
+        "nodes" or "surveys".
+    number_type
+        "float32" or "float16".
+    folder
+        Where to keep the numbers in files without a name, mapped into memory; the files vanish
+        with the process. None: in memory.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        widths: Sequence[int],
+        kind: str,
+        number_type: str = "float32",
+        folder: Path | None = None,
+    ) -> None:
+        self.graph, self.kind = graph, kind
+        self._type = np.dtype(number_type)
+        self._folder = folder
+        self.now = np.zeros(1, np.int64)  # steps applied so far
+        self._stamp = [np.full(graph.num_nodes, -1, np.int32) for _ in widths]
+        self._value = [self._allocate(width) for width in widths]
+        self._sums: list[FloatArray | None] = [None for _ in widths]  # [V, F] of kind "surveys"
+
+    def value(self, layer: int) -> FloatArray:
+        """Latest input of each node in a sampled layer. float32[V, F] or float16[V, F]."""
+        return self._value[layer]
+
+    def ages(self, layer: int, node: IntArray) -> IntArray:
+        """Steps since the history of each node was written; 0 without a history. int64[N]."""
+        found: IntArray = kernels.ages(node, self._stamp[layer], int(self.now[0]))
+        return found
+
+    def scale_by_age(
+        self, layer: int, candidate: IntArray, mass: FloatArray, factor: FloatArray
+    ) -> None:
+        """Multiply masses [C], in place, by the factor of the age of each candidate's history."""
+        kernels.scale_by_age(mass, candidate, self._stamp[layer], int(self.now[0]), factor)
+
+    def attach(self, block: Block, layer: int) -> Block:
+        """The block with its control variate."""
+        dst, sums = block.dst.numpy(), self._sums[layer]
+        if self.kind == "surveys" and sums is None:
+            return block
+        baseline = self._full_sums(layer, dst) if sums is None else sums[dst]
+        known = self._value[layer][block.src.numpy()].astype(np.float32, copy=False)
+        control = Control(torch.from_numpy(baseline), torch.from_numpy(known))
+        return replace(block, control=control, keeps_input=self.kind == "nodes")
+
+    def digest(self, layer: int, feedback: Feedback) -> News:
+        """The inputs that become the history of their nodes."""
+        if self.kind == "surveys":
+            return {}
+        if feedback.input is None:
+            raise InputError(
+                f"the block of sampled layer {layer} kept no input, because it was drawn by a "
+                "sampler without a history: update each sampler with the blocks that it drew."
+            )
+        self._check_width(layer, feedback.input)
+        return {f"{PREFIX}source": feedback.src, f"{PREFIX}input": feedback.input}
+
+    def apply(self, layer: int, news: Sequence[News]) -> None:
+        """Write the histories of one step, by shard. Call `tick` first."""
+        for one in news if self.kind == "nodes" else ():
+            source, inputs = one[f"{PREFIX}source"], one[f"{PREFIX}input"]
+            self._check_width(layer, inputs)
+            self._value[layer][source] = self._rounded(inputs)
+            self._stamp[layer][source] = self.now[0]
+
+    def tick(self) -> None:
+        """Count a step."""
+        self.now += 1
+
+    def survey(self, layer: int, inputs: FloatArray) -> None:
+        """Write the history of all nodes. inputs float32[V, F]."""
+        self._check_width(layer, inputs)
+        self._value[layer][:] = self._rounded(inputs)
+        self._stamp[layer][:] = self.now[0]
+        self._sum_if_needed(layer)
+
+    def state_dict(self) -> State:
+        """The histories, and when they were written."""
+        state: State = {f"{PREFIX}now": self.now}
+        for layer, (value, stamp) in enumerate(zip(self._value, self._stamp, strict=True)):
+            state |= {f"{PREFIX}{layer}.value": value, f"{PREFIX}{layer}.stamp": stamp}
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Load a saved state; raises an error for other names, shapes or types."""
+        load_arrays(self.state_dict(), state, f"a history with {len(self._value)} layers")
+        for layer in range(len(self._value)):
+            self._sum_if_needed(layer)
+
+    def _sum_if_needed(self, layer: int) -> None:
+        if self.kind != "surveys" or (self._stamp[layer] < 0).any():
+            return
+        self._sums[layer] = self._full_sums(layer, np.arange(self.graph.num_nodes))
+
+    def _full_sums(self, layer: int, dst: IntArray) -> FloatArray:
+        graph, value = self.graph, self._value[layer]
+        scales = graph.target_scale, graph.source_scale, graph.weight
+        bits: Array = value.view(np.uint16) if value.dtype == np.float16 else value
+        sums: FloatArray = kernels.full_sums(graph.indptr, graph.indices, dst, *scales, bits)
+        return sums
+
+    def _rounded(self, inputs: FloatArray) -> FloatArray:
+        if self._type == np.float32:
+            return inputs
+        return inputs.clip(-_LARGEST_HALF, _LARGEST_HALF).astype(np.float16)
+
+    def _allocate(self, width: int) -> Array:
+        shape = self.graph.num_nodes, width
+        if self._folder is None:
+            return np.zeros(shape, self._type)
+        with writing(self._folder):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self._folder) as file:  # the map outlives it
+                return np.memmap(file, self._type, "w+", shape=shape)
+
+    def _check_width(self, layer: int, inputs: FloatArray) -> None:
+        width = self._value[layer].shape[1]
+        if inputs.shape[1] != width:
+            raise InputError(
+                f"sampled layer {layer} has inputs of width {inputs.shape[1]}, but its history has "
+                f"width {width}: build the sampler with widths=... of this network."
+            )
+
+
+def declared_widths(widths: Sequence[int], layers: int) -> tuple[int, ...]:
+    """Widths of the layers' inputs, checked: one per layer of the network."""
+    found = tuple(checks.whole("widths", width, least=1) for width in widths)
+    if len(found) != layers:
+        raise InputError(
+            f"widths={list(found)} has {len(found)} entries for {layers} layers, but a history "
+            "needs the width of each layer's input: pass for instance widths=[50, 256, 256]."
+        )
+    return found
+
+
+def without_history(news: News) -> News:
+    """The news of a layer that is not about histories."""
+    return {name: array for name, array in news.items() if not name.startswith(PREFIX)}

@@ -1,0 +1,44 @@
+"""Plain NumPy twins of `bliss.kernels.histories`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bliss.arrays import FloatArray, IntArray
+from tests.twins.layerwise import frontier_edges
+
+
+def full_sums(
+    indptr: IntArray,
+    indices: IntArray,
+    dst: IntArray,
+    target_scale: FloatArray,
+    source_scale: FloatArray,
+    weight: FloatArray,
+    value: FloatArray,
+) -> FloatArray:
+    """sum over all in-edges of alpha_ij value_j. float32[D, F]."""
+    edge, owner = frontier_edges(indptr, dst)
+    alpha = target_scale[dst[owner]] if target_scale.size else weight[edge].astype(np.float64)
+    if source_scale.size:
+        alpha = alpha * source_scale[indices[edge]]
+    total = np.zeros((dst.size, value.shape[1]))
+    np.add.at(total, owner, alpha[:, None] * value[indices[edge]].astype(np.float64))
+    return total.astype(np.float32)
+
+
+def age_bin(age: int) -> int:
+    """0 for age 0, otherwise 1 + floor(log2(age))."""
+    return int(age).bit_length()
+
+
+def ages(node: IntArray, stamp: IntArray, now: int) -> IntArray:
+    """Steps since each node's history was written, at least 1; 0 without a history. int64[N]."""
+    return np.where(stamp[node] < 0, 0, np.maximum(now - stamp[node], 1))
+
+
+def scale_by_age(
+    mass: FloatArray, candidate: IntArray, stamp: IntArray, now: int, factor: FloatArray
+) -> FloatArray:
+    """Masses times the factor of the bin of each candidate's age."""
+    return mass * factor[[age_bin(age) for age in ages(candidate, stamp, now)]]
