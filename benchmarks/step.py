@@ -2,7 +2,9 @@
 
 Graph (b) with 602 random features and 41 classes, graph (c) with 300 and 100 labels per node;
 batches of 256, budgets 4096/2048/1024, hidden 256, 3 layers, one thread. PLADIES, exp3 and node
-train in turn on the same seeds; numbers are medians, ratios within the run.
+train in turn on the same seeds; numbers are medians, ratios within the run. With SAGE also PLADIES
+with an exact first hop, at the same budgets of the sampled layers (2048/1024), and BLISS with a
+history at a quarter of them (512/256).
 """
 
 from __future__ import annotations
@@ -22,7 +24,15 @@ from bliss.train.memory import forget_peak, peak_mb
 
 BUDGETS = (4096, 2048, 1024)
 WARM_UP = 8
-SAMPLERS = {"pladies": "static", "exp3": "exp3", "node": "node"}
+SAMPLERS: dict[str, dict[str, Any]] = {
+    "pladies": {"sampler": "pladies", "budgets": BUDGETS},
+    "exp3": {"policy": "exp3", "budgets": BUDGETS},
+    "node": {"policy": "node", "budgets": BUDGETS},
+}
+WITHOUT_FIRST_HOP: dict[str, dict[str, Any]] = {
+    "first_hop": {"sampler": "pladies", "first_hop": "exact", "budgets": BUDGETS[1:]},
+    "history": {"history": "nodes", "budgets": tuple(b // 4 for b in BUDGETS[1:])},
+}
 
 
 def run(repeats: int) -> dict[str, Any]:
@@ -59,14 +69,17 @@ def measure(dataset: Dataset, model: str, repeats: int) -> dict[str, Any]:
     """Parts of a step in ms for each policy, their ratios, and growth with the budget."""
     device = torch.device("cpu")
     forget_peak(device)
-    parts = steps(dataset, model, repeats, BUDGETS, SAMPLERS)
-    peak = peak_mb(device)  # graph, features, and three trainers
+    more = WITHOUT_FIRST_HOP if model == "sage" else {}
+    parts = steps(dataset, model, repeats, SAMPLERS | more)
+    peak = peak_mb(device)  # graph, features, and all learners
     totals = {name: taken["total"] for name, taken in parts.items()}
-    doubled = steps(dataset, model, repeats // 2, tuple(2 * b for b in BUDGETS), {"node": "node"})
+    twice = {"policy": "node", "budgets": tuple(2 * b for b in BUDGETS)}
+    doubled = steps(dataset, model, repeats // 2, {"node": twice})
     node = parts["node"]
     return {
         "node_over_pladies": totals["node"] / totals["pladies"],
         "exp3_over_pladies": totals["exp3"] / totals["pladies"],
+        **{f"{name}_over_pladies": totals[name] / totals["pladies"] for name in more},
         "sampling_share": (node["sample"] + node["update"]) / node["total"],
         "step_ms": parts,
         "growth_when_budget_doubles": {p: doubled["node"][p] / node[p] for p in PARTS},
@@ -75,27 +88,14 @@ def measure(dataset: Dataset, model: str, repeats: int) -> dict[str, Any]:
 
 
 def steps(
-    dataset: Dataset,
-    model: str,
-    repeats: int,
-    budgets: tuple[int, ...],
-    policies: dict[str, str],
+    dataset: Dataset, model: str, repeats: int, settings: dict[str, dict[str, Any]]
 ) -> dict[str, dict[str, float]]:
     """Medians of each part in ms; the learners take turns."""
     learners = {
         name: Learner(
-            build_task(
-                TrainConfig(
-                    model=model,
-                    sampler="pladies" if name == "pladies" else "bliss",
-                    sampler_options={"policy": policy},
-                    budgets=budgets,
-                    steps=10**6,
-                ),
-                dataset,
-            )
+            build_task(TrainConfig.of(model=model, steps=10**6, dataset="x", **own), dataset)
         )
-        for name, policy in policies.items()
+        for name, own in settings.items()
     }
     batches = {name: learner.batches() for name, learner in learners.items()}
     for _ in range(WARM_UP + repeats):

@@ -1,0 +1,1 @@
+"""Test F1 and training time of samplers over budgets."""

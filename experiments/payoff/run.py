@@ -134,7 +134,7 @@ class Cell(records.Record, frozen=True, kw_only=True):
 class Cells(records.Record, frozen=True, kw_only=True):
     """All finished runs of a case."""
 
-    cells: list[Cell] = []
+    cells: list[Cell]
 
 
 def config(case: Case, sampler: str, share: float, seed: int) -> TrainConfig:
