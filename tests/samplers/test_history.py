@@ -49,6 +49,10 @@ def one_layer(kind: str, history: np.ndarray, **options: Any) -> Sampler:
     """A sampler with one sampled layer whose inputs are 3 numbers, and a given history of them."""
     name, budget, norm, own = KINDS[kind]
     sampler = make(name, norm, [budget], [3, 3], **own, **options)
+    for number in range(20):  # a policy learns sizes and ages; they must not matter to the mean
+        first, block = sampler.sample(TARGETS, 10_000 + number)
+        block.observe(number * torch.from_numpy(features().astype(np.float32))[block.src])
+        sampler.update([first, block])
     state = sampler.state_dict()
     state["history.0.value"].copy_(torch.from_numpy(history.astype(np.float32)))
     state["history.0.stamp"].copy_(torch.arange(60) % 7 - 1)  # ages, and nodes never seen

@@ -1,0 +1,119 @@
+"""Write tables.md, the figure of the README and the claims from the results of all cases."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import mean
+
+import matplotlib
+
+matplotlib.use("svg")
+import matplotlib.pyplot as plt
+
+from bliss import records
+from bliss.studies.records import mean_and_deviation
+from experiments.payoff.run import CASES, HERE, Case, Cell, Cells
+from experiments.payoff.times import Times
+
+TITLES = {
+    "ppi-sage": "PPI, GraphSAGE, 3 layers of 256, batches of 512, 500 steps",
+    "ppi-gatv2": "PPI, GATv2, 3 layers of 256, batches of 512, 500 steps",
+    "physics-sage": "Physics, GraphSAGE, 3 layers of 64, batches of 256, 150 steps",
+    "three-hops-sage": "Synthetic graph of 200,000 nodes, GraphSAGE, 3 layers of 128, 400 steps",
+}
+COLOURS = {
+    "bliss+history": "#0b6e4f",
+    "bliss+survey": "#0b6e4f",
+    "bliss": "#5aa469",
+    "pladies": "#d1495b",
+    "vrgcn": "#8d6a9f",
+    "neighbor": "#edae49",
+    "labor-*": "#30638e",
+    "saint-rw": "#8b8b8b",
+    "full": "#000000",
+}
+
+
+def load(name: str) -> tuple[list[Cell], dict[tuple[str, float], float]]:
+    """Cells of a case, and the milliseconds of a step by sampler and share."""
+    folder = HERE / "results"
+    cells = [
+        cell
+        for path in sorted(folder.glob(f"{name}.json")) + sorted(folder.glob(f"{name}.part*.json"))
+        for cell in records.read(path, Cells, "run it again").cells
+    ]
+    timed = folder / f"{name}-times.json"
+    found = records.read(timed, Times, "run it again").times if timed.exists() else []
+    return cells, {(one.sampler, one.share): one.step_ms for one in found}
+
+
+def table(name: str, case: Case) -> str:
+    """Test F1 of each sampler by share, with the milliseconds of a step."""
+    cells, ms = load(name)
+    shares = [share for share in case.shares if any(cell.share == share for cell in cells)]
+    lines = [f"## {TITLES[name]}", ""]
+    lines += [
+        f"Share 1: {case.budget:,} sources per sampled layer, {case.fanout} neighbours per target "
+        f"(vrgcn {case.fanout // 2}), {case.roots:,} walks. Test F1, mean and standard deviation "
+        "over seeds; milliseconds of a step below.",
+        "",
+        "| | " + " | ".join(f"{share:g}" for share in shares) + " |",
+        "|---" * (len(shares) + 1) + "|",
+    ]
+    for sampler in case.samplers:
+        row = []
+        for share in shares:
+            scores = [c.test_f1 for c in cells if (c.sampler, c.share) == (sampler, share)]
+            if not scores:
+                row.append("")
+                continue
+            average, deviation = mean_and_deviation(scores)
+            text = f"{average:.4f}" + (f" ± {deviation:.4f}" if len(scores) > 1 else "")
+            taken = ms.get((sampler, share))
+            row.append(text + (f"<br>{taken:.0f} ms" if taken else ""))
+        if any(row):
+            lines.append(f"| `{sampler}` | " + " | ".join(row) + " |")
+    seeds = sorted({cell.seed for cell in cells})
+    return "\n".join([*lines, "", f"Seeds: {', '.join(map(str, seeds))}.", ""])
+
+
+def figure(name: str, path: Path) -> None:
+    """Test F1 over seconds of training, a point per budget."""
+    case = CASES[name]
+    cells, ms = load(name)
+    steps = case.settings["steps"]
+    plot, axes = plt.subplots(figsize=(7.2, 4.2))
+    for sampler in case.samplers:
+        points = []
+        for share in case.shares:
+            scores = [c.test_f1 for c in cells if (c.sampler, c.share) == (sampler, share)]
+            if scores and (sampler, share) in ms:
+                points.append((ms[sampler, share] * steps / 1e3, mean(scores)))
+        if points:
+            seconds, scores = zip(*points, strict=True)
+            style = {"color": COLOURS[sampler], "marker": "o", "markersize": 4}
+            width = 2.4 if "+" in sampler else 1.4
+            axes.plot(seconds, scores, label=sampler, linewidth=width, **style)
+    axes.set_xscale("log")
+    axes.set_xlabel("seconds of training (one thread)")
+    axes.set_ylabel("test F1")
+    axes.set_title(TITLES[name], fontsize=10)
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=8, loc="lower right")
+    plot.tight_layout()
+    plot.savefig(path, metadata={"Date": None})
+    plt.close(plot)
+
+
+def main() -> None:
+    """Write tables.md and one figure per case with times."""
+    names = [name for name in CASES if load(name)[0]]
+    text = "# Payoff of a budget\n\n" + "\n".join(table(name, CASES[name]) for name in names)
+    (HERE / "tables.md").write_text(text, encoding="utf-8")
+    for name in names:
+        if load(name)[1]:
+            figure(name, HERE / f"{name}.svg")
+
+
+if __name__ == "__main__":
+    main()
