@@ -14,6 +14,7 @@ from statistics import median
 import torch
 
 from bliss import records
+from bliss.studies.records import Machine
 from bliss.studies.runs import machine
 from bliss.train import Learner, build_task
 from experiments.payoff.run import CASES, HERE, config, missing
@@ -32,7 +33,7 @@ class Time(records.Record, frozen=True, kw_only=True):
 class Times(records.Record, frozen=True, kw_only=True):
     """Times of all cells of a case."""
 
-    machine: dict[str, str | int]
+    machine: Machine
     times: list[Time]
 
 
