@@ -1,6 +1,7 @@
 """Convolutions over a block.
 
-In training, a layer shows its input to the block (`Block.observe`), and policies learn from it.
+In training, and in a survey (`Block.is_surveyed`), a layer shows its input to the block
+(`Block.observe`), and policies learn from it.
 Pass the input before dropout as `observed`, so that policies do not learn from dropout's noise.
 """
 
@@ -99,8 +100,8 @@ class _Attention(nn.Module):
         corrected = self._correct(scores, block)
         drop = self.dropout if self.training else 0.0
         out, attention = attend(block, corrected, values, drop)
-        if self.training:
-            told = self._told(block, scores.detach(), attention)
+        if self.training or block.is_surveyed:
+            told = attention if block.is_surveyed else self._told(block, scores.detach(), attention)
             block.observe(x if observed is None else observed, told)
         return (out.flatten(1) if self.concat else out.mean(1)) + self.bias
 
@@ -188,7 +189,7 @@ def _project_and_aggregate(
 
     A control variate is a history of x, not of W x, so the sum then comes first.
     """
-    if linear.training:
+    if linear.training or block.is_surveyed:
         block.observe(x if observed is None else observed)
     inputs, outputs = linear.in_features, linear.out_features
     before = block.num_src * inputs * outputs + block.num_edges * outputs

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -85,6 +86,10 @@ class GNN(nn.Module):
             return out
         out = self.norms[number](out)
         return functional.elu(out) if self.config.is_attention else torch.relu(out)
+
+    def __iter__(self) -> Iterator[Callable[[Tensor, Block], Tensor]]:
+        """The layers, functions of (x [S, in], block), input layer first."""
+        return (partial(self.layer, number) for number in range(self.config.layers))
 
     def attention(self, number: int, x: Tensor, block: Block) -> Tensor:
         """Attention weights of one layer, mean over heads. x [S, in] -> [E']."""

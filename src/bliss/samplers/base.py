@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -16,8 +16,9 @@ from bliss import checks
 from bliss.arrays import Array, IntArray
 from bliss.block import Block
 from bliss.errors import InputError
-from bliss.feedback import Feedback, News, check_feedback, check_news
+from bliss.feedback import SURVEY, Feedback, News, check_feedback, check_news
 from bliss.graph import Graph
+from bliss.nn.inference import Layer, LayerSurvey, infer
 from bliss.policies.base import Policy, State, load_arrays
 from bliss.rng import derive_key
 from bliss.samplers.config_base import PolicySamplerConfig, SamplerConfig
@@ -33,7 +34,8 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
     A draw is a pure function of seed, step, seed nodes and the learnt state. Several threads may
     sample at once, each with its own scratch memory. A subclass implements `_layer`, or `sample` if
     it draws all layers at once. A subclass that learns also implements `learns`, `_digest`,
-    `_apply` and `_learnt`.
+    `_apply` and `_learnt`; one that learns from surveys, also `learns_from_surveys` and
+    `_digest_survey`.
 
     Parameters
     ----------
@@ -107,6 +109,11 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         """Whether feedback changes the state of the sampler."""
         return False
 
+    @property
+    def learns_from_surveys(self) -> bool:
+        """Whether `survey` changes the state of the sampler."""
+        return False
+
     def prepare(self, nodes: Any, batch_size: int) -> None:
         """Set the seed nodes and the batch size. The loader calls this once.
 
@@ -145,6 +152,32 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         """
         if self.learns:
             self.apply([self.digest(blocks)])
+
+    def survey(self, model: Iterable[Layer], x: torch.Tensor, **options: Any) -> torch.Tensor:
+        """Infer all nodes from full neighbourhoods and learn from the pass; returns the outputs.
+
+        The pass shows the exact input norms and attention of every layer. Like the news of a step,
+        what it shows is queued while a prefetching loader draws ahead.
+
+        Parameters
+        ----------
+        model
+            A `GNN`, or a sequence of layers; see `bliss.nn.infer`.
+        x
+            Features [V, F].
+        options
+            Options of `bliss.nn.infer`, such as device and progress.
+        """
+        if not self.learns_from_surveys:
+            return infer(model, self.graph, x, **options)
+        news: list[News] = []
+
+        def observer(layer: int, survey: LayerSurvey) -> None:
+            news.append(self._digest_survey(layer, survey))
+
+        out = infer(model, self.graph, x, observer=observer, **options)
+        self.apply([news])
+        return out
 
     def digest(self, blocks: Sequence[Block]) -> list[News]:
         """News of observed blocks, by layer, input layer first. The state does not change."""
@@ -236,6 +269,10 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         """News of one layer; by default none."""
         return {}
 
+    def _digest_survey(self, layer: int, survey: LayerSurvey) -> News:
+        """News of the survey of one layer; by default none."""
+        return {}
+
     def _apply(self, layer: int, news: Sequence[News]) -> None:
         """Learn from one layer's news of a step, by shard; by default nothing."""
         return None
@@ -306,11 +343,26 @@ class PolicySampler(Sampler):
         """Whether the policy learns."""
         return self.policy.learns
 
+    @property
+    def learns_from_surveys(self) -> bool:
+        """Whether the policy learns from surveys."""
+        return self.policy.learns_from_surveys
+
     def _digest(self, layer: int, feedback: Feedback) -> News:
         return self.policy.digest(layer, feedback)
 
+    def _digest_survey(self, layer: int, survey: LayerSurvey) -> News:
+        news: dict[str, Array] = {f"{SURVEY}norm": survey.norm}
+        if survey.attention is not None:
+            news[f"{SURVEY}attention"] = survey.attention
+        return news
+
     def _apply(self, layer: int, news: Sequence[News]) -> None:
-        self.policy.apply(layer, news)
+        surveys = [one for one in news if f"{SURVEY}norm" in one]
+        for one in surveys:
+            self.policy.survey(layer, one[f"{SURVEY}norm"], one.get(f"{SURVEY}attention"))
+        if not surveys:
+            self.policy.apply(layer, news)
 
     def _learnt(self) -> State:
         return self.policy.state_dict()
