@@ -43,6 +43,21 @@ def test_variance_shows_a_table_and_writes_what_was_promised(tmp_path):
             }  # fmt: skip
 
 
+def test_variance_with_surveys_shows_surveyed_policies_and_their_ages(tmp_path):
+    file, page = tmp_path / "v.json", tmp_path / "report.html"
+    surveys = ["--survey-every", "5", "--every", "4", "--model", "gatv2", "--json", file]
+    result = bliss("variance", "--policies", "static,node", *surveys, *SMALL)
+    assert result.exit_code == 0, result.output
+    assert "node+survey" in result.output
+    found = json.loads(file.read_text())
+    assert found["survey_every"] == 5
+    assert [one["age"] for one in found["ages"]] == [0, 1, 2, 3]
+    assert bliss("report", file, "--out", page).exit_code == 0
+    text = page.read_text(encoding="utf-8")
+    assert "V over limit by age of the survey" in text
+    assert "A survey every 5 steps" in text
+
+
 def test_variance_says_where_nothing_was_sampled(tmp_path):
     file = tmp_path / "variance.json"
     budgets = ["--budgets", "100000,100000,50", "--steps", "2", "--hidden", "16"]
@@ -101,6 +116,7 @@ def test_reproduction_runs_small_and_says_what_is_missing(data_root, tmp_path):
     [
         (["variance", "--policies", "mab"], "policies='mab'"),
         (["variance", "--policies", ","], "policies"),
+        (["variance", "--policies", "exp3", "--survey-every", "5"], "survey_every=5"),
         (["compare", "--seeds", "one", "--out", "x"], "seeds='one'"),
         (["compare", "--seeds", "1,1", "--out", "x"], "seeds='1,1'"),
         (["compare", "--shares", "half", "--out", "x"], "shares='half'"),

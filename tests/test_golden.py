@@ -57,6 +57,8 @@ CURVES = {
     "gatv2": {"model": "gatv2", "sampler": "bliss", "normalisation": "batch"},
     "exp3": {"model": "gatv2", "sampler": "bliss", "policy": "exp3-released"},
     "prefetch": {"model": "sage", "sampler": "bliss", "prefetch": 1},
+    "survey": {"model": "gatv2", "sampler": "bliss", "survey": True},
+    "survey, prefetch": {"model": "sage", "sampler": "bliss", "survey": True, "prefetch": 1},
     "vrgcn": {"model": "sage", "sampler": "vrgcn"},
     "history": {"model": "sage", "sampler": "bliss", "history": "nodes", "budgets": (20,)},
     "saint-rw": {"model": "sage", "sampler": "saint-rw"},
@@ -106,7 +108,7 @@ def arrays_of_training(settings: dict[str, Any]) -> Iterator[np.ndarray]:
     budgets = {"vrgcn": (2,), "saint-rw": (), "labor-1": (3, 3)}
     config = resolve(
         hidden=8, heads=2, layers=2, steps=9, batch_size=24, evaluate_every=3, dropout=0.3,
-        **{"budgets": budgets.get(settings["sampler"], (40, 20)), **settings},
+        **({"budgets": budgets.get(settings["sampler"], (40, 20)), "survey": False} | settings),
     )  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         trainer = Trainer(config, make_dataset(), Path(folder) / "run", lambda text: None)

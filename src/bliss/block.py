@@ -60,6 +60,7 @@ class Block:
     prob: Tensor | None = None  # float32[S] inclusion probability p_j, if sources are drawn
     dst_weight: Tensor | None = None  # float32[D] share of each target in the loss; None: 1 / D
     keeps_input: bool = False  # whether `observe` keeps the layer's input for the sampler
+    is_surveyed: bool = False  # whether layers call `observe` in evaluation mode, too
     control: Control | None = None
     observation: Observation | None = None
     origin: Block | None = field(default=None, repr=False)  # the CPU block this is a copy of

@@ -18,16 +18,26 @@ SMALLEST_SIZE = 0.03
 because of dropout or missing features, stays reachable."""
 
 
+ATTENTION_CODES_PER_UNIT = 16
+"""Codes per unit of log attention: a rounding error of at most 3%."""
+ATTENTION_TABLE: npt.NDArray[np.float32] = np.exp(
+    (np.arange(256) - 255) / ATTENTION_CODES_PER_UNIT
+).astype(np.float32)
+"""Attention of each code of a survey: 1 for code 255, down to e^-15.9 = 1.2e-7 for code 0."""
+
+
 class EdgeMass(NamedTuple):
     """Masses of the in-edges of D targets: c_ij = offset_i + slope_i value_ij.
 
     This form covers coefficients that are constant in a row (slope 0, `value` is not read), given
-    edge weights, and a bandit's distribution, normalised on reading.
+    edge weights, and a bandit's distribution, normalised on reading. If a table is given, `value`
+    holds a code per edge, and value_ij is table[code_ij].
     """
 
     offset: FloatArray  # float64[D]
     slope: FloatArray  # float64[D]
-    value: FloatArray  # [E], or empty if every slope is 0
+    value: Array  # [E], or empty if every slope is 0; uint8[E] if there is a table
+    table: FloatArray = NOTHING  # float32[256], or empty
 
 
 class NodeCodes(NamedTuple):
@@ -62,8 +72,12 @@ News: TypeAlias = Mapping[str, Array]
 Empty if there is nothing to learn. Processes exchange news, never state. Arrays of ids have fixed
 names: `source` and `dst` hold nodes, `edge` holds edges, `indptr` points into `edge`. Other arrays
 have one entry per edge, or per source if there are no edges. Arrays with a common prefix
-("history.source") form a separate group.
+("history.source") form a separate group. The group "survey" covers the whole graph: `norm`
+float32[V] and, with attention, `attention` uint8[E] or, with histories, `input` float32[V, F].
 """
+
+SURVEY = "survey."
+"""Prefix of the news of a survey."""
 
 _IDS = {"source": "nodes", "dst": "nodes", "edge": "edges"}
 _BY_EDGE = {"dst", "indptr", "edge"}
@@ -105,6 +119,8 @@ def check_news(news: News, graph: Graph) -> None:
         groups.setdefault(prefix, {})[own] = array
         if own in _IDS:
             _check_ids(name, array, limits[_IDS[own]])
+    if "survey" in groups:
+        _check_survey(groups.pop("survey"), graph)
     for group in groups.values():
         if _BY_EDGE & group.keys():
             missing = sorted(_BY_EDGE - group.keys())
@@ -118,6 +134,30 @@ def check_news(news: News, graph: Graph) -> None:
         if owner is not None:
             for name in group.keys() - _BY_EDGE:
                 _check_size(name, group[name], owner.size)
+
+
+def _check_survey(survey: Mapping[str, Array], graph: Graph) -> None:
+    kinds = {"norm": (np.float32, graph.num_nodes), "attention": (np.uint8, graph.num_edges)}
+    kinds["input"] = np.float32, graph.num_nodes
+    for name, array in survey.items():
+        kind, size = kinds.get(name, (array.dtype, -1))
+        if array.dtype != kind or array.shape[:1] != (size,) or array.ndim != 1 + (name == "input"):
+            raise InputError(
+                f"the survey's {name} is {array.dtype}{list(array.shape)}, but this graph has "
+                f"{graph.num_nodes} nodes and {graph.num_edges} edges: survey the graph that the "
+                "sampler was built with."
+            )
+    norm = survey.get("norm")
+    if norm is None or not np.isfinite(norm).all() or norm.min(initial=0.0) < 0:
+        raise InputError(
+            "the survey's norm is missing, negative or not finite: check the features, or lower "
+            "the learning rate if the network diverged."
+        )
+
+
+def is_survey(news: News) -> bool:
+    """Whether the news is that of a survey."""
+    return f"{SURVEY}norm" in news
 
 
 def _check_ids(name: str, ids: Array, limit: int) -> None:
@@ -155,6 +195,13 @@ def _check_pointers(indptr: Array, targets: int, edges: int) -> None:
 def joined(news: Sequence[News], name: str) -> Array:
     """Array `name` of all news, concatenated in order; not copied if there is only one."""
     return news[0][name] if len(news) == 1 else np.concatenate([one[name] for one in news])
+
+
+def encode_attention(attention: FloatArray) -> npt.NDArray[np.uint8]:
+    """Attention as codes of ATTENTION_TABLE, rounded in logarithms. float[N] -> uint8[N]."""
+    logs = np.log(np.maximum(attention, ATTENTION_TABLE[0]))
+    codes = ATTENTION_CODES_PER_UNIT * logs + np.float32(255.5)
+    return np.asarray(np.clip(codes, 0, 255), np.uint8)
 
 
 def log_size(norm: FloatArray) -> FloatArray:

@@ -96,15 +96,17 @@ def test_masses_of_edges_agree(seed):
     code = case.random.integers(0, 256, case.nodes).astype(np.uint8)
     table = case.random.random(256).astype(np.float32)
     factor = case.random.random(case.nodes)
-    rows = case.indptr, case.indices, case.dst, offset, slope, value
+    rows = case.indptr, case.indices, case.dst
+    edge_code = case.random.integers(0, 256, case.edges).astype(np.uint8)
     mass = np.full(case.frontier, np.nan)
     for power in (0.0, 0.5, 1.0):
-        for coded in ((code, table), (code[:0], table[:0])):
-            for by_node in (factor, factor[:0]):
-                given = (*rows, *coded, by_node, power)
-                nodewise.edge_masses(*given, mass)
-                np.testing.assert_allclose(mass, twins.edge_masses(*given), rtol=1e-12)
-    flat = (*rows[:3], offset, 0 * slope, value[:0], code[:0], table[:0], factor[:0], 0.5)
+        for values in ((value, value[:0]), (edge_code, table)):
+            for coded in ((code, table), (code[:0], table[:0])):
+                for by_node in (factor, factor[:0]):
+                    given = (*rows, offset, slope, *values, *coded, by_node, power)
+                    nodewise.edge_masses(*given, mass)
+                    np.testing.assert_allclose(mass, twins.edge_masses(*given), rtol=1e-12)
+    flat = (*rows, offset, 0 * slope, value[:0], value[:0], code[:0], table[:0], factor[:0], 0.5)
     nodewise.edge_masses(*flat, mass)
     np.testing.assert_allclose(mass, twins.edge_masses(*flat), rtol=1e-12)
 

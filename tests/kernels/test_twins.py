@@ -10,6 +10,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from bliss.arrays import NOTHING
 from bliss.kernels import bounds, edge_bandits, frontier, node_bandit
 from bliss.kernels.coins import coin
 from bliss.rng import derive_key, uniforms
@@ -39,7 +40,7 @@ class Case:
     def layer(self) -> tuple[np.ndarray, ...]:
         """Candidates and masses, then source, prob, kept_indptr, row, edge."""
         candidate, squares = reference.scan(
-            self.indptr, self.indices, self.dst, self.offset, self.slope, self.value
+            self.indptr, self.indices, self.dst, self.offset, self.slope, self.value, NOTHING
         )
         mass = np.sqrt(squares)
         source, prob = reference.poisson_keep(candidate, mass, 0.5, self.dst.size, derive_key(1))
@@ -103,9 +104,14 @@ def test_grouping_sorts_by_target_then_source(seed, index_type):
 
 @pytest.mark.parametrize("index_type", [np.int32, np.int64])
 @pytest.mark.parametrize("seed", range(25))
-def test_scan_agrees_bit_for_bit_and_clears_what_it_used(seed, index_type):
+@pytest.mark.parametrize("is_coded", [False, True])
+def test_scan_agrees_bit_for_bit_and_clears_what_it_used(seed, index_type, is_coded):
     case = Case(seed, index_type)
-    rows = (case.indptr, case.indices, case.dst, case.offset, case.slope, case.value)
+    value, table = case.value, NOTHING
+    if is_coded:
+        value = case.random.integers(0, 256, case.edges).astype(np.uint8)
+        table = case.random.random(256).astype(np.float32)
+    rows = (case.indptr, case.indices, case.dst, case.offset, case.slope, value, table)
     count, edges = frontier.scan(*rows, case.seen, case.buffer)
     candidate, squares = reference.scan(*rows)
     np.testing.assert_array_equal(case.buffer[:count], candidate)
@@ -282,8 +288,13 @@ def test_node_kernels_agree(seed):
     for one, other in zip(*told, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12)
     table = case.random.random(256).astype(np.float32)
-    given = case.dst, case.indptr, case.indices, states[0][1], table
-    ours, twin = (module.coded_sums(*given) for module in (node_bandit, reference))
+    edge_code = case.random.integers(0, 256, case.edges).astype(np.uint8)
+    for coded in (edge_code, edge_code[:0]):
+        given = case.dst, case.indptr, case.indices, states[0][1], table, coded, table
+        ours, twin = (module.coded_sums(*given) for module in (node_bandit, reference))
+        np.testing.assert_allclose(ours, twin, rtol=1e-6)  # products are in float32
+    given = case.indptr, case.indices, edge_code, table + np.float32(0.1), 4
+    ours, twin = (module.fit_scores(*given) for module in (node_bandit, reference))
     np.testing.assert_allclose(ours, twin, rtol=1e-9)
 
 

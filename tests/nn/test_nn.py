@@ -11,8 +11,8 @@ import scipy.stats
 import torch
 from torch_geometric import nn as pyg
 
-from bliss import PLADIES, Bliss, Graph, InputError
-from bliss.nn import GNN, MODELS, ModelConfig, full_sampler, infer
+from bliss import PLADIES, Bliss, Full, Graph, InputError
+from bliss.nn import GNN, MODELS, ModelConfig, infer
 from bliss.nn import attention as attention_module
 from bliss.nn.aggregate import aggregate
 from bliss.nn.attention import attend, gatv2_scores
@@ -71,7 +71,7 @@ def test_compiled_attention_agrees_with_plain_torch_in_value_and_gradient(
 def test_layers_are_pygs_layers_on_full_neighbourhoods(graph, kind):
     torch.manual_seed(0)
     graph = graph.with_norm("gcn" if kind == "gcn" else "mean")
-    block = full_sampler(graph, 1).sample(np.arange(80), 0)[0]
+    block = Full(graph, layers=1).sample(np.arange(80), 0)[0]
     x = torch.randn(80, 6)
     edge_index = block.edge_index  # all nodes in order: positions are ids
     if kind == "sage":
@@ -116,7 +116,7 @@ def test_corrected_attention_estimates_the_full_one(graph):
             for step in range(1500):
                 block = sampler.sample(targets, step)[0]
                 draws.append(conv(x[block.src], block))
-            full = full_sampler(dense, 1).sample(targets, 0)[0]
+            full = Full(dense, layers=1).sample(targets, 0)[0]
             exact = conv(x[full.src], full)
         outs[correction] = (torch.stack(draws).mean(0) - exact).norm() / exact.norm()
     assert outs["hajek"] < 0.5 * outs["plain"]
@@ -132,7 +132,7 @@ def test_inference_in_chunks_is_the_full_forward_pass(graph, model, options):
     network = GNN(6, 4, config)
     graph = graph.with_norm(config.norm)
     x = torch.randn(80, 6)
-    blocks = full_sampler(graph, 3).sample(np.arange(80), 0)
+    blocks = Full(graph, layers=3).sample(np.arange(80), 0)
     network.eval()
     expected = network(x[blocks[0].src], blocks).detach()
     network.train()
@@ -210,7 +210,7 @@ def test_residual_layers_add_their_input_before_normalisation_and_activation(gra
         model=model, layers=3, hidden=8, heads=2, residual=True, normalisation="layer"
     )
     network = GNN(6, 4, config).eval()
-    blocks = full_sampler(graph.with_norm(config.norm), 3).sample(np.arange(10), 0)
+    blocks = Full(graph.with_norm(config.norm), layers=3).sample(np.arange(10), 0)
     activation = torch.nn.functional.elu if config.is_attention else torch.relu
     inputs = torch.randn(80, 6)[blocks[0].src]
     x = activation(network.norms[0](network.convs[0](inputs, blocks[0])))  # the first has none
@@ -231,7 +231,7 @@ def test_without_bias_nothing_in_gives_nothing_out(graph, model):
         for name, parameter in network.named_parameters():
             if name.endswith("bias"):
                 torch.nn.init.ones_(parameter)
-        blocks = full_sampler(graph.with_norm(config.norm), 2).sample(np.arange(10), 0)
+        blocks = Full(graph.with_norm(config.norm), layers=2).sample(np.arange(10), 0)
         out = network(torch.zeros(blocks[0].num_src, 6), blocks)
         assert out.any().item() is bias
 

@@ -116,6 +116,18 @@ def test_a_variance(results, sections_of):
     assert [float(c.key) for c in column(found, "Layer")] == [1, 1, 2, 2, 3, 3]
 
 
+def test_ages_of_surveys_have_a_table_of_their_own(tmp_path, sections_of):
+    ages = [{"age": a, "layers": [{"node": 1 + a / 100 + n} for n in range(3)]} for a in (0, 20)]
+    (section,) = build([factory.variance(tmp_path, survey_every=50, ages=ages)])
+    found = table([section], "V over limit by age of the survey")
+    assert [float(c.key) for c in column(found, "Layer")] == [1, 1, 2, 2, 3, 3]
+    assert [float(c.key) for c in column(found, "Steps since the survey")] == [0, 20] * 3
+    ratios = [float(c.key) for c in column(found, "V over limit")]
+    assert ratios == pytest.approx([1, 1.2, 2, 2.2, 3, 3.2])
+    titles = [one.caption for s in sections_of("variance") for p in s.parts for one in p.tables]
+    assert "V over limit by age of the survey" not in titles
+
+
 def test_a_layer_whose_budget_covers_everything_is_said_to_be(tmp_path):
     values = read(factory.variance(tmp_path) / "variance.json")
     first = values["layers"][0]

@@ -7,6 +7,9 @@ from functools import lru_cache
 import numpy as np
 import pytest
 
+from bliss import Graph
+from bliss.feedback import encode_attention
+from bliss.policies import NodeConfig
 from bliss.samplers import LADIES, PLADIES, LayerSampler
 from tests.statistics import (
     Draws,
@@ -36,6 +39,8 @@ SAMPLERS = {
 POLICIES = ("uniform", "ladies", "static", "exp3", "exp3-released", "node")
 # Sizes of embeddings at which 40 steps teach each bandit something: the paper's delta is tiny.
 TEACHING_SIZE = {"exp3": 2000.0, "exp3-released": 15.0, "node": 1.0}
+# Policies that are surveyed before they see samples.
+SURVEYED = {f"survey-{form}": NodeConfig(survey_attention=form) for form in ("edge", "node")}
 
 # Every policy with one draw; every draw with fixed and with learnt masses, which are all it sees;
 # other coefficients only where the masses or the news depend on them.
@@ -52,6 +57,7 @@ CASES = [
         for norm in ("gcn", "weights")
         for policy in ("static", "exp3", "node")
     ),
+    *(("PLADIES", policy, "mean") for policy in SURVEYED),
 ]
 LIMIT = normal_limit(FALSE_ALARM / len(CASES), features()[TARGETS].size)
 
@@ -60,15 +66,24 @@ MUTANTS = ("none", "hajek", "unclipped", "no-skip", "misaligned", "1%-too-large"
 
 @lru_cache(maxsize=1)  # the mutants look at the same draws
 def frozen_draws(name: str, policy: str, norm: str) -> tuple[LayerSampler, Draws]:
-    sampler = SAMPLERS[name](heavy_tailed_graph(norm), policy)
-    if policy in TEACHING_SIZE:
+    sampler = SAMPLERS[name](heavy_tailed_graph(norm), SURVEYED.get(policy, policy))
+    if policy in TEACHING_SIZE or policy in SURVEYED:
         untaught = sampler.inclusion(TARGETS, 0).prob
-        train(sampler, TARGETS, TEACHING_SIZE[policy] * features()[:, 1:2], steps=40)
+        if policy in SURVEYED:
+            sampler.policy.survey(0, features()[:, 1].astype(np.float32), attention(sampler.graph))
+        size = TEACHING_SIZE.get(policy, 1.0)
+        train(sampler, TARGETS, size * features()[:, 1:2], steps=40)
         change = sampler.inclusion(TARGETS, 0).prob / untaught
         assert change.max() > 1.5 * change.min()  # what is measured is not the static policy
     # Rarer sources would leave means too far from normal for a limit this far out.
     assert sampler.inclusion(TARGETS, 0).prob.min() > 0.02
     return sampler, repeat(sampler, TARGETS, TIMES)
+
+
+def attention(graph: Graph) -> np.ndarray:
+    """Codes of attention that differs between the edges of a target. uint8[E]."""
+    raised = np.random.default_rng(5).lognormal(0, 0.7, graph.num_edges)
+    return encode_attention(raised / np.bincount(targets_of(graph), raised)[targets_of(graph)])
 
 
 @pytest.mark.parametrize(("name", "policy", "norm"), CASES)

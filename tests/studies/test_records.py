@@ -51,9 +51,12 @@ def test_a_reproduction_is_read_as_it_was_returned(reproduced):
     assert study.record.missing == found.missing
 
 
-def test_a_variance_is_read_as_it_was_returned(measured, tmp_path):
-    (study,) = load([records.write(tmp_path / "variance.json", measured)])
-    assert study.record == measured
+def test_a_variance_is_read_as_it_was_returned(measured, surveyed, tmp_path):
+    for number, found in enumerate((measured, surveyed)):
+        file = records.write(tmp_path / str(number) / "variance.json", found)
+        (study,) = load([file])
+        assert study.record == found
+        assert ("ages" in json.loads(file.read_text())) == (found is surveyed)
 
 
 @pytest.mark.parametrize("name", ["result.json", "config.json", "metrics.jsonl"])

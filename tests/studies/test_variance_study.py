@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from bliss import Graph
 from bliss.errors import InputError
-from bliss.nn import GNN, ModelConfig, full_sampler, infer_layer
+from bliss.nn import GNN, ModelConfig, infer_layer
+from bliss.samplers import Full
 from bliss.studies.variance import (
     VarianceStudy,
     error,
@@ -36,7 +37,7 @@ def by_hand(alpha: np.ndarray, size: np.ndarray) -> tuple[np.ndarray, np.ndarray
 def test_stakes_are_the_documented_sums(norm):
     pairs = np.unique(heavy_tailed_pairs(50, 300), axis=1)  # by hand: an edge once
     graph = Graph.from_edge_index(pairs, 60).with_norm(norm)
-    (block,) = full_sampler(graph, 1).sample(TARGETS, 0)
+    (block,) = Full(graph, layers=1).sample(TARGETS, 0)
     size = torch.rand(block.num_src) + 0.1
     dense = np.zeros((block.num_dst, block.num_src))
     np.add.at(dense, (block.col.numpy(), block.row.numpy()), block.edge_weight.numpy())
@@ -81,9 +82,9 @@ def test_frontiers_use_exact_embeddings_and_attention(toy_graph, model):
     network, x = GNN(5, 3, config).eval(), torch.randn(graph.num_nodes, 5)
     with torch.no_grad():
         first, second = exact_frontiers(network, graph, x, [[TARGETS], [TARGETS]])
-    hidden = infer_layer(network, 0, graph, x)
+    hidden = infer_layer(next(iter(network)), graph, x)
     for layer, inputs, frontier in ((0, x, first), (1, hidden, second)):
-        (block,) = full_sampler(graph, 1).sample(TARGETS, 0)
+        (block,) = Full(graph, layers=1).sample(TARGETS, 0)
         own = inputs[block.src]
         alpha = block.edge_weight
         if config.is_attention:
@@ -184,6 +185,37 @@ def test_tensors_go_to_the_networks_device_and_come_back(dataset, monkeypatch, m
     assert bool(calls) == (model == "gatv2")
 
 
+def test_policies_that_learn_from_surveys_take_part_twice_and_gain(surveyed, dataset):
+    assert list(surveyed.layers[0].policies) == ["static", "node", "node+survey"]
+    assert surveyed.survey_every == 10
+    assert [one.age for one in surveyed.ages] == [0, 2, 4, 6, 8]
+    for number, layer in enumerate(surveyed.layers):
+        ours, plain = layer.policies["node+survey"], layer.policies["node"]
+        assert ours.over_limit - 1 < 0.5 * (plain.over_limit - 1)
+        for one in surveyed.ages:
+            moments = [m for m in surveyed.history if m.step >= 10 and m.step % 10 == one.age]
+            errors = [moment.layers[number] for moment in moments]
+            ratios = [at.policies["node+survey"] / at.limits["node+survey"] for at in errors]
+            assert one.layers[number] == {"node+survey": pytest.approx(np.mean(ratios))}
+        fresh, stale = (surveyed.ages[n].layers[number]["node+survey"] for n in (0, -1))
+        assert 1 - 1e-5 <= fresh < 1.005  # exact up to the rounding of bytes
+        assert fresh < stale
+
+
+def test_surveys_do_not_disturb_the_other_policies(surveyed, dataset):
+    config = TrainConfig(**SMALL | {"steps": 40}, model="gatv2", sampler="pladies")
+    alone = VarianceStudy(config, dataset, ["node"], every=4).run()
+    assert (alone.survey_every, alone.ages) == (0, [])
+    for one, other in zip(alone.layers, surveyed.layers, strict=True):
+        assert one.policies["node"] == other.policies["node"]
+
+
+def test_surveys_that_teach_nobody_are_refused(dataset):
+    config = TrainConfig(**SMALL, sampler="pladies")
+    with pytest.raises(InputError, match="survey_every=5 has no effect, because none of the"):
+        VarianceStudy(config, dataset, ["static", "exp3"], every=5, survey_every=5)
+
+
 def test_unknown_policies_are_refused(dataset):
     with pytest.raises(InputError, match="policies='mab'"):
         VarianceStudy(TrainConfig(**SMALL, sampler="pladies"), dataset, ["mab"], every=5)
@@ -199,6 +231,6 @@ def test_a_study_is_deterministic_and_its_policies_do_not_disturb_each_other(dat
 
 def test_duplicate_edges_count_twice():
     graph = Graph.from_edge_index(np.array([[1, 1], [0, 0]]), 2)
-    (block,) = full_sampler(graph, 1).sample(np.array([0]), 0)
+    (block,) = Full(graph, layers=1).sample(np.array([0]), 0)
     found = stakes(block, torch.full((block.num_edges,), 0.5), torch.ones(block.num_src))
     assert found.absolute.sum() == pytest.approx(0.25 * block.num_edges)

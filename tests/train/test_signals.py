@@ -18,6 +18,7 @@ PLACES = {
 OPTIONS = {
     "node": {},
     "exp3, prefetch": {"policy": "exp3", "prefetch": 1},
+    "surveys of attention, prefetch": {"model": "gatv2", "prefetch": 1},
     "sampled": {"validation": "sampled"},
 }
 
@@ -32,7 +33,7 @@ def test_a_signal_during_an_evaluation_stops_it_and_resuming_repeats_it(
     shares = []
 
     def interrupted(original):
-        def run(*arguments):
+        def run(*arguments, **options):
             *others, splits, progress = arguments
 
             def noticed(share):
@@ -42,7 +43,7 @@ def test_a_signal_during_an_evaluation_stops_it_and_resuming_repeats_it(
                         os.kill(os.getpid(), number)
                 progress(share)
 
-            return original(*others, splits, noticed)
+            return original(*others, splits, noticed, **options)
 
         return run
 

@@ -51,12 +51,14 @@ def scan(
     offset: FloatArray,
     slope: FloatArray,
     value: FloatArray,
+    table: FloatArray,
 ) -> tuple[IntArray, FloatArray]:
     """Candidates (targets first, then by first appearance) and their sums of squares. [C], [C]."""
     edge, owner = frontier_edges(indptr, dst)
     coefficient = offset[owner]
     if value.size:
-        coefficient = coefficient + slope[owner] * value[edge]
+        known = table[value[edge]] if table.size else value[edge]
+        coefficient = coefficient + slope[owner] * known
     squares = np.maximum((coefficient * coefficient).astype(np.float32), TINY)
     node = np.concatenate([dst, indices[edge].astype(np.int64)])
     contribution = np.concatenate([np.full(dst.size, TINY), squares])
@@ -325,11 +327,34 @@ def source_scores(
 
 
 def coded_sums(
-    dst: IntArray, indptr: IntArray, indices: IntArray, code: IntArray, table: FloatArray
+    dst: IntArray,
+    indptr: IntArray,
+    indices: IntArray,
+    code: IntArray,
+    table: FloatArray,
+    edge_code: IntArray,
+    edge_table: FloatArray,
 ) -> FloatArray:
-    """Sum over N_i of table[code_j]. float64[D]."""
-    value = table[code].astype(np.float64)
-    return np.array([value[indices[indptr[i] : indptr[i + 1]]].sum() for i in dst])
+    """Sum over N_i of table[code_j], times edge_table[edge_code_ij] if given. float64[D]."""
+    value = table[code[indices]].astype(np.float64)
+    if edge_code.size:
+        value = value * edge_table[edge_code]
+    return np.array([value[indptr[i] : indptr[i + 1]].sum() for i in dst])
+
+
+def fit_scores(
+    indptr: IntArray, indices: IntArray, edge_code: IntArray, table: FloatArray, rounds: int
+) -> FloatArray:
+    """Scores a_j of attention a_j / sum over N_i of a_k with the given column sums. float64[V]."""
+    nodes = indptr.size - 1
+    target = np.repeat(np.arange(nodes), np.diff(indptr))
+    column = np.bincount(indices, weights=table[edge_code], minlength=nodes)
+    score = np.ones(nodes)
+    for _ in range(rounds):
+        total = np.bincount(target, weights=score[indices], minlength=nodes)
+        inverse = np.bincount(indices, weights=1 / total[target], minlength=nodes)
+        score = np.where(inverse > 0, column / np.where(inverse > 0, inverse, 1), score)
+    return score
 
 
 def follow(

@@ -59,6 +59,7 @@ def edge_masses(
     offset: FloatArray,
     slope: FloatArray,
     value: FloatArray,
+    value_table: FloatArray,
     code: IntArray,
     table: FloatArray,
     factor: FloatArray,
@@ -69,7 +70,8 @@ def edge_masses(
     node = indices[edge]
     coefficient = offset[owner]
     if value.size:
-        coefficient = coefficient + slope[owner] * value[edge]
+        known = value_table[value[edge]] if value_table.size else value[edge]
+        coefficient = coefficient + slope[owner] * known
     inside = coefficient**2 * (table[code[node]] if code.size else 1.0)
     return np.asarray(inside**power * (factor[node] if factor.size else 1.0), dtype=np.float64)
 

@@ -26,7 +26,7 @@ Out = Annotated[
 ]
 
 
-@takes_settings(without=("sampler", "prefetch", "patience", "validation"), sampler=False)
+@takes_settings(without=("sampler", "prefetch", "patience", "validation", "survey"), sampler=False)
 def variance(
     settings: dict[str, Any],
     policies: Annotated[
@@ -35,6 +35,9 @@ def variance(
     every: Annotated[
         int | None, typer.Option(help="Steps between measurements; default a tenth of --steps.")
     ] = None,
+    survey_every: Annotated[
+        int, typer.Option(help="Steps between surveys, from which policies also learn; 0: none.")
+    ] = 0,
     json: Annotated[Path | None, typer.Option(help="Write the numbers to this file.")] = None,
     figures: Annotated[
         Path | None,
@@ -70,7 +73,8 @@ def variance(
                 f"policies={policies!r} names no policy: write for instance static,exp3,node."
             )
         loaded = load_dataset(config.dataset, root, seed=config.seed)
-        study = VarianceStudy(config, loaded, chosen, every or max(config.steps // 10, 1))
+        every = every or max(config.steps // 10, 1)
+        study = VarianceStudy(config, loaded, chosen, every, survey_every)
         with shown_steps(config.steps, "training step") as move:
             found = study.run(move)
         show_variance(found)

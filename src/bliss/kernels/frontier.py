@@ -76,19 +76,22 @@ def scan(
     offset: FloatArray,
     slope: FloatArray,
     value: FloatArray,
+    table: FloatArray,
     seen: FloatArray,
     candidate: IntArray,
 ) -> tuple[int, int]:
     """Find the candidates of a layer and the sums of their squared coefficients: pass one.
 
-    With c_ij = offset_i + slope_i value_ij, the word of each source j becomes sum_i c_ij^2.
+    With c_ij = offset_i + slope_i value_ij, the word of each source j becomes sum_i c_ij^2. If
+    there is a table, value_ij is table[code_ij], with the codes in the place of the values.
 
     indptr     int64[V + 1]
     indices    int[E]
     dst        int64[D]      targets, distinct
     offset     float64[D]
     slope      float64[D]    if 0, the row of `value` is not read
-    value      float[E]      may be empty if every slope is 0
+    value      float[E]      may be empty if every slope is 0; uint8[E] if there is a table
+    table      float32[256]  or empty
     seen       float32[V]    all zero on entry; on return, the sums of the candidates
     candidate  int[V + 1]    written: the targets, then other sources by first appearance
     returns    C, the number of candidates, and F, the number of edges
@@ -111,6 +114,15 @@ def scan(
                 candidate[count] = node
                 count += np.uint64(before == _ZERO)
                 seen[node] = before + constant
+        elif table.size:
+            shift, factor = offset[t], slope[t]
+            for e in range(first, last):
+                node = np.uint64(indices[e])
+                before = seen[node]
+                coefficient = shift + factor * table[np.uint64(value[e])]
+                candidate[count] = node
+                count += np.uint64(before == _ZERO)
+                seen[node] = before + max(np.float32(coefficient * coefficient), TINY)
         else:
             shift, factor = offset[t], slope[t]
             for e in range(first, last):

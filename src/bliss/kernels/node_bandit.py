@@ -65,19 +65,69 @@ def source_scores(
 
 @compiled
 def coded_sums(
-    dst: IntArray, indptr: IntArray, indices: IntArray, code: IntArray, table: FloatArray
+    dst: IntArray,
+    indptr: IntArray,
+    indices: IntArray,
+    code: IntArray,
+    table: FloatArray,
+    edge_code: IntArray,
+    edge_table: FloatArray,
 ) -> Any:
-    """Sum over N_i of table[code_j].
+    """Sum over N_i of table[code_j], or of edge_table[edge_code_ij] table[code_j].
 
-    dst int64[D], code uint8[V], table float32[256] -> float64[D]
+    dst int64[D], code uint8[V], edge_code uint8[E] or empty, tables float32[256] -> float64[D]
     """
     sums = np.zeros(dst.size, np.float64)
     for t in range(dst.size):
         i, total = np.uint64(dst[t]), 0.0
-        for e in range(np.uint64(indptr[i]), np.uint64(indptr[i + _U1])):
-            total += table[code[np.uint64(indices[e])]]
+        first, last = np.uint64(indptr[i]), np.uint64(indptr[i + _U1])
+        if edge_code.size:
+            for e in range(first, last):
+                factor = edge_table[np.uint64(edge_code[e])]
+                total += factor * table[code[np.uint64(indices[e])]]
+        else:
+            for e in range(first, last):
+                total += table[code[np.uint64(indices[e])]]
         sums[t] = total
     return sums
+
+
+@compiled
+def fit_scores(
+    indptr: IntArray, indices: IntArray, edge_code: IntArray, table: FloatArray, rounds: int
+) -> Any:
+    """Fit one score per node to given attention: alpha_ij = a_j / Z_i, Z_i = sum over N_i of a_k.
+
+    Starting from a_j = 1, each round sets
+
+        a_j <- sum_i alpha_ij / sum_i 1 / Z_i
+
+    so that the columns of the fitted attention sum to those of the given one. No round decreases
+    the likelihood sum_ij alpha_ij log(a_j / Z_i), whose maximum is the fixed point.
+
+    edge_code  uint8[E]      alpha_ij = table[edge_code_ij]
+    table      float32[256]
+    returns    float64[V]    a_j; 1 for nodes without an out-edge
+    """
+    nodes = indptr.size - 1
+    column = np.zeros(nodes, np.float64)  # sum_i alpha_ij
+    for e in range(indices.size):
+        column[np.uint64(indices[e])] += table[np.uint64(edge_code[e])]
+    score = np.ones(nodes, np.float64)
+    inverse = np.empty(nodes, np.float64)  # sum_i 1 / Z_i
+    for _ in range(rounds):
+        inverse[:] = 0.0
+        for i in range(nodes):
+            first, last = np.uint64(indptr[i]), np.uint64(indptr[i + 1])
+            total = 0.0
+            for e in range(first, last):
+                total += score[np.uint64(indices[e])]
+            for e in range(first, last):
+                inverse[np.uint64(indices[e])] += 1.0 / total
+        for j in range(nodes):
+            if inverse[j] > 0.0:
+                score[j] = column[j] / inverse[j]
+    return score
 
 
 @compiled

@@ -125,6 +125,7 @@ def edge_masses(
     offset: FloatArray,
     slope: FloatArray,
     value: FloatArray,
+    value_table: FloatArray,
     code: IntArray,
     table: FloatArray,
     factor: FloatArray,
@@ -134,7 +135,8 @@ def edge_masses(
     """Compute the policy's mass of each in-edge: m_ij = b_j (g_j c_ij^2)^power.
 
     This is the mass of source j if i were the only target, with c_ij = offset_i + slope_i value_ij,
-    g_j = table[code[j]] (1 if empty) and b_j = factor[j] (1 if empty).
+    value_ij = value[e] or, if there is a table, value_table[value[e]], g_j = table[code[j]] (1 if
+    empty) and b_j = factor[j] (1 if empty).
 
     power  0, 0.5 or 1
     mass   float64[F]  written, rows of the targets one after the other
@@ -145,7 +147,10 @@ def edge_masses(
             node = np.uint64(indices[e])
             mass[at] = 1.0
             if power > 0.0:
-                coefficient = offset[t] + (slope[t] * value[e] if slope[t] != 0.0 else 0.0)
+                coefficient = offset[t]
+                if slope[t] != 0.0:
+                    coded = value_table[np.uint64(value[e])] if value_table.size else value[e]
+                    coefficient += slope[t] * coded
                 inside = coefficient * coefficient
                 if code.size:
                     inside *= table[np.uint64(code[node])]

@@ -1,6 +1,7 @@
 """Convolutions over a block.
 
-In training, a layer shows its input to the block (`Block.observe`), and policies learn from it.
+In training, and in a survey (`Block.is_surveyed`), a layer shows its input to the block
+(`Block.observe`), and policies learn from it.
 Pass the input before dropout as `observed`, so that policies do not learn from dropout's noise.
 """
 
@@ -23,7 +24,7 @@ class LinearConv(nn.Module):
 
     def forward(self, x: Tensor, block: Block, observed: Tensor | None = None) -> Tensor:
         """Output of the targets; in training, the block observes the input."""
-        if self.training:
+        if self.training or block.is_surveyed:
             block.observe(x if observed is None else observed)
         return self._own(x[: block.num_dst]) + _project_and_aggregate(self._projection, x, block)
 
@@ -145,8 +146,8 @@ class _Attention(nn.Module):
         corrected = self._correct(scores, block)
         drop = self.dropout if self.training else 0.0
         out, attention = attend(block, corrected, values, drop)
-        if self.training:
-            told = self._told(block, scores.detach(), attention)
+        if self.training or block.is_surveyed:
+            told = attention if block.is_surveyed else self._told(block, scores.detach(), attention)
             block.observe(x if observed is None else observed, told)
         return (out.flatten(1) if self.concat else out.mean(1)) + self.bias
 

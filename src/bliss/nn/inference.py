@@ -2,28 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from bliss.arrays import NOTHING, Array, FloatArray, IntArray
 from bliss.block import Block
+from bliss.errors import InputError
+from bliss.feedback import encode_attention
 from bliss.graph import Graph
-from bliss.nn.model import GNN
-from bliss.samplers import Full
+from bliss.kernels import frontier, nodewise
+
+Layer: TypeAlias = Callable[[Tensor, Block], Tensor]
+"""A layer of a network: layer(x [S, F], block) -> [D, F']."""
 
 
-def full_sampler(graph: Graph, layers: int) -> Full:
-    """Sampler that keeps all in-edges."""
-    return Full(graph, layers=layers)
+class LayerSurvey(NamedTuple):
+    """Exact quantities of one layer at all nodes, as shown to an observer of `infer`."""
+
+    norm: FloatArray  # float32[V] |h_j|, norm of the layer's input
+    attention: npt.NDArray[np.uint8] | None  # [E] alpha_ij, mean of heads, as ATTENTION_TABLE codes
+    input: Tensor  # [V, F] h_j itself; not a copy
+
+
+Observer: TypeAlias = Callable[[int, LayerSurvey], None]
+"""Called with the number of a layer and its survey, once per layer, input layer first."""
+
+
+def full_block(graph: Graph, dst: IntArray, number: IntArray) -> Block:
+    """Block that keeps every in-edge of the targets: p_j = 1, weights alpha_ij.
+
+    number int[V] is scratch memory, all zero on entry and on return
+    """
+    indptr, edge = nodewise.all_edges(graph.indptr, dst)
+    source, row = nodewise.relabel(graph.indices, dst, edge, number)
+    scales = graph.target_scale, graph.source_scale, graph.weight
+    weight = frontier.edge_weights(dst, source, NOTHING, indptr, row, edge, *scales)
+    certain = np.ones(edge.size, np.float32)
+    arrays = (source[: dst.size], source, indptr, row, edge, certain, weight)
+    return Block.from_arrays(*arrays, prob=np.ones(source.size, np.float32))
 
 
 @torch.no_grad()
 def infer(
-    model: GNN,
+    model: Iterable[Layer],
     graph: Graph,
     x: Tensor,
     *,
@@ -31,15 +59,19 @@ def infer(
     chunk_bytes: int = 2**29,
     device: torch.device | str = "cpu",
     progress: Callable[[float], None] | None = None,
+    observer: Observer | None = None,
 ) -> Tensor:
-    """Logits of all nodes from full neighbourhoods.
+    """Outputs of a network at all nodes, from full neighbourhoods.
 
-    Memory holds one layer's outputs for all nodes and the inputs of one chunk.
+    Memory holds one layer's outputs for all nodes and the inputs of one chunk; with an observer,
+    also 4 bytes per node and, with attention, a byte per edge.
 
     Parameters
     ----------
     model
-        A network on `device`. It is set to evaluation mode, and its mode is restored at the end.
+        A `GNN`, or any sequence of layers, functions layer(x [S, F], block) -> [D, F'], input layer
+        first, on `device`. The model, or the layers that are modules, are set to evaluation mode,
+        and their modes are restored at the end.
     graph
         The graph, with V nodes.
     x
@@ -52,55 +84,126 @@ def infer(
     progress
         Called after every chunk with the share of the work that is done, in (0, 1]. An exception
         that it raises stops the inference and reaches the caller.
+    observer
+        Called with each layer's number and `LayerSurvey`. Blocks are then marked as surveyed, and
+        layers show what they would show in training (`Block.observe`). The input is observed if a
+        layer shows nothing.
 
     Returns
     -------
     Tensor
-        Logits, float32[V, out], on the CPU.
+        Outputs, float32[V, out], on the CPU.
     """
-    for number in range(model.config.layers):
+    layers = list(model)
+    with _evaluating(model, layers):
+        for number, layer in enumerate(layers):
 
-        def share(done: float, number: int = number) -> None:
-            if progress:
-                progress((number + done) / model.config.layers)
+            def share(done: float, number: int = number) -> None:
+                if progress:
+                    progress((number + done) / len(layers))
 
-        x = infer_layer(model, number, graph, x, chunk_edges, chunk_bytes, device, share)
+            seen = None if observer is None else _Survey(graph, number)
+            out = infer_layer(layer, graph, x, chunk_edges, chunk_bytes, device, share, seen)
+            if observer is not None and seen is not None:
+                observer(number, seen.result(x))
+            x = out
     return x
 
 
 @torch.no_grad()
 def infer_layer(
-    model: GNN,
-    number: int,
+    layer: Layer,
     graph: Graph,
     x: Tensor,
     chunk_edges: int = 500_000,
     chunk_bytes: int = 2**29,
     device: torch.device | str = "cpu",
     progress: Callable[[float], None] | None = None,
+    survey: _Survey | None = None,
 ) -> Tensor:
-    """One layer's outputs at all nodes, from its inputs at all nodes. [V, in] -> [V, out]."""
-    was_training = model.training
-    model.eval()
-    try:
-        sampler = full_sampler(graph, 1)
-        if x.nbytes > chunk_bytes:
-            chunk_edges = min(chunk_edges, chunk_bytes // x[:1].nbytes)
-        chunks = list(_chunks(graph, chunk_edges))
-        out = torch.empty(graph.num_nodes, model.widths[number + 1])
-        for position, nodes in enumerate(chunks):
-            block: Block = sampler.sample(nodes, 0)[0]
-            inputs = x.index_select(0, block.src.to(x.device)).to(device)
-            out[block.dst] = model.layer(number, inputs, block.to(device)).to("cpu", torch.float32)
-            del inputs  # free them before the next chunk is gathered
-            if progress:
-                progress((position + 1) / len(chunks))
-    finally:
-        model.train(was_training)
+    """One layer's outputs at all nodes, from its inputs at all nodes. [V, in] -> [V, out].
+
+    The mode of the layer is not changed.
+    """
+    if x.nbytes > chunk_bytes:
+        chunk_edges = min(chunk_edges, chunk_bytes // x[:1].nbytes)
+    chunks = list(_chunks(graph, chunk_edges))
+    scratch = np.zeros(graph.num_nodes, graph.indices.dtype)
+    out = torch.empty(graph.num_nodes, 0)
+    for position, nodes in enumerate(chunks):
+        block = replace(full_block(graph, nodes, scratch), is_surveyed=survey is not None)
+        inputs = x.index_select(0, block.src.to(x.device)).to(device)
+        moved = block.to(device)
+        found = layer(inputs, moved)
+        _check_output(found, block.num_dst)
+        if position == 0:
+            out = torch.empty(graph.num_nodes, found.size(1))
+        out[block.dst] = found.to("cpu", torch.float32)
+        if survey is not None:
+            survey.add(moved, inputs, nodes)
+        del inputs  # free them before the next chunk is gathered
+        if progress:
+            progress((position + 1) / len(chunks))
     return out
 
 
-def _chunks(graph: Graph, most: int) -> Iterator[npt.NDArray[Any]]:
+class _Survey:
+    """Collects what a layer shows, chunk by chunk. A chunk's edges are a slice of the graph's."""
+
+    def __init__(self, graph: Graph, layer: int) -> None:
+        self.graph, self.layer = graph, layer
+        self.norm: FloatArray = np.zeros(graph.num_nodes, np.float32)
+        self.attention: npt.NDArray[np.uint8] | None = None
+        self.chunks = 0
+
+    def add(self, block: Block, inputs: Tensor, nodes: IntArray) -> None:
+        """Record a chunk of targets, consecutive nodes."""
+        if block.observation is None:
+            block.observe(inputs)
+        shown = block.feedback()
+        self.norm[nodes] = shown.norm[: nodes.size]
+        has_attention = shown.attention is not None
+        if has_attention and self.chunks == 0:
+            self.attention = np.empty(self.graph.num_edges, np.uint8)
+        if has_attention != (self.attention is not None):
+            raise InputError(
+                f"layer {self.layer} shows attention in some calls and none in others: call "
+                "block.observe(x, attention) in the same way for every block."
+            )
+        if self.attention is not None and shown.attention is not None:
+            first, last = self.graph.indptr[nodes[0]], self.graph.indptr[nodes[-1] + 1]
+            self.attention[first:last] = encode_attention(shown.attention)
+        self.chunks += 1
+
+    def result(self, x: Tensor) -> LayerSurvey:
+        """The layer's survey, with its input [V, F]."""
+        return LayerSurvey(self.norm, self.attention, x)
+
+
+@contextmanager
+def _evaluating(model: Any, layers: list[Layer]) -> Iterator[None]:
+    """Context manager that sets modules to evaluation mode and restores their modes."""
+    modules = [one for one in (model, *layers) if isinstance(one, nn.Module)]
+    was_training = [module.training for module in modules]
+    try:
+        for module in modules:
+            module.eval()
+        yield
+    finally:
+        for module, mode in zip(modules, was_training, strict=True):
+            module.train(mode)
+
+
+def _check_output(found: Any, targets: int) -> None:
+    if not isinstance(found, Tensor) or found.ndim != 2 or found.size(0) != targets:
+        shown = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+        raise InputError(
+            f"a layer returned {shown}, but the block has {targets} targets: return a tensor with "
+            "one row per target."
+        )
+
+
+def _chunks(graph: Graph, most: int) -> Iterator[Array]:
     """Ranges of nodes: nodes plus in-edges are at most `most`, unless the range is one node.
 
     `most` is then also a bound on the number of sources.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TypeGuard
 
 import torch
@@ -129,6 +130,10 @@ class GNN(nn.Module):
 
     def _activate(self, x: Tensor) -> Tensor:
         return functional.elu(x) if self.config.is_attention else torch.relu(x)
+
+    def __iter__(self) -> Iterator[Callable[[Tensor, Block], Tensor]]:
+        """The layers, functions of (x [S, in], block), input layer first."""
+        return (partial(self.layer, number) for number in range(self.config.layers))
 
     def attention(self, number: int, x: Tensor, block: Block) -> Tensor:
         """Attention weights of one layer, mean over heads. x [S, in] -> [E']."""

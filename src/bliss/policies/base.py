@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from bliss import checks
 from bliss.arrays import NOTHING, Array, FloatArray, IntArray
@@ -28,7 +29,8 @@ class Policy(ABC):
     Learning has two parts. `digest` turns the feedback of one layer into news. It only reads the
     state, and runs in the process that holds the blocks. `apply` takes the news of all shards of a
     step and changes the state. Processes that apply the same news in the same order have states
-    that are equal bit for bit.
+    that are equal bit for bit. A policy that `learns_from_surveys` also learns by `survey`, from a
+    full pass of the network.
     """
 
     name: ClassVar[str]
@@ -38,6 +40,7 @@ class Policy(ABC):
     """Units of the samplers that the policy works with; see `SamplerConfig.unit`."""
     needs_prob: ClassVar[bool] = False
     """Whether learning divides by the inclusion probabilities of sources."""
+    learns_from_surveys: ClassVar[bool] = False
 
     def __init__(self, graph: Graph, layers: int, config: PolicyConfig | None = None) -> None:
         self.graph = graph
@@ -73,6 +76,16 @@ class Policy(ABC):
     def update(self, layer: int, feedback: Feedback) -> None:
         """Digest and apply the feedback of a single shard."""
         self.apply(layer, [self.digest(layer, feedback)])
+
+    def survey(
+        self, layer: int, norm: FloatArray, attention: npt.NDArray[np.uint8] | None = None
+    ) -> None:
+        """Learn the exact quantities of a layer at all nodes; by default nothing.
+
+        norm       float32[V]  |h_j|
+        attention  uint8[E]    alpha_ij as codes of `ATTENTION_TABLE`, or None
+        """
+        return None
 
     def _inclusion(self, feedback: Feedback) -> FloatArray:
         """p_j of the kept sources; raises an error if the block has none. [S]."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from bliss.policies.base import Policy
 
 Reward = Literal["published", "thanos"]
+SurveyAttention = Literal["edge", "node"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,8 +108,11 @@ class NodeConfig(PolicyConfig):
     """Exploration: share of a factor that does not depend on feedback."""
     memory: float = 0.1
     """Smallest weight of the newest observation (beta); larger values forget faster."""
+    survey_attention: SurveyAttention = "edge"
+    """Attention kept from a survey: edge (a byte per edge), or node (a fitted score per node)."""
 
     def __post_init__(self) -> None:
+        checks.choice("survey_attention", self.survey_attention, get_args(SurveyAttention))
         checks.share(
             "eta",
             self.eta,

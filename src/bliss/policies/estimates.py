@@ -31,6 +31,9 @@ class RunningEstimates:
     average W (1 + 1 / n) from their mean and W + B from the level. A repeatable signal is
     therefore shrunk little, a noisy one strongly, and no constant depends on the data set.
 
+    After `restart` the signal is the deviation from known values, such as those of a survey. The
+    same formulas then tell how much of a deviation is change (B) and how much is noise (W).
+
     Parameters
     ----------
     nodes, layers
@@ -83,6 +86,17 @@ class RunningEstimates:
             self.scatter[layer] += rate * (sums / repeats - self.scatter[layer])
             self.measured[layer] += 1
         return estimates
+
+    def restart(self, layer: int) -> None:
+        """Forget the nodes' means, because the signal becomes the deviation from known values.
+
+        W is kept, as the noise stays what it was, and B starts at 0. An unknown W does not matter,
+        because the next observations outweigh it.
+        """
+        self.arm[layer][:] = 0
+        self.steps[layer] = self.level[layer] = 0
+        self.scatter[layer] = self.scatter[layer, 0] if self.measured[layer] else 1.0
+        self.measured[layer] = 1
 
     def state_dict(self, name: str) -> State:
         """All arrays, under names that start with `name`."""

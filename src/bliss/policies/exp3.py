@@ -53,7 +53,7 @@ class Exp3(Policy):
 
     def edge_prob(self, layer: int, node: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         """q_ij over the in-edges of one node. float64[|N_i|]; sums to 1."""
-        offset, slope, excess = self.edge_mass(layer, np.array([node]))
+        offset, slope, excess, _ = self.edge_mass(layer, np.array([node]))
         in_edges = slice(self.graph.indptr[node], self.graph.indptr[node + 1])
         return np.asarray(offset[0] + slope[0] * excess[in_edges], dtype=np.float64)
 

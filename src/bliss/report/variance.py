@@ -43,7 +43,13 @@ def variance_section(file: Variance, names: Names) -> Section:
         title=f"{file.model} on {file.dataset}",
         summary=variance_words(file),
         tiles=variance_tiles(file),
-        parts=[Part("", present([variance_group(file, names)]), [variance_table(file)])],
+        parts=[
+            Part(
+                "",
+                present([variance_group(file, names)]),
+                [variance_table(file), *([age_table(file)] if file.ages else [])],
+            )
+        ],
         details=variance_facts(file),
     )
 
@@ -86,6 +92,28 @@ def variance_table(file: Variance) -> Table:
         "Layer 1 is the input layer. Relative V divides each target's error by its size. “Limit "
         "over PLADIES” is for PLADIES' number of sources, “V over limit” for the policy's own. "
         "Means over the second half of training.",
+    )
+
+
+def age_table(file: Variance) -> Table:
+    """V over the limit of surveyed policies, by the age of the survey."""
+    rows: list[tuple[int, str, int, float | None]] = [
+        (layer + 1, policy, one.age, ratio)
+        for layer in range(len(file.layers))
+        for policy in file.ages[0].layers[layer]
+        for one in file.ages
+        for ratio in [one.layers[layer].get(policy)]
+    ]
+    return Table.of(
+        "V over limit by age of the survey",
+        rows,
+        {
+            "Layer": lambda row: number(row[0]),
+            "Policy": lambda row: text(row[1]),
+            "Steps since the survey": lambda row: number(row[2]),
+            "V over limit": lambda row: rounded(row[3]),
+        },
+        f"A survey every {file.survey_every:,} steps. Means over all measurements at this age.",
     )
 
 
@@ -134,6 +162,7 @@ def variance_facts(file: Variance) -> list[Details]:
             "Budgets, input layer first": whole_numbers(file.budgets),
             "Batch size": f"{file.batch_size:,}",
             "Steps": f"{file.steps:,}",
+            "Steps between surveys": f"{file.survey_every:,}" if file.survey_every else "",
             "Seed": str(file.seed),
         }
     )

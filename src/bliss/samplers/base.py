@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -17,8 +17,9 @@ from bliss import checks
 from bliss.arrays import Array, IntArray
 from bliss.block import Block
 from bliss.errors import InputError
-from bliss.feedback import Feedback, News, check_feedback, check_news
+from bliss.feedback import SURVEY, Feedback, News, check_feedback, check_news, is_survey
 from bliss.graph import Graph
+from bliss.nn.inference import Layer, LayerSurvey, infer
 from bliss.policies.base import Policy, State, load_arrays
 from bliss.rng import derive_key
 from bliss.samplers.config_base import EstimatorConfig, PolicySamplerConfig, SamplerConfig
@@ -39,7 +40,7 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
     A draw is a pure function of seed, step, seed nodes and the learnt state. Several threads may
     sample at once, each with its own scratch memory. A subclass implements `_layer`, or `sample` if
     it draws all layers at once. A subclass that learns also implements `learns`, `_digest`,
-    `_apply` and `_learnt`.
+    `_apply` and `_learnt`; one that learns from surveys, also `learns_from_surveys`.
 
     Parameters
     ----------
@@ -136,6 +137,11 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         """Whether feedback changes the probabilities."""
         return False
 
+    @property
+    def learns_from_surveys(self) -> bool:
+        """Whether `survey` changes the state of the sampler."""
+        return self.history is not None
+
     def prepare(self, nodes: Any, batch_size: int) -> None:
         """Set the seed nodes and the batch size. The loader calls this once.
 
@@ -178,6 +184,35 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         if self.learns:
             self.apply([self.digest(blocks)])
 
+    def survey(self, model: Iterable[Layer], x: torch.Tensor, **options: Any) -> torch.Tensor:
+        """Infer all nodes from full neighbourhoods and learn from the pass; returns the outputs.
+
+        The pass shows the exact input norms and attention of every layer to the policy. With a
+        history it shows the inputs themselves, which become the history of all nodes; the policy
+        then learns nothing, because it follows changes. Like the news of a step, what the pass
+        shows is queued while a prefetching loader draws ahead.
+
+        Parameters
+        ----------
+        model
+            A `GNN`, or a sequence of layers; see `bliss.nn.infer`.
+        x
+            Features [V, F].
+        options
+            Options of `bliss.nn.infer`, such as device and progress.
+        """
+        if not self.learns_from_surveys:
+            return infer(model, self.graph, x, **options)
+        news: list[News] = []
+
+        def observer(layer: int, survey: LayerSurvey) -> None:
+            if layer > 0 or self.first_hop is None:
+                news.append(self._digest_survey(survey))
+
+        out = infer(model, self.graph, x, observer=observer, **options)
+        self.apply([news])
+        return out
+
     def digest(self, blocks: Sequence[Block]) -> list[News]:
         """News of observed blocks, by layer, input layer first. The state does not change."""
         sampled = blocks[1:] if self.first_hop else blocks
@@ -215,7 +250,7 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         """Apply the queued news."""
         while self._pending:
             shards = self._pending.pop(0)
-            if self.history:
+            if self.history and not is_survey(shards[0][0]):
                 self.history.tick()
             for layer in range(self.layers):
                 news = [shard[layer] for shard in shards]
@@ -288,6 +323,15 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         """News of one layer; by default none."""
         return {}
 
+    def _digest_survey(self, survey: LayerSurvey) -> News:
+        """News of the survey of one layer."""
+        news: dict[str, Array] = {f"{SURVEY}norm": survey.norm}
+        if self.history:
+            news[f"{SURVEY}input"] = survey.input.numpy()
+        elif survey.attention is not None:
+            news[f"{SURVEY}attention"] = survey.attention
+        return news
+
     def _apply(self, layer: int, news: Sequence[News]) -> None:
         """Learn from one layer's news of a step, by shard; by default nothing."""
         return None
@@ -357,11 +401,19 @@ class PolicySampler(Sampler):
     def _adapts(self) -> bool:
         return self.policy.learns
 
+    @property
+    def learns_from_surveys(self) -> bool:
+        """Whether the policy learns from surveys, or histories are written."""
+        return self.policy.learns_from_surveys or super().learns_from_surveys
+
     def _digest(self, layer: int, feedback: Feedback) -> News:
         return self.policy.digest(layer, feedback)
 
     def _apply(self, layer: int, news: Sequence[News]) -> None:
-        self.policy.apply(layer, news)
+        if not is_survey(news[0]):
+            self.policy.apply(layer, news)
+        elif self.history is None:
+            self.policy.survey(layer, news[0][f"{SURVEY}norm"], news[0].get(f"{SURVEY}attention"))
 
     def _learnt(self) -> State:
         return self.policy.state_dict()

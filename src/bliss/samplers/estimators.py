@@ -61,11 +61,12 @@ def released_weights(
     edge_mass: EdgeMass, prob: FloatArray, kept_indptr: IntArray, row: IntArray, edge: IntArray
 ) -> FloatArray:
     """q_ij / p_j divided by its sum over each target, with q_ij from the policy. float32[E']."""
-    offset, slope, value = edge_mass
+    offset, slope, value, table = edge_mass
     kept_degree = np.diff(kept_indptr)
     share = np.repeat(offset, kept_degree)
     if value.size:
-        share += np.repeat(slope, kept_degree) * value[edge]
+        known = table[value[edge]] if table.size else value[edge]
+        share += np.repeat(slope, kept_degree) * known
     weight = (share / prob[row]).astype(np.float32)
     frontier.rescale_rows(weight, kept_indptr, np.ones(kept_degree.size))
     return weight

@@ -11,11 +11,10 @@ import numpy as np
 from bliss import checks
 from bliss.arrays import IntArray
 from bliss.block import Block
-from bliss.kernels import nodewise
+from bliss.nn.inference import full_block
 from bliss.samplers.base import Sampler
 from bliss.samplers.config_base import SamplerConfig
 from bliss.samplers.configs import FullConfig
-from bliss.samplers.estimators import coefficients
 
 
 class Full(Sampler):
@@ -44,10 +43,4 @@ class Full(Sampler):
         return [replace(block) for block in last[1]]  # each caller gets its own observations
 
     def _layer(self, dst: IntArray, layer: int, key: np.uint64) -> Block:
-        graph = self.graph
-        kept_indptr, edge = nodewise.all_edges(graph.indptr, dst)
-        source, row = nodewise.relabel(graph.indices, dst, edge, self._workspace().number)
-        weight = coefficients(graph, dst, source, kept_indptr, row, edge)
-        certain = np.ones(edge.size, np.float32)
-        arrays = (source[: dst.size], source, kept_indptr, row, edge, certain, weight)
-        return Block.from_arrays(*arrays, prob=np.ones(source.size, np.float32))
+        return full_block(self.graph, dst, self._workspace().number)

@@ -15,7 +15,7 @@ from bliss import checks
 from bliss.arrays import Array, FloatArray, IntArray
 from bliss.block import Block, Control
 from bliss.errors import InputError
-from bliss.feedback import Feedback, News
+from bliss.feedback import SURVEY, Feedback, News, is_survey
 from bliss.files import writing
 from bliss.graph import Graph
 from bliss.kernels import histories as kernels
@@ -122,7 +122,10 @@ class History:
         return {f"{PREFIX}source": feedback.src, f"{PREFIX}input": feedback.input}
 
     def apply(self, layer: int, news: Sequence[News]) -> None:
-        """Write the histories of one step, by shard. Call `tick` first."""
+        """Write the histories of one step, by shard, or of a survey. `tick` comes before a step."""
+        if is_survey(news[0]):
+            self.survey(layer, news[0][f"{SURVEY}input"])
+            return
         for one in news if self.kind == "nodes" else ():
             source, inputs = one[f"{PREFIX}source"], one[f"{PREFIX}input"]
             self._check_width(layer, inputs)

@@ -16,9 +16,9 @@ import scipy.stats
 from bliss import checks, records
 from bliss.data import Dataset
 from bliss.errors import InputError
-from bliss.nn import MODELS, full_sampler
+from bliss.nn import MODELS
 from bliss.rng import Stream, derive_key, hashes
-from bliss.samplers import SAMPLERS
+from bliss.samplers import SAMPLERS, Full
 from bliss.studies.records import (
     Comparison,
     ComparisonRow,
@@ -172,7 +172,7 @@ def covers_everything(config: TrainConfig, dataset: Dataset) -> bool:
     kind = config.sampler_config
     if kind.unit == "none" or config.sampler == "fastgcn" or getattr(kind, "replace", False):
         return False
-    sampler, nodes = full_sampler(dataset.graph, 1), dataset.splits["train"].numpy()
+    sampler, nodes = Full(dataset.graph, layers=1), dataset.splits["train"].numpy()
     order = np.argsort(hashes(derive_key(config.seed, Stream.ORDER, 0), nodes))  # ids are no sample
     targets = nodes[order[: config.batch_size]]
     for budget in reversed(config.budgets):

@@ -254,7 +254,21 @@ class Moment(Record, frozen=True, kw_only=True):
     layers: list[LayerErrors]
 
 
-class Variance(Record, frozen=True, kw_only=True, tag_field="kind", tag="variance"):
+class AgeRatios(Record, frozen=True, kw_only=True):
+    """V over the limit of the surveyed policies at one age of the survey.
+
+    Means over all measurements at this age.
+    """
+
+    age: int
+    """Steps since the survey."""
+    layers: list[dict[str, float | None]]
+    """By layer and policy; None if the limit is 0."""
+
+
+class Variance(
+    Record, frozen=True, kw_only=True, tag_field="kind", tag="variance", omit_defaults=True
+):
     """variance.json."""
 
     dataset: str
@@ -265,11 +279,14 @@ class Variance(Record, frozen=True, kw_only=True, tag_field="kind", tag="varianc
     seed: int
     layers: list[LayerRatios]
     history: list[Moment]
+    survey_every: int = 0
+    """Steps between surveys; 0 if there were none."""
+    ages: list[AgeRatios] = msgspec.field(default_factory=list)
+    """Ratios by the age of the survey, in ascending order; empty without surveys."""
 
     def __post_init__(self) -> None:
-        for moment in self.history:
-            if len(moment.layers) != len(self.layers):
-                raise ValueError(
-                    f"{len(moment.layers)} layers in the history of step {moment.step}, but "
-                    f"{len(self.layers)} in `layers`"
-                )
+        found = [(f"the history of step {one.step}", len(one.layers)) for one in self.history]
+        found += [(f"the ratios at age {one.age}", len(one.layers)) for one in self.ages]
+        for place, number in found:
+            if number != len(self.layers):
+                raise ValueError(f"{number} layers in {place}, but {len(self.layers)} in `layers`")

@@ -1,7 +1,8 @@
 """Distance of each policy's probabilities from the best possible, in closed form, over training.
 
 One network is trained with PLADIES. Every policy draws its own sample of each batch, sends it
-through the network and learns from it, as it would in its own training. At checkpoints the
+through the network and learns from it, as it would in its own training. With surveys, each policy
+that learns from them takes part twice, the second time as "name+survey". At checkpoints the
 policies, PLADIES and the limit are evaluated on the same frontiers and exact embeddings.
 """
 
@@ -20,13 +21,21 @@ from bliss import checks
 from bliss.arrays import FloatArray, IntArray
 from bliss.block import Block
 from bliss.data import Dataset
+from bliss.errors import InputError
 from bliss.graph import Graph
 from bliss.kernels import frontier
-from bliss.nn import GNN, full_sampler, infer_layer
+from bliss.nn import GNN, infer_layer
 from bliss.policies import POLICIES
 from bliss.rng import Stream, derive_key, hashes
-from bliss.samplers import PLADIES, Bliss, LayerSampler
-from bliss.studies.records import LayerErrors, LayerRatios, Moment, PolicyRatios, Variance
+from bliss.samplers import PLADIES, Bliss, Full, LayerSampler
+from bliss.studies.records import (
+    AgeRatios,
+    LayerErrors,
+    LayerRatios,
+    Moment,
+    PolicyRatios,
+    Variance,
+)
 from bliss.train import Learner, TrainConfig, build_task
 from bliss.train.task import torch_seed
 
@@ -98,9 +107,9 @@ def exact_frontiers(
     targets holds, for each layer, the targets of some batches. x is [V, F], on the CPU; the model
     may be on any device.
     """
-    sampler, found = full_sampler(graph, 1), []
+    sampler, found = Full(graph, layers=1), []
     device = next(model.parameters()).device
-    for layer, batches in enumerate(targets):
+    for layer, (function, batches) in enumerate(zip(model, targets, strict=True)):
         size = torch.linalg.vector_norm(x, dim=1)
         for dst in batches:
             (block,) = sampler.sample(dst, 0)
@@ -110,7 +119,7 @@ def exact_frontiers(
                 alpha = model.attention(layer, inputs, block.to(device)).cpu()
             found.append(Frontier(layer, dst, stakes(block, alpha, size[block.src])))
         if layer + 1 < len(targets):
-            x = infer_layer(model, layer, graph, x, device=device)
+            x = infer_layer(function, graph, x, device=device)
     return found
 
 
@@ -127,23 +136,44 @@ class VarianceStudy:
         Names of policies to compare with PLADIES.
     every
         Steps between measurements.
+    survey_every
+        Steps between surveys with the current network; 0: none. A measurement at the step of a
+        survey follows it.
     """
 
     def __init__(
-        self, config: TrainConfig, dataset: Dataset, policies: Sequence[str], every: int
+        self,
+        config: TrainConfig,
+        dataset: Dataset,
+        policies: Sequence[str],
+        every: int,
+        survey_every: int = 0,
     ) -> None:
         for name in policies:
             checks.choice("policies", name, list(POLICIES))
-        self.every = every
+        self.every = checks.whole("every", every, least=1)
+        self.survey_every = checks.whole("survey_every", survey_every)
         self.task = build_task(config, dataset)
         self.learner = Learner(self.task)
         self.config = config = self.task.config
         self.fixed = PLADIES(self.task.graph, config.budgets, seed=config.seed)
-        self.students = {
-            name: Bliss(self.task.graph, config.budgets, policy=name, seed=config.seed)
-            for name in policies
-        }
+        self.students = {name: self._student(name) for name in policies}
+        self.surveyed = self._surveyed_students() if self.survey_every else {}
+        self.students |= self.surveyed
         self.history: list[Moment] = []
+
+    def _student(self, policy: str) -> Bliss:
+        config = self.config
+        return Bliss(self.task.graph, config.budgets, policy=policy, seed=config.seed)
+
+    def _surveyed_students(self) -> dict[str, Bliss]:
+        names = [name for name, one in self.students.items() if one.learns_from_surveys]
+        if not names:
+            raise InputError(
+                f"survey_every={self.survey_every} has no effect, because none of the policies "
+                f"{', '.join(self.students)} learns from surveys: add policy node, or leave it out."
+            )
+        return {f"{name}+survey": self._student(name) for name in names}
 
     def run(self, on_step: Callable[[int], None] | None = None) -> Variance:
         """Train, measure, and return the ratios and their history."""
@@ -153,6 +183,9 @@ class VarianceStudy:
             step = self.learner.steps
             for student in self.students.values():
                 self._teach(student, batch.blocks[-1].dst.cpu(), step)
+            if self.survey_every and step % self.survey_every == 0:
+                for student in self.surveyed.values():
+                    student.survey(self.task.model, self.task.x, device=self.task.device)
             if step % self.every == 0 or step == steps:
                 self.history.append(self._measure(step))
             if on_step:
@@ -227,7 +260,29 @@ class VarianceStudy:
                 for layer, budget in enumerate(config.budgets)
             ],
             history=self.history,
+            survey_every=self.survey_every,
+            ages=self._ages(),
         )
+
+    def _ages(self) -> list[AgeRatios]:
+        """V over the limit by the age of the survey, from the first survey on."""
+        at: dict[int, list[Moment]] = {}
+        for moment in self.history:
+            if self.surveyed and moment.step >= self.survey_every:
+                at.setdefault(moment.step % self.survey_every, []).append(moment)
+        return [
+            AgeRatios(
+                age=age,
+                layers=[
+                    {
+                        name: mean_ratio((one.policies[name], one.limits[name]) for one in layer)
+                        for name in self.surveyed
+                    }
+                    for layer in zip(*(moment.layers for moment in at[age]), strict=True)
+                ],
+            )
+            for age in sorted(at)
+        ]
 
 
 def _errors(sampler: LayerSampler, frontiers: list[Frontier], kind: str) -> tuple[float, float]:

@@ -51,6 +51,8 @@ class TrainConfig(ModelConfig):
     """Steps between evaluations; a checkpoint follows each of them."""
     validation: str = "full"
     """Neighbourhoods in evaluations during training: full, or sampled."""
+    survey: bool = True
+    """Let the policy learn exact norms and attention from full evaluations during training."""
     patience: int = 0
     """Evaluations without a better validation F1 before the run stops; 0: never stop early."""
     prefetch: int = 0
@@ -86,6 +88,7 @@ class TrainConfig(ModelConfig):
                 f"validation='sampled' is not supported by sampler {self.sampler!r}, which makes "
                 "its own batches of training nodes: choose validation='full'."
             )
+        checks.flag("survey", self.survey)
         checks.choice("precision", self.precision, ("float32", "bfloat16"))
         checks.choice("device", self.device.split(":")[0], ("cpu", "cuda"))
         for name in ("batch_size", "steps", "evaluate_every", "decay_epochs"):

@@ -23,10 +23,17 @@ def full_logits(task: Task, progress: Progress | None = None) -> Tensor:
 
 
 def evaluate(
-    task: Task, splits: Sequence[str], progress: Progress | None = None
+    task: Task,
+    splits: Sequence[str],
+    progress: Progress | None = None,
+    *,
+    student: Sampler | None = None,
 ) -> dict[str, float]:
-    """Micro-F1 by split from full neighbourhoods."""
-    logits = full_logits(task, progress)
+    """Micro-F1 by split from full neighbourhoods; a student learns from the same pass."""
+    if student is None:
+        logits = full_logits(task, progress)
+    else:
+        logits = student.survey(task.model, task.x, device=task.device, progress=progress)
     nodes = {name: task.dataset.splits[name] for name in splits}
     return {name: micro_f1(logits[ids], task.dataset.y[ids]) for name, ids in nodes.items()}
 

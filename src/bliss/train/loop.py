@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import cached_property
 from pathlib import Path
 from time import perf_counter
@@ -70,7 +71,7 @@ class Trainer:
             forget_peak(self.task.device)
             self._begin(resume)
             started = perf_counter() - self.progress.seconds
-            self._evaluate_if_due(signals, on_evaluation)  # repeats an interrupted evaluation
+            self._repeat_evaluation(signals, on_evaluation)
             for batch in self.learner.batches(self._is_patience_spent):
                 loss = self.learner.learn(batch)
                 self.progress.seconds = perf_counter() - started
@@ -113,6 +114,17 @@ class Trainer:
         self.progress = restore(checkpoint, self.learner)
         self.say(f"Resuming after step {self.learner.steps}.")
 
+    def _repeat_evaluation(
+        self, signals: Signals, on_evaluation: Callable[[Evaluation], None] | None
+    ) -> None:
+        """Repeat an interrupted evaluation of a resumed run.
+
+        With prefetch=1 the next batch was already drawn then, so that it must not see the survey.
+        """
+        ahead = self.learner.sampler.drawing_ahead() if self.config.prefetch else nullcontext()
+        with ahead:
+            self._evaluate_if_due(signals, on_evaluation)
+
     def _evaluate_if_due(
         self, signals: Signals, on_evaluation: Callable[[Evaluation], None] | None
     ) -> None:
@@ -138,7 +150,10 @@ class Trainer:
         splits = ("train", "val")
         if self.config.validation == "sampled":
             return evaluate_sampled(self.task, self.learner.sampler, splits, signals.check)
-        return evaluate(self.task, splits, signals.check)
+        # The evaluation after the last step teaches nothing, so that a run may be extended.
+        is_regular = self.learner.steps % self.config.evaluate_every == 0
+        student = self.learner.sampler if self.config.survey and is_regular else None
+        return evaluate(self.task, splits, signals.check, student=student)
 
     def _record(self, step: int, scores: dict[str, float]) -> Evaluation:
         """Write an evaluation's metrics; save the weights if it is the best so far."""
