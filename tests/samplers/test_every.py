@@ -17,7 +17,7 @@ from tests.conftest import heavy_tailed_pairs
 from tests.statistics import coefficients, heavy_tailed_graph
 
 VARIANTS = {
-    "ladies-without": ("ladies", {"replace": False}),
+    "ladies-replacing": ("ladies", {"replace": True}),
     "bliss-exp3": ("bliss", {"policy": "exp3-released"}),
     "bliss-scale-free": ("bliss", {"policy": "exp3-scale-free"}),
     "sketch-node": ("sketch", {"policy": "node"}),

@@ -61,7 +61,7 @@ def test_settings_of_every_sampler_survive_json(name):
 
 
 OPTIONS = {
-    "ladies": {"replace": False},
+    "ladies": {"replace": True},
     "bliss": {"eta": 0.2, "memory": 0.5, "thinning": "paper", "estimator": "hajek"},
     "neighbor": {"replace": True, "policy": "static"},
     "labor": {"iterations": 2, "shared": True},
@@ -87,7 +87,7 @@ def test_options_of_a_sampler_reach_it_and_survive_json(name, dataset, tmp_path)
     for option, value in options.items():
         assert getattr(policy, option, value) == value
     if name == "ladies":
-        assert type(sampler.draw).__name__ == "WithoutReplacement"
+        assert type(sampler.draw).__name__ == "WithReplacement"
 
 
 REFUSED = {

@@ -71,7 +71,7 @@ class LADIESConfig(PolicySamplerConfig):
     """Policy that sets the masses; see docs/policies.md."""
     estimator: str = "hajek"
     """Weights of kept edges: ht (unbiased) or hajek (rows rescaled; biased, often less error)."""
-    replace: bool = True
+    replace: bool = False
     """Draw with replacement."""
 
     def __post_init__(self) -> None:
