@@ -166,6 +166,9 @@ class LABORConfig(EstimatorConfig):
 
     builds: ClassVar[str] = "labor.LABOR"
     unit: ClassVar[Unit] = "neighbours"
+    estimator: str = "hajek"
+    """Weights of kept edges: hajek (rows rescaled, as in the reference implementation) or ht
+    (unbiased)."""
     iterations: int | str = 0
     """Number of iterations (0 for LABOR-0), or converged."""
     shared: bool = False
