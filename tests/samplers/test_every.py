@@ -22,6 +22,7 @@ VARIANTS = {
     "bliss-scale-free": ("bliss", {"policy": "exp3-scale-free"}),
     "sketch-node": ("sketch", {"policy": "node"}),
     "neighbor-replacing": ("neighbor", {"replace": True}),
+    "fastgcn-authors": ("fastgcn", {"mass": "norm", "replace": False}),
     "gcn-bs-exp3": ("gcn-bs", {"policy": "exp3"}),
 }
 NAMES = [*(name for name in SAMPLERS if name != "labor-0"), *VARIANTS]  # labor-0 is labor

@@ -66,6 +66,8 @@ OPTIONS = {
     "neighbor": {"replace": True, "policy": "static"},
     "labor": {"iterations": 2, "shared": True},
     "labor-1": {"shared": True},
+    "fastgcn": {"mass": "norm", "replace": False},
+    "saint-node": {"mass": "degree"},
     "asgcn": {"rate": 0.1, "eta": 0.2},
     "gcn-bs": {"reward": "thanos", "restart": 7, "eta": 0.3, "delta": 0.1, "policy": "exp3"},
     "gat-bs": {"reward": "thanos"},

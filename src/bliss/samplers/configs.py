@@ -106,10 +106,32 @@ class ASGCNConfig(EstimatorConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FastGCNConfig(EstimatorConfig):
+class NodeMassConfig(SamplerConfig):
+    """Base class of the settings of samplers that draw from all nodes."""
+
+    masses: ClassVar[Sequence[str]]
+    """Allowed names for `mass`."""
+    mass: str = "squared"
+    """Mass of a node: squared (the squared norm of its column of coefficients, as published), norm
+    (the norm, as in FastGCN's code) or degree (its degree, as in GraphSAINT's code)."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.choice("mass", self.mass, self.masses)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FastGCNConfig(NodeMassConfig, EstimatorConfig):
     """Settings of FastGCN."""
 
     builds: ClassVar[str] = "fastgcn.FastGCN"
+    masses: ClassVar[Sequence[str]] = ("squared", "norm")
+    replace: bool = True
+    """Draw with replacement."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.flag("replace", self.replace)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -257,10 +279,11 @@ class ClusterGCNConfig(SubgraphConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SaintNodeConfig(SubgraphConfig):
-    """Settings of GraphSAINT's node sampler: none."""
+class SaintNodeConfig(NodeMassConfig, SubgraphConfig):
+    """Settings of GraphSAINT's node sampler."""
 
     builds: ClassVar[str] = "saint.SaintNode"
+    masses: ClassVar[Sequence[str]] = ("squared", "degree")
 
 
 @dataclass(frozen=True, kw_only=True)
