@@ -71,7 +71,7 @@ OPTIONS = {
     "asgcn": {"rate": 0.1, "eta": 0.2},
     "gcn-bs": {"reward": "thanos", "restart": 7, "eta": 0.3, "delta": 0.1, "policy": "exp3"},
     "gat-bs": {"reward": "thanos"},
-    "cluster": {"parts": 4},
+    "cluster": {"parts": 4, "renormalise": "symmetric"},
     "saint-rw": {"length": 3, "coverage": 10},
     "vrgcn": {"replace": True},
 }

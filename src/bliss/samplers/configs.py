@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from numbers import Integral
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, get_args
 
 from bliss import checks
 from bliss.errors import InputError
@@ -22,6 +22,7 @@ from bliss.samplers.config_base import (
 )
 
 CONVERGED = "converged"
+Renormalise = Literal["rows", "mean", "symmetric"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -271,9 +272,13 @@ class ClusterGCNConfig(SubgraphConfig):
     builds: ClassVar[str] = "cluster.ClusterGCN"
     parts: int | None = None
     """Number of clusters; default one per 150 nodes, at least 10."""
+    renormalise: Renormalise = "rows"
+    """Coefficients of a batch's edges: rows (rescaled to the row sums of the whole graph), mean
+    ((D+I)^-1 (A+I) of the batch, as its authors do) or symmetric (the same for GCN)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        checks.choice("renormalise", self.renormalise, get_args(Renormalise))
         if self.parts is not None:
             checks.whole("parts", self.parts, least=1)
 
