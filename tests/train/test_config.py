@@ -68,7 +68,7 @@ OPTIONS = {
     "labor-1": {"shared": True},
     "fastgcn": {"mass": "norm", "replace": False},
     "saint-node": {"mass": "degree"},
-    "asgcn": {"rate": 0.1, "eta": 0.2},
+    "asgcn": {"rate": 0.1, "eta": 0.2, "combine": "root", "shared_parameters": True},
     "gcn-bs": {"reward": "thanos", "restart": 7, "eta": 0.3, "delta": 0.1, "policy": "exp3"},
     "gat-bs": {"reward": "thanos"},
     "cluster": {"parts": 4, "renormalise": "symmetric"},

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 from bliss import checks
 from bliss.errors import InputError
-from bliss.policies.configs import Reward, TargetBanditConfig
+from bliss.policies.configs import Combine, LinearConfig, Reward, TargetBanditConfig
 from bliss.samplers.config_base import (
     EstimatorConfig,
     PolicySamplerConfig,
@@ -104,6 +104,25 @@ class ASGCNConfig(EstimatorConfig):
     """Exploration: share of each mass that does not depend on the learnt parameters."""
     rate: float = 0.01
     """Adam step size for the sampler's parameters."""
+    combine: Combine = "sum"
+    """How a source's coefficients enter its mass: sum (sum_i alpha_ij, as published) or root
+    (sqrt(sum_i alpha_ij^2), as in the authors' code)."""
+    shared_parameters: bool = False
+    """Learn one set of parameters for all layers, as in the authors' code."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.policy_config(None)  # rejects wrong values early
+
+    def policy_config(self, x: Any) -> LinearConfig:
+        """The settings of the policy, for features x [V, F]."""
+        return LinearConfig(
+            x=x,
+            eta=self.eta,
+            rate=self.rate,
+            combine=self.combine,
+            shared_parameters=self.shared_parameters,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
