@@ -14,10 +14,12 @@ import torch
 
 from bliss import Graph
 from bliss.nn.aggregate import aggregate
-from bliss.samplers import Full, Sampler, sampler_config
+from bliss.policies.target_bandit import TargetBandit
+from bliss.samplers import GCNBS, Full, Sampler, sampler_config
 from bliss.samplers.fastgcn import node_shares
-from experiments.samplers.estimates import TARGETS, heavy_tailed_graph
+from experiments.samplers.estimates import LATER, TARGETS, heavy_tailed_graph
 
+Array = npt.NDArray[np.float64]
 HERE = Path(__file__).parent
 COMMAND = "python -m experiments.samplers.variants"
 TIMES, FEATURES = 4000, 16
@@ -42,6 +44,12 @@ CASES: dict[str, tuple[str, int, dict[str, Any]]] = {  # sampler, budget, option
         {"mass": "norm", "replace": False, "estimator": "hajek"},
     ),
 }
+THANOS_INTRODUCTION = """
+`gcn-bs --reward thanos --estimator plain` with 4 neighbours, without restarts; every update has all
+8 targets, and positive features. The column q_ij d_i, d_i = |N_i|, has the smallest and the largest
+value over the targets with more than 4 in-edges; it is 1 before learning. A target that is in one
+of ten batches has a tenth of the updates. The authors' rule is log w_ij += max(0, 0.1 r_ij) / d_i^2
+with r_ij = 2 z_ij . m_i - |z_ij|^2, messages z_ij = alpha_ij h_j and the mean m_i of those kept."""
 COUNTED = {  # FastGCN with weights alpha_ij / (k q_j) for each draw: mass, replace
     "FastGCN's paper: squared norms, repeated draws counted": ("squared", True),
     "FastGCN's code: norms, distinct draws, the same weights": ("norm", False),
@@ -70,6 +78,7 @@ def main() -> None:
     for case, (mass, replace) in COUNTED.items():
         lines.append(f"| {case} | 30 | " + " | ".join(counted_errors(graph, mass, replace)) + " |")
         print(lines[-1], flush=True)
+    lines += ["", *thanos_lines(graph)]
     (HERE / "variants.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
@@ -103,12 +112,74 @@ def counted_errors(graph: Graph, mass: str, replace: bool) -> list[str]:
     return [*shown(squares), "", ""]
 
 
+def thanos_lines(graph: Graph) -> list[str]:
+    """How far Thanos moves q_ij before a restart, and its error then."""
+    lines = [f"## Thanos\n{THANOS_INTRODUCTION}\n"]
+    lines += ["| rule | updates | q_ij d_i | error before | after |", "|---" * 5 + "|"]
+    for eta, delta, updates in ((0.4, 0.01, 99), (0.2, 0.1, 99), (0.2, 0.1, 1999)):
+        options = {"reward": "thanos", "restart": 0, "estimator": "plain"}
+        config = sampler_config("gcn-bs", eta=eta, delta=delta, **options)
+        sampler = config.build(graph, [4])
+        before = thanos_error(sampler)
+        x = features()[:, :FEATURES]
+        for step in range(updates):
+            (block,) = sampler.sample(TARGETS, step)
+            block.observe(x[block.src])
+            sampler.update([block])
+        assert isinstance(sampler, GCNBS) and isinstance(sampler.policy, TargetBandit)
+        moved = [sampler.policy.edge_prob(0, int(i)) * graph.degree[i] for i in TARGETS]
+        cells = [f"{before:.3f}", f"{thanos_error(sampler):.3f}"]
+        lines.append(thanos_row(f"eta {eta}, delta {delta}", updates, moved, cells))
+    moved = [authors_rule(graph, int(i), 1999) for i in TARGETS]
+    lines.append(thanos_row("authors' rule, gamma 0.2, eta 0.1", 1999, moved, ["", ""]))
+    print("\n".join(lines), flush=True)
+    return lines
+
+
+def thanos_row(rule: str, updates: int, moved: list[Array], cells: list[str]) -> str:
+    """One row: smallest and largest q_ij |N_i| of targets with more than 4 in-edges."""
+    largest = np.concatenate([one for one in moved if one.size > 4])
+    spread = f"{largest.min():.2f} to {largest.max():.2f}"
+    return f"| {rule} | {updates:,} | {spread} | " + " | ".join(cells) + " |"
+
+
+def thanos_error(sampler: Sampler) -> float:
+    """Root mean square error with positive features, 1,000 draws."""
+    x = features()[:, :FEATURES]
+    full, squares = full_aggregate(sampler.graph, x), 0.0
+    for step in range(LATER, LATER + 1000):
+        (block,) = sampler.sample(TARGETS, step)
+        squares += float((aggregate(block, x[block.src]) - full).square().mean())
+    return float((squares / 1000) ** 0.5)
+
+
+def authors_rule(graph: Graph, target: int, updates: int) -> Array:
+    """q_ij |N_i| after log w_ij += max(0, 0.1 r_ij) / |N_i|^2, 4 successive draws per update."""
+    random = np.random.default_rng(target)
+    x = features()[:, :FEATURES].numpy().astype(np.float64)
+    message = x[graph.indices[graph.indptr[target] : graph.indptr[target + 1]]]
+    degree, log_weight = len(message), np.zeros(len(message))
+    message = message / degree  # alpha_ij h_j
+    for _ in range(updates if degree > 4 else 0):
+        drawn = random.choice(degree, 4, replace=False, p=authors_share(log_weight))
+        kept = message[drawn]
+        reward = 2 * kept @ kept.mean(0) - np.square(kept).sum(1)
+        log_weight[drawn] += np.maximum(0.1 * reward, 0) / degree**2
+    return authors_share(log_weight) * degree
+
+
+def authors_share(log_weight: Array) -> Array:
+    """0.8 w / sum w + 0.2 / |N_i|. [|N_i|]."""
+    weight = np.exp(log_weight - log_weight.max())
+    return np.asarray(0.8 * weight / weight.sum() + 0.2 / weight.size)
+
+
 def square_errors(off: torch.Tensor) -> list[float]:
     """Mean square with positive and with centred features. [8, 32] -> two numbers."""
     return [float(off[:, :FEATURES].square().mean()), float(off[:, FEATURES:].square().mean())]
 
 
-def shown(squares: npt.NDArray[np.float64]) -> list[str]:
+def shown(squares: Array) -> list[str]:
     """Root mean square errors as text."""
     return [f"{error:.3f}" for error in np.sqrt(squares / TIMES)]
 

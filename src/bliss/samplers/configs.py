@@ -22,6 +22,11 @@ from bliss.samplers.config_base import (
 )
 
 CONVERGED = "converged"
+BANDIT_DEFAULTS: dict[Reward, tuple[float, float, int]] = {
+    "published": (0.4, 0.01, 0),
+    "thanos": (0.2, 0.1, 2000),
+}
+"""Default eta, delta and restart of the node-wise bandits: those of their authors' examples."""
 Renormalise = Literal["rows", "mean", "symmetric"]
 
 
@@ -244,11 +249,12 @@ class GCNBSConfig(EstimatorConfig):
     reward: Reward = "published"
     """Reward: published, or thanos (bounded; larger for messages close to their target's mean)."""
     restart: int | None = None
-    """Steps between resets of the bandit, 0 for none; default 100 with thanos, otherwise 0."""
-    eta: float = 0.4
-    """Exploration: share of q_ij that is uniform over the neighbours."""
-    delta: float = 0.01
-    """Step size of EXP3."""
+    """Steps between resets of the bandit, 0 for none; default 2000 with thanos, otherwise 0."""
+    eta: float | None = None
+    """Exploration: share of q_ij that is uniform over the neighbours; default 0.2 with thanos,
+    otherwise 0.4."""
+    delta: float | None = None
+    """Step size of EXP3; default 0.1 with thanos, otherwise 0.01."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -257,12 +263,13 @@ class GCNBSConfig(EstimatorConfig):
     @property
     def bandit(self) -> TargetBanditConfig:
         """The settings of the policy."""
-        default = 100 if self.reward == "thanos" else 0
+        checks.choice("reward", self.reward, list(BANDIT_DEFAULTS))
+        eta, delta, restart = BANDIT_DEFAULTS[self.reward]
         return TargetBanditConfig(
-            eta=self.eta,
-            delta=self.delta,
+            eta=eta if self.eta is None else self.eta,
+            delta=delta if self.delta is None else self.delta,
             reward=self.reward,
-            restart=default if self.restart is None else self.restart,
+            restart=restart if self.restart is None else self.restart,
             attention=self.uses_attention,
             is_single_play=self.policy == "exp3",
         )
