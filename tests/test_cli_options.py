@@ -144,7 +144,7 @@ def bliss(*arguments: object):
     ("arguments", "expected"),
     [
         (["--sampler", "neighbor", "--replace"], {"replace": True}),
-        (["--sampler", "ladies", "--no-replace"], {"replace": False}),
+        (["--sampler", "ladies", "--replace"], {"replace": True}),
         (["--sampler", "labor", "--iterations", "2"], {"iterations": 2}),
         (["--sampler", "labor", "--iterations", "converged"], {"iterations": "converged"}),
         (["--policy", "exp3", "--eta", "0.2"], {"policy": "exp3", "eta": 0.2, "delta": None}),

@@ -36,9 +36,9 @@ BANDITS = ("uniform", "ladies", "static", "exp3", "exp3-released", "exp3-scale-f
 CASES: dict[str, dict[str, Any]] = {
     **{f"{s}/{p}": {"policy": p} for s in ("ladies", "pladies", "bliss") for p in BANDITS},
     "sketch": {},
-    "ladies-without": {"replace": False},
     "bliss/history": {"history": "nodes", "layers": 3},
     "pladies/first-hop": {"first_hop": "exact", "layers": 3},
+    "ladies/replace": {"replace": True},
     "bliss/released": {"policy": "exp3-released", "estimator": "released", "thinning": "paper"},
     "neighbor/uniform": {"policy": "uniform"},
     "neighbor/static": {"policy": "static"},
@@ -154,8 +154,7 @@ def measured(case: str) -> dict[str, Any]:
     if case.startswith("training "):
         return summary(arrays_of_training(CURVES[case.removeprefix("training ")]))
     name, graph, shown = case.split(" ")
-    kind = "ladies" if name == "ladies-without" else name.split("/")[0]
-    sampler = make_sampler(kind, graphs()[graph], seed=11, width=2, **CASES[name])
+    sampler = make_sampler(name.split("/")[0], graphs()[graph], seed=11, width=2, **CASES[name])
     return summary(arrays_of_draws(sampler, shown == "both"))
 
 

@@ -10,6 +10,7 @@ HERE = Path(__file__).parent
 TITLES = {
     "ppi": "PPI",
     "ppi-sketch": "PPI, SKETCH",
+    "ppi-ladies": "PPI, LADIES without replacement",
     "ppi-large": "PPI, subgraphs as large as the layers of the others",
     "ppi-fanout": "PPI, nearly all neighbours",
     "ppi-fastgcn": "PPI, more draws than nodes",

@@ -138,8 +138,8 @@ def test_labors_chances_and_picks_agree(seed, iterations):
     indptr, edge = twins.all_edges(case.indptr, case.dst)
     source, row = twins.relabel(case.indices, case.dst, edge)
     tolerance = 1e-4 if iterations == 100 else 0.0
-    for square in (np.empty(0), case.masses()):
-        given = indptr, row, source.size, square, case.fanout, iterations, tolerance
+    for coefficient in (np.empty(0), case.masses()):
+        given = indptr, row, source.size, coefficient, case.fanout, iterations, tolerance
         ours = labor.labor_chances(*given)
         np.testing.assert_allclose(ours, twins.labor_chances(*given), rtol=1e-6)
         for chance in (ours, np.empty(0)):

@@ -118,6 +118,30 @@ def test_blocks_are_the_clusters_and_rows_are_normalised_anew(norm):
     assert block.dst_weight is None
 
 
+@pytest.mark.parametrize("norm", ["mean", "gcn", "weights"])
+@pytest.mark.parametrize("way", ["rows", "mean", "symmetric"])
+def test_coefficients_of_a_batch_are_those_of_its_adjacency_matrix(way, norm):
+    graph = communities(norm)
+    sampler = make(graph, np.arange(0, 600, 3), 60, renormalise=way)
+    (block,) = sampler.sample(sampler.batches(0)[1], 0)
+    node = block.src.numpy()
+    adjacency = np.zeros((600, 600))  # A + I, with self-loops and parallel edges
+    entries = graph.weight if norm == "weights" else np.ones(graph.num_edges)
+    np.add.at(adjacency, (targets_of(graph), graph.indices), entries)
+    batch = adjacency[np.ix_(node, node)]
+    degree = batch.sum(1)
+    assert (degree < adjacency[node].sum(1)).any()  # some edges leave the batch
+    expected = {
+        "mean": batch / degree[:, None],
+        "symmetric": batch / np.sqrt(np.outer(degree, degree)),
+    }
+    found = np.zeros((block.num_dst, node.size))
+    np.add.at(found, (block.col.numpy(), block.row.numpy()), block.edge_weight.numpy())
+    agrees = {name: np.allclose(found, one[: block.num_dst]) for name, one in expected.items()}
+    same = {way} | ({"mean"} if norm == "mean" and way == "rows" else set())
+    assert agrees == {name: name in same for name in expected}
+
+
 def bias(sampler: ClusterGCN, epochs: int = 30) -> float:
     """|E aggregate - full| / |full| over all nodes and 4 random features."""
     graph = sampler.graph
@@ -153,6 +177,7 @@ def test_without_metis_the_sampler_is_refused_before_anything_is_cut(monkeypatch
 REFUSED = {
     "no parts": ({"parts": 0}, "parts=0"),
     "too many parts": ({"parts": 601}, "parts=601 exceeds the graph's 600 nodes"),
+    "unknown coefficients": ({"renormalise": "columns"}, "renormalise='columns'"),
     "unknown option": ({"partitioner": "kmeans"}, "partitioner='kmeans' is not an option"),
     "budgets": ({"budgets": [5]}, "budgets=.* would have no effect"),
 }

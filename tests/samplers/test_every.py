@@ -17,11 +17,12 @@ from tests.conftest import heavy_tailed_pairs
 from tests.statistics import coefficients, heavy_tailed_graph
 
 VARIANTS = {
-    "ladies-without": ("ladies", {"replace": False}),
+    "ladies-replacing": ("ladies", {"replace": True}),
     "bliss-exp3": ("bliss", {"policy": "exp3-released"}),
     "bliss-scale-free": ("bliss", {"policy": "exp3-scale-free"}),
     "sketch-node": ("sketch", {"policy": "node"}),
     "neighbor-replacing": ("neighbor", {"replace": True}),
+    "fastgcn-authors": ("fastgcn", {"mass": "norm", "replace": False}),
     "gcn-bs-exp3": ("gcn-bs", {"policy": "exp3"}),
 }
 NAMES = [*(name for name in SAMPLERS if name != "labor-0"), *VARIANTS]  # labor-0 is labor

@@ -67,7 +67,7 @@ def steps_by_hand(
 @pytest.mark.parametrize("reward", ["published", "thanos"])
 @pytest.mark.parametrize("policy", ["exp3", "exp3m"])
 def test_steps_are_the_published_rule(policy, reward):
-    sampler = GCNBS(star(), [3], policy=policy, reward=reward)
+    sampler = GCNBS(star(), [3], policy=policy, reward=reward, eta=ETA, delta=DELTA)
     edges = taught(sampler, 12)
     alpha = np.full(LEAVES + 1, 1 / (LEAVES + 1))
     expected = steps_by_hand(edges, 3, reward, policy == "exp3", alpha)
@@ -172,6 +172,26 @@ def test_plain_weights_are_as_if_all_had_been_drawn_alike():
     assert abs(found.mean() - full) > bound * error  # biased, and the test would see it
 
 
+@pytest.mark.parametrize(
+    ("options", "eta", "delta", "restart"),
+    [({}, 0.4, 0.01, 0), ({"reward": "thanos"}, 0.2, 0.1, 2000), ({"eta": 0.3}, 0.3, 0.01, 0)],
+)
+def test_constants_are_those_of_the_authors_unless_given(options, eta, delta, restart):
+    config = GCNBS(star(), [3], **options).policy.config
+    assert (config.eta, config.step, config.restart) == (eta, delta, restart)
+
+
+def test_thanos_moves_its_distribution_with_the_constants_of_its_authors():
+    # q_ij |N_i| after 300 updates of the target; with delta = 0.01 it stays within 25% of 1
+    spread = {}
+    for delta in (None, 0.01):
+        sampler = GCNBS(star(), [3], reward="thanos", estimator="plain", delta=delta)
+        taught(sampler, 300)
+        spread[delta] = np.ptp(sampler.policy.edge_prob(0, 0)) * (LEAVES + 1)
+    assert spread[None] > 1.0
+    assert spread[0.01] < 0.5
+
+
 def test_thanos_needs_the_messages_of_its_own_blocks():
     sampler = GCNBS(star(), [3], reward="thanos")
     (block,) = GCNBS(star(), [3]).sample([0], 0)
@@ -181,7 +201,7 @@ def test_thanos_needs_the_messages_of_its_own_blocks():
 
 
 def test_rewards_of_thanos_are_bounded_and_restarts_forget():
-    sampler = GCNBS(star(), [3], reward="thanos", restart=7)
+    sampler = GCNBS(star(), [3], reward="thanos", restart=7, eta=ETA, delta=DELTA)
     untaught = {k: v.clone() for k, v in sampler.state_dict().items()}
     sampler_size = SIZE * 1e6  # whatever the embeddings' size
     for step in range(1, 15):

@@ -52,8 +52,9 @@ def small_graph() -> Graph:
 def single_draws(kind: str, graph: Graph, wanted: np.ndarray) -> Iterator[tuple[set[int], float]]:
     """All that one draw can visit, by the definition of the sampler, and its chance."""
     rows = [graph.indices[graph.indptr[i] : graph.indptr[i + 1]].tolist() for i in range(5)]
-    if kind == "node":
-        mass = square_sums(graph, np.arange(5))
+    if kind in ("node", "degree"):
+        by_degree = np.array([len(row) for row in rows])
+        mass = by_degree if kind == "degree" else square_sums(graph, np.arange(5))
         yield from (({node}, mass[node] / mass.sum()) for node in range(5))
         return
     roots = range(5) if kind == "edge" else wanted.tolist()
@@ -76,11 +77,14 @@ def enumerated(kind: str, graph: Graph, wanted: np.ndarray, draws: int) -> np.nd
     return joint
 
 
-@every_kind
+@pytest.mark.parametrize("kind", [*KINDS, "degree"])
 @pytest.mark.parametrize("draws", [1, 2])
 def test_chances_are_those_of_enumeration(kind, draws):
     graph, wanted = small_graph(), np.array([0, 2, 3])
-    sampler = make(kind, graph, wanted, draws)
+    if kind == "degree":
+        sampler = make("node", graph, wanted, draws, mass="degree")
+    else:
+        sampler = make(kind, graph, wanted, draws)
     if kind == "walk":
         sampler.visits = exact_visits(graph, wanted)  # what counting converges to
     joint = enumerated(kind, graph, wanted, draws)
@@ -97,7 +101,7 @@ def test_chances_are_those_of_enumeration(kind, draws):
         np.testing.assert_allclose(block.dst_weight.numpy(), loss, rtol=1e-5)
         np.testing.assert_allclose(block.prob.numpy(), joint[block.src, block.src], rtol=1e-5)
         seen |= set(block.edge.tolist())
-    assert len(seen) >= (2 if (kind, draws) == ("node", 1) else 6)
+    assert len(seen) >= (2 if kind in ("node", "degree") and draws == 1 else 6)
 
 
 def exact_visits(graph: Graph, wanted: np.ndarray) -> Visits:
@@ -329,6 +333,7 @@ def test_an_epoch_draws_as_often_as_there_are_wanted_nodes(toy_graph):
 REFUSED = {
     "budgets": (lambda g: SaintNode(g, [5], layers=1), "budgets=.* would have no effect"),
     "no layers": (lambda g: SaintNode(g, layers=0), "layers=0"),
+    "a mass of others": (lambda g: SaintNode(g, layers=1, mass="norm"), "mass='norm'"),
     "short walk": (lambda g: SaintWalk(g, layers=1, length=0), "length=0"),
     "no walks": (lambda g: SaintWalk(g, layers=1, coverage=0), "coverage=0"),
     "not prepared": (lambda g: SaintEdge(g, layers=1).sample([1], 0), "call prepare"),

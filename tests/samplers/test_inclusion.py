@@ -199,9 +199,23 @@ def test_sampler_meets_its_budget_before_targets_are_added(policy, norm):
     np.testing.assert_allclose(prob[dst.size :], before[dst.size :], rtol=1e-5)
 
 
+@pytest.mark.parametrize("norm", ["mean", "gcn", "weights"])
+def test_ladies_keeps_as_many_as_pladies_unless_draws_repeat(norm):
+    graph, dst, budget = heavy_tailed_graph(norm), np.arange(0, 40, 5), 30
+    candidate, prob = LADIES(graph, [budget]).inclusion(dst, 0)
+    by_coins = PLADIES(graph, [budget], policy="ladies").inclusion(dst, 0)
+    np.testing.assert_array_equal(candidate, by_coins.candidate)
+    np.testing.assert_array_equal(prob, by_coins.prob)
+    repeated = LADIES(graph, [budget], replace=True).inclusion(dst, 0).prob
+    square = square_sums(graph, dst)[candidate]
+    published = 1 - (1 - square / square.sum()) ** budget
+    np.testing.assert_allclose(repeated[dst.size :], published[dst.size :], rtol=1e-5)
+    assert repeated.sum() < prob.sum() - 3
+
+
 SAMPLERS = {
     "LADIES": lambda graph: LADIES(graph, [36]),
-    "LADIES-distinct": lambda graph: LADIES(graph, [36], replace=False),
+    "LADIES-replacing": lambda graph: LADIES(graph, [36], replace=True),
     "PLADIES": lambda graph: PLADIES(graph, [36]),
 }
 

@@ -15,7 +15,7 @@ from tests.conftest import heavy_tailed_pairs
 
 SAMPLERS = {
     "ladies": LADIES,
-    "ladies-without": lambda *args, **kwargs: LADIES(*args, replace=False, **kwargs),
+    "ladies-replacing": lambda *args, **kwargs: LADIES(*args, replace=True, **kwargs),
     "sketch": SKETCH,
     "pladies": PLADIES,
     "bliss": Bliss,

@@ -31,8 +31,8 @@ TARGETS = np.array([0, 2, 5, 9, 14, 20, 30, 40])  # 41 to 3 in-edges; some feed 
 
 SAMPLERS = {
     "LADIES": lambda graph, policy: LADIES(graph, [BUDGET], policy=policy, estimator="ht"),
-    "LADIES-distinct": lambda graph, policy: LADIES(
-        graph, [BUDGET], policy=policy, estimator="ht", replace=False
+    "LADIES-replacing": lambda graph, policy: LADIES(
+        graph, [BUDGET], policy=policy, estimator="ht", replace=True
     ),
     "PLADIES": lambda graph, policy: PLADIES(graph, [BUDGET], policy=policy, estimator="ht"),
 }

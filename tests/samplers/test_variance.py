@@ -178,7 +178,7 @@ def test_node_bandit_learns_most_of_what_lies_between_static_and_the_limit(seed)
 
 FULL = {
     "LADIES": LADIES,
-    "LADIES-distinct": partial(LADIES, replace=False),
+    "LADIES-replacing": partial(LADIES, replace=True),
     "SKETCH": SKETCH,
     "PLADIES": PLADIES,
     "PLADIES-paper": partial(PLADIES, thinning="paper"),

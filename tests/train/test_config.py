@@ -61,15 +61,17 @@ def test_settings_of_every_sampler_survive_json(name):
 
 
 OPTIONS = {
-    "ladies": {"replace": False},
+    "ladies": {"replace": True},
     "bliss": {"eta": 0.2, "memory": 0.5, "thinning": "paper", "estimator": "hajek"},
     "neighbor": {"replace": True, "policy": "static"},
     "labor": {"iterations": 2, "shared": True},
     "labor-1": {"shared": True},
-    "asgcn": {"rate": 0.1, "eta": 0.2},
+    "fastgcn": {"mass": "norm", "replace": False},
+    "saint-node": {"mass": "degree"},
+    "asgcn": {"rate": 0.1, "eta": 0.2, "combine": "root", "shared_parameters": True},
     "gcn-bs": {"reward": "thanos", "restart": 7, "eta": 0.3, "delta": 0.1, "policy": "exp3"},
     "gat-bs": {"reward": "thanos"},
-    "cluster": {"parts": 4},
+    "cluster": {"parts": 4, "renormalise": "symmetric"},
     "saint-rw": {"length": 3, "coverage": 10},
     "vrgcn": {"replace": True},
 }
@@ -87,7 +89,7 @@ def test_options_of_a_sampler_reach_it_and_survive_json(name, dataset, tmp_path)
     for option, value in options.items():
         assert getattr(policy, option, value) == value
     if name == "ladies":
-        assert type(sampler.draw).__name__ == "WithoutReplacement"
+        assert type(sampler.draw).__name__ == "WithReplacement"
 
 
 REFUSED = {

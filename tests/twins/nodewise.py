@@ -187,41 +187,51 @@ def labor_chances(
     frontier_indptr: IntArray,
     row: IntArray,
     num_src: int,
-    square: FloatArray,
+    coefficient: FloatArray,
     fanout: int,
     iterations: int,
     tolerance: float,
 ) -> FloatArray:
-    """p_ij = min(1, c_i pi_j), pi after so many iterations, c_i by bisection. float64[F]."""
+    """p_ij = min(1, c_i pi_ij), pi after so many iterations, c_i by bisection. float64[F]."""
     rows = [slice(a, b) for a, b in pairwise(frontier_indptr.tolist())]
-    square = square if square.size else np.ones(row.size)
-    owner = np.repeat(np.arange(len(rows)), np.diff(frontier_indptr))
-    pi = np.ones(num_src)
-    scale = np.array([_variance_scale(square[r], pi[row[r]], fanout) for r in rows])
-    before = np.inf
+    alpha = coefficient if coefficient.size else np.ones(row.size)
+
+    def fitted(pi: FloatArray) -> FloatArray:  # c_i pi_ij, at least 1 where all edges are kept
+        chance = np.empty(row.size)
+        for r in rows:
+            least = 1.0 if r.stop - r.start <= fanout else 0.0
+            chance[r] = np.maximum(_variance_scale(alpha[r], pi[r], fanout) * pi[r], least)
+        return chance
+
+    chance, before = fitted(alpha), np.inf
     for _ in range(iterations):
-        best = np.zeros(num_src)
-        np.maximum.at(best, row, scale[owner])
-        expected = float(np.minimum(pi * best, 1).sum())
+        pi = np.zeros(num_src)
+        np.maximum.at(pi, row, chance)
+        expected = float(np.minimum(pi, 1).sum())
         if tolerance > 0 and expected > before * (1 - tolerance):
             break
-        before = expected
-        pi = pi * np.where(best > 0, best, 1)
-        scale = np.array([_variance_scale(square[r], pi[row[r]], fanout) for r in rows])
-    return np.minimum(scale[owner] * pi[row], 1)
+        chance, before = fitted(pi[row]), expected
+    return np.minimum(chance, 1)
 
 
-def _variance_scale(square: FloatArray, pi: FloatArray, fanout: int) -> float:
-    """c with sum a / min(1, c pi) = (|N| / k) sum a, by bisection on its logarithm."""
+def _variance_scale(alpha: FloatArray, pi: FloatArray, fanout: int) -> float:
+    """c at which sum A^2 (1 / p - 1) is (sum A)^2 (1 / k - 1 / d), by bisection.
+
+    The first is the variance of coins for uncorrelated messages of size 1, the second what the
+    paper allows.
+    """
     if pi.size <= fanout:
-        return float(1 / pi.min()) if pi.size else 1.0
-    need = float(square.sum()) * pi.size / fanout
-    if need <= 0:
-        return float(fanout / (pi.size * pi.min()))
+        positive = pi[pi > 0]
+        return float(1 / positive.min()) if positive.size else 1.0
+    allowed = float(alpha.sum()) ** 2 * (1 / fanout - 1 / pi.size)
+    alpha, pi = alpha[alpha > 0], pi[alpha > 0]
+    if not alpha.size:
+        return 0.0
     low, high = np.log(1e-12 / pi.max()), np.log(1 / pi.min())
-    for _ in range(200):
+    for _ in range(80):
         middle = (low + high) / 2
-        if (square / np.minimum(np.exp(middle) * pi, 1)).sum() > need:
+        chance = np.minimum(np.exp(middle) * pi, 1)
+        if (alpha**2 * (1 / chance - 1)).sum() > allowed:
             low = middle
         else:
             high = middle

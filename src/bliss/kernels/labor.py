@@ -89,91 +89,114 @@ def labor_chances(
     frontier_indptr: IntArray,
     row: IntArray,
     num_src: int,
-    square: FloatArray,
+    coefficient: FloatArray,
     fanout: int,
     iterations: int,
     tolerance: float,
 ) -> Any:
-    """LABOR's probabilities p_ij = min(1, c_i pi_j), with the variance of k uniform neighbours.
+    """LABOR's probabilities p_ij = min(1, c_i pi_ij), with the variance of k uniform neighbours.
 
-    c_i solves sum_j a_ij / min(1, c_i pi_j) = (|N_i| / k) sum_j a_ij with a_ij = alpha_ij^2, so
-    that Poisson sampling has the variance of k of |N_i| neighbours drawn without replacement. From
-    pi = 1, each iteration sets pi_j <- pi_j max_i c_i and solves for c again, which lowers the
-    expected number of sources, sum_j min(1, pi_j max_i c_i).
+    c_i solves, with A_ij the coefficients of target i and d = |N_i| > k,
+
+        sum_j A_ij^2 / p_ij = (sum_j A_ij)^2 (1 / k - 1 / d) + sum_j A_ij^2
+
+    From pi_ij = A_ij, each iteration sets pi_ij = pi_j <- max_i c_i pi_ij and solves for c again,
+    which lowers the expected number of sources, sum_j min(1, max_i c_i pi_ij). A row of at most k
+    edges has p_ij = 1, and a longer row without a positive coefficient p_ij = 0.
 
     frontier_indptr  int64[D + 1]  the in-edges of the targets
     row              int64[F]      position among the num_src sources
-    square           float64[F]    a_ij up to a factor per row; empty if equal in each row
+    coefficient      float64[F]    A_ij up to a factor per row; empty if equal in each row
     iterations       maximum number of rounds; the loop stops earlier if a round lowers the number
                      of sources by less than the share `tolerance` (0: it does not stop earlier)
     returns          float64[F]
     """
     largest = 1
-    scale = np.empty(frontier_indptr.size - 1, np.float64)
-    for t in range(scale.size):  # the solution for pi = 1
-        degree = frontier_indptr[t + 1] - frontier_indptr[t]
-        scale[t] = min(fanout / max(degree, 1), 1.0)
-        largest = max(largest, degree)
-    pi = np.ones(num_src, np.float64)
-    best = np.empty(num_src, np.float64)
-    inverse = np.empty(largest, np.float64)
+    for t in range(frontier_indptr.size - 1):
+        largest = max(largest, frontier_indptr[t + 1] - frontier_indptr[t])
+    inverse = np.empty(largest, np.float64)  # 1 / pi_ij of a row
+    chance = np.empty(row.size, np.float64)  # c_i pi_ij
+    for t in range(frontier_indptr.size - 1):
+        first, last = frontier_indptr[t], frontier_indptr[t + 1]
+        if coefficient.size:
+            for e in range(first, last):
+                inverse[e - first] = 1.0 / coefficient[e] if coefficient[e] > 0.0 else 0.0
+            _fit_row(inverse[: last - first], coefficient[first:last], fanout, chance[first:last])
+        else:  # the solution for equal coefficients
+            chance[first:last] = min(fanout / max(last - first, 1), 1.0)
+    pi = np.empty(num_src, np.float64)
     before = np.inf
     for _ in range(iterations):
-        best[:] = 0.0
-        for t in range(scale.size):
-            for e in range(frontier_indptr[t], frontier_indptr[t + 1]):
-                s = np.uint64(row[e])
-                best[s] = max(best[s], scale[t])
+        pi[:] = 0.0
+        for e in range(row.size):
+            s = np.uint64(row[e])
+            pi[s] = max(pi[s], chance[e])
         expected = 0.0
         for j in range(num_src):
-            expected += min(1.0, pi[j] * best[j])
+            expected += min(1.0, pi[j])
         if expected > before * (1.0 - tolerance) and tolerance > 0.0:
             break
         before = expected
-        for j in range(num_src):
-            pi[j] *= best[j] if best[j] > 0.0 else 1.0
-        for t in range(scale.size):
+        for t in range(frontier_indptr.size - 1):
             first, last = frontier_indptr[t], frontier_indptr[t + 1]
             for e in range(first, last):
-                inverse[e - first] = 1.0 / pi[np.uint64(row[e])]
-            squares = square[first:last] if square.size else square
-            scale[t] = _solve(inverse[: last - first], squares, fanout)
-    chance = np.empty(row.size, np.float64)
-    for t in range(scale.size):
-        for e in range(frontier_indptr[t], frontier_indptr[t + 1]):
-            chance[e] = min(1.0, scale[t] * pi[np.uint64(row[e])])
+                size = pi[np.uint64(row[e])]
+                inverse[e - first] = 1.0 / size if size > 0.0 else 0.0
+            own = coefficient[first:last] if coefficient.size else coefficient
+            _fit_row(inverse[: last - first], own, fanout, chance[first:last])
+    for e in range(row.size):
+        chance[e] = min(1.0, chance[e])
     return chance
 
 
-@compiled_reductions
-def _solve(inverse: FloatArray, square: FloatArray, fanout: int) -> float:
-    """Solve sum a / min(1, c pi) = (|N| / k) sum a for c, given inverse = 1 / pi float64[|N|].
+@compiled
+def _fit_row(inverse: FloatArray, coefficient: FloatArray, fanout: int, chance: FloatArray) -> None:
+    """Write c pi of one target's edges, at least 1 if all are kept.
 
-    Starts at c = (sum a / pi) / ((|N| / k) sum a). Each round removes the clipped terms (c pi >= 1)
+    inverse  float64[d]  1 / pi; 0 if pi is 0
+    chance   float64[d]  written
+    """
+    scale = _solve(inverse, coefficient, fanout)
+    for e in range(inverse.size):
+        chance[e] = scale / inverse[e] if inverse[e] > 0.0 else 0.0
+    if inverse.size <= fanout:
+        for e in range(inverse.size):
+            chance[e] = max(chance[e], 1.0)
+
+
+@compiled_reductions
+def _solve(inverse: FloatArray, coefficient: FloatArray, fanout: int) -> float:
+    """Solve sum A^2 / min(1, c pi) = (sum A)^2 (1 / k - 1 / d) + sum A^2 for c.
+
+    Starts at c = (sum A^2 / pi) / (right side). Each round removes the clipped terms (c pi >= 1)
     from both sides. Their number only grows, so the rounds end, at the solution.
+
+    inverse      float64[d]  1 / pi
+    coefficient  float64[d]  A; empty if all are equal
     """
     degree = inverse.size
-    total, rest, largest = 0.0, 0.0, 0.0
+    total, squares, rest, largest = 0.0, 0.0, 0.0, 0.0
     for e in range(degree):
-        weight = square[e] if square.size else 1.0
+        weight = coefficient[e] if coefficient.size else 1.0
         total += weight
-        rest += weight * inverse[e]
+        squares += weight * weight
+        rest += weight * weight * inverse[e]
         largest = max(largest, inverse[e])
     if degree <= fanout:
-        return (1.0 + 1e-12) * largest  # keeps all edges, in spite of rounding
-    need = total * degree / fanout
+        return largest  # keeps all edges
+    need = total * total / fanout + (squares - total * total / degree)
     if need <= 0.0:
-        return largest * fanout / degree  # all coefficients are 0: any probability is valid
+        return 0.0  # all coefficients are 0
     scale = rest / need
     clipped = 0
     while True:
         count, taken, rest = 0, 0.0, 0.0
         for e in range(degree):
-            weight = square[e] if square.size else 1.0
+            weight = coefficient[e] if coefficient.size else 1.0
             is_clipped = inverse[e] <= scale
             count += 1 if is_clipped else 0
-            taken += weight if is_clipped else 0.0
-            rest += 0.0 if is_clipped else weight * inverse[e]
+            taken += weight * weight if is_clipped else 0.0
+            rest += 0.0 if is_clipped else weight * weight * inverse[e]
         if count <= clipped or rest <= 0.0:
             return scale
         clipped = count

@@ -35,7 +35,7 @@ class Policy(ABC):
 
     name: ClassVar[str]
     learns: ClassVar[bool] = False
-    power: ClassVar[float] = 0.5
+    power: float = 0.5
     pairs_with: ClassVar[Sequence[str]] = ("sources", "neighbours")
     """Units of the samplers that the policy works with; see `SamplerConfig.unit`."""
     needs_prob: ClassVar[bool] = False

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 Reward = Literal["published", "thanos"]
 SurveyAttention = Literal["edge", "node"]
+Combine = Literal["sum", "root"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,7 +146,7 @@ class TargetBanditConfig(Exp3Config):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LinearConfig(PolicyConfig):
-    """Features, exploration and learning rate of AS-GCN's sampler."""
+    """Features, masses, exploration and learning rate of AS-GCN's sampler."""
 
     builds: ClassVar[str] = "linear.Linear"
     x: Any = field(repr=False)
@@ -154,6 +155,11 @@ class LinearConfig(PolicyConfig):
     """Exploration: share of g that does not depend on the features."""
     rate: float = 0.01
     """Adam step size."""
+    combine: Combine = "sum"
+    """How a source's coefficients enter its mass: sum (sum_i alpha_ij) or root (sqrt(sum_i
+    alpha_ij^2))."""
+    shared_parameters: bool = False
+    """Whether all layers have the same parameters."""
 
     def __post_init__(self) -> None:
         checks.share(
@@ -162,6 +168,8 @@ class LinearConfig(PolicyConfig):
             "at 0 a source can become unreachable and its 1/p undefined; start with 0.1.",
         )
         checks.positive("rate", self.rate, "at 0 nothing is learnt; start with 0.01.")
+        checks.choice("combine", self.combine, get_args(Combine))
+        checks.flag("shared_parameters", self.shared_parameters)
 
 
 POLICIES: dict[str, PolicyConfig] = {

@@ -18,22 +18,23 @@ from bliss.policies.configs import LinearConfig
 class Linear(Policy):
     """s_j = g(x_j) sum_i alpha_ij,  g(x) = (1 - eta) |w . x + b| + eta, with w and b learnt.
 
-    `edge_mass` gives the sum, `sizes` gives g. Each layer has its own w and b, initially w = 0 and
-    b = 1.
+    `edge_mass` gives the sum, `sizes` gives g. With ``combine="root"`` the sum is
+    sqrt(sum_i alpha_ij^2). Each layer has its own w and b, or with `shared_parameters` the same;
+    initially w = 0 and b = 1.
 
-    They minimise the variance V = sum_j c_j / p_j, c_j = |h_j|^2 sum_i alpha_ij^2, over the
-    sources with p_j < 1, at a fixed expected number of sources. For these p_j is proportional to
-    s_j, so
+    They minimise the variance V = sum_j c_j / p_j, c_j = |h_j|^2 sum_i alpha_ij^2, over the open
+    sources, those with p_j < 1, at a fixed budget k. The budget sets t in sum_j min(1, t s_j) = k,
+    where the sum is over all candidates. Targets are then kept with p_j = 1: they have no part in
+    V, but their masses use a part of the budget. For open sources p_j = t s_j, so
 
-        d log p_j = d log s_j - (mean of d log s over the sources, weighted by p)
-
-    With every sum over sources estimated from the kept ones with weights 1 / p_j,
-
-        d log V = - sum over kept (u_j / sum u - 1 / n) d log s_j,    u_j = c_j / p_j^2
+        d log V   = - sum over open j of (v_j / sum v) (d log s_j + d log t),    v_j = c_j / p_j
+        d log t   = - sum over j with t s_j < 1, targets included, of (t s_j / sum t s) d log s_j
         d log s_j = (1 - eta) sign(w . x_j + b) (x_j, 1) / g(x_j)
 
-    for the n kept sources with p_j < 1. The gradient vanishes if all u_j are equal, that is if p_j
-    is proportional to sqrt(c_j), the optimum. The logarithm makes the step independent of the
+    Every sum over sources is estimated from the kept ones, divided by p_j: v_j becomes c_j / p_j^2,
+    and t s_j becomes 1 for open sources and stays t s_j for targets. t is p_j / s_j of any open
+    source. Without targets, the gradient vanishes if all c_j / p_j^2 are equal, that is if p_j is
+    proportional to sqrt(c_j), the optimum. The logarithm makes the step independent of the
     embeddings' scale. The optimizer is Adam (0.9, 0.999). With attention, alpha_ij in c_j is the
     full attention estimated from the sample, a_ij / sum_k (a_ik / p_k).
 
@@ -43,7 +44,6 @@ class Linear(Policy):
 
     name = "linear"
     learns = True
-    power = 1.0
     pairs_with = ("sources",)
     needs_prob = True  # the gradient is divided by p_j
 
@@ -51,20 +51,23 @@ class Linear(Policy):
         super().__init__(graph, layers)
         self.config = config
         self.x = checks.features(config.x, graph.num_nodes)
+        self.power = 1.0 if config.combine == "sum" else 0.5
         self._source_factor = graph.source_scale.astype(np.float32)
-        self._root = np.sqrt(graph.weight)  # [E] with given weights, otherwise empty
-        size = self.x.shape[1] + 1  # the last entry is b
-        self._weight = np.zeros((layers, size))
-        self._weight[:, -1] = 1.0
-        self._moments = np.zeros((layers, 2, size))
-        self._steps = np.zeros(layers, np.int64)
+        self._value = np.sqrt(graph.weight) if config.combine == "sum" else graph.weight
+        size, sets = self.x.shape[1] + 1, 1 if config.shared_parameters else layers
+        self._set = [0] * layers if config.shared_parameters else list(range(layers))
+        self._weight = np.zeros((sets, size))
+        self._weight[:, -1] = 1.0  # the last entry is b
+        self._moments = np.zeros((sets, 2, size))
+        self._steps = np.zeros(sets, np.int64)
 
     def edge_mass(self, layer: int, dst: IntArray) -> EdgeMass:
-        """sqrt(alpha_ij), up to b_j; its square sums to sum_i alpha_ij."""
+        """c_ij, up to b_j: sqrt(alpha_ij), or alpha_ij with "root"."""
         zeros = np.zeros(dst.size)
-        if self.graph.norm != "weights":
-            return EdgeMass(np.sqrt(self.graph.target_scale[dst]), zeros, NOTHING)
-        return EdgeMass(zeros, np.ones(dst.size), self._root)
+        if self.graph.norm == "weights":
+            return EdgeMass(zeros, np.ones(dst.size), self._value)
+        own = self.graph.target_scale[dst]
+        return EdgeMass(np.sqrt(own) if self.config.combine == "sum" else own, zeros, NOTHING)
 
     def source_factor(self, layer: int) -> FloatArray:
         """b_j."""
@@ -72,7 +75,7 @@ class Linear(Policy):
 
     def sizes(self, layer: int, node: IntArray) -> FloatArray:
         """g(x_j) of the given nodes. [C] -> float32[C]."""
-        weight = self._weight[layer]
+        weight = self._weight[self._set[layer]]
         found: FloatArray = edge_bandits.linear_sizes(
             self.x, node, weight[:-1].astype(np.float32), float(weight[-1]), self.config.eta
         )
@@ -80,12 +83,17 @@ class Linear(Policy):
 
     def digest(self, layer: int, feedback: Feedback) -> News:
         """Estimated gradient of log V; empty if fewer than two kept sources have p_j < 1."""
-        prob = self._inclusion(feedback)
-        kept = np.flatnonzero(prob < 1)
-        cost = self._costs(feedback)[kept]
-        if kept.size < 2 or not cost.any():
+        prob = self._inclusion(feedback).astype(np.float64)
+        open_ = prob < 1
+        cost = np.where(open_, self._costs(feedback), 0.0)
+        if open_.sum() < 2 or not cost.any():
             return {}
-        return {"gradient": self.gradient(layer, feedback.src[kept], cost, prob[kept])}
+        mass = self.sizes(layer, feedback.src) * self._sums(layer, feedback)
+        before = mass * (prob[open_].sum() / mass[open_].sum())  # t s_j
+        used = open_ | (before < 1) & (np.arange(prob.size) < feedback.dst.size)
+        count = np.where(open_, 1.0, before)[used]
+        node, share = feedback.src[used], (cost / prob**2)[used]
+        return {"gradient": self.gradient(layer, node, share, count)}
 
     def apply(self, layer: int, news: Sequence[News]) -> None:
         """Make one Adam step with the mean gradient of the shards."""
@@ -93,25 +101,42 @@ class Linear(Policy):
         if not told:
             return
         gradient = told[0] if len(told) == 1 else np.mean(told, axis=0)
-        self._steps[layer] += 1
-        steps = int(self._steps[layer])
-        mean, square = self._moments[layer]
+        number = self._set[layer]
+        self._steps[number] += 1
+        steps = int(self._steps[number])
+        mean, square = self._moments[number]
         mean += 0.1 * (gradient - mean)
         square += 0.001 * (gradient**2 - square)
         scale = np.sqrt(square / (1 - 0.999**steps)) + 1e-8
-        self._weight[layer] -= self.config.rate * mean / (1 - 0.9**steps) / scale
+        self._weight[number] -= self.config.rate * mean / (1 - 0.9**steps) / scale
 
     def gradient(
-        self, layer: int, node: IntArray, cost: FloatArray, prob: FloatArray
+        self, layer: int, node: IntArray, share: FloatArray, count: FloatArray
     ) -> FloatArray:
-        """Estimate of d log V / d (w, b). node [n], c_j [n], p_j [n] -> float64[F + 1]."""
-        share = cost / np.square(prob, dtype=np.float64)
-        share = share / share.sum() - 1 / node.size
+        """Estimate of d log V / d (w, b).
+
+        node     int64[n]    kept sources that are not clipped, targets included
+        share    float64[n]  c_j / p_j^2; 0 for targets
+        count    float64[n]  t s_j / p_j: 1, for targets t s_j
+        returns  float64[F + 1]
+        """
+        weight, eta = self._weight[self._set[layer]], self.config.eta
         x = self.x[node]
-        inner = x @ self._weight[layer, :-1] + self._weight[layer, -1]
-        size = (1 - self.config.eta) * np.abs(inner) + self.config.eta
-        slope = -share * (1 - self.config.eta) * np.sign(inner) / size  # [n]
+        inner = x @ weight[:-1] + weight[-1]
+        size = (1 - eta) * np.abs(inner) + eta
+        slope = (count / count.sum() - share / share.sum()) * (1 - eta) * np.sign(inner) / size
         return np.append(slope @ x, slope.sum())
+
+    def _sums(self, layer: int, feedback: Feedback) -> FloatArray:
+        """b_j (sum_i c_ij^2)^power of the kept sources, which keep all their edges. float64[S]."""
+        offset, slope, value, _ = self.edge_mass(layer, feedback.dst)
+        kept_degree = np.diff(feedback.indptr)
+        own = np.repeat(offset, kept_degree)
+        if value.size:
+            own += np.repeat(slope, kept_degree) * value[feedback.edge]
+        total = np.bincount(feedback.row, own**2, minlength=feedback.src.size) ** self.power
+        factor = self._source_factor
+        return np.asarray(total * factor[feedback.src] if factor.size else total)
 
     def _costs(self, feedback: Feedback) -> FloatArray:
         """c_j = |h_j|^2 sum_i alpha_ij^2 of the kept sources. float64[S]."""

@@ -6,7 +6,6 @@ from typing import ClassVar, cast
 
 from bliss.arrays import FloatArray, IntArray
 from bliss.policies.base import Policy
-from bliss.policies.configs import LinearConfig
 from bliss.policies.linear import Linear
 from bliss.samplers.config_base import SamplerConfig
 from bliss.samplers.configs import ASGCNConfig
@@ -19,22 +18,27 @@ class ASGCN(LayerSampler):
 
     s_j = |g(x_j)| sum_i alpha_ij, where g is a linear function of the node's input features, one
     per layer, trained to reduce the variance; `bliss.policies.linear` has its gradient in closed
-    form. The paper draws n sources with replacement and adds the variance to the network's loss.
-    Here sources are kept by Poisson sampling, p_j = min(1, c s_j), and g has its own optimizer,
+    form. Sources are kept by Poisson sampling, p_j = min(1, c s_j), and g has its own optimizer,
     which uses the observed |h_j|. Weights alpha_ij / p_j: unbiased for any learnt g.
+
+    The paper draws n sources with replacement and adds the variance to the network's loss. Its
+    coefficients are learnt: alpha_ij times an attention of x_i and x_j, whose parameters also
+    determine the masses. Here the coefficients are the graph's or the network's attention, and the
+    sampler learns g alone. ``combine="root"`` and ``shared_parameters=True`` are choices of the
+    authors' code. docs/samplers.md lists what differs.
 
     Cost: two passes over the frontier's edges, and a product with the features of every candidate,
     O(candidates F), which dominates if features are wide. State: O(F) per layer.
 
-    `ASGCNConfig` has the options: eta, rate, thinning, estimator. x: the features [V, F].
+    `ASGCNConfig` has the options: combine, shared_parameters, eta, rate, thinning, estimator.
+    x: the features [V, F].
     """
 
     Config: ClassVar[type[SamplerConfig]] = ASGCNConfig
     config: ASGCNConfig
 
     def _make_policy(self) -> Policy:
-        own = LinearConfig(x=self.features, eta=self.config.eta, rate=self.config.rate)
-        return own.build(self.graph, self.layers)
+        return self.config.policy_config(self.features).build(self.graph, self.layers)
 
     def _masses(
         self, workspace: Workspace, dst: IntArray, layer: int

@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bliss.arrays import IntArray
+from bliss.arrays import FloatArray, IntArray
+from bliss.graph import Graph
 from bliss.kernels import frontier
 from bliss.rng import Stream, derive_key, hashes
 from bliss.samplers.config_base import SamplerConfig
@@ -25,11 +26,15 @@ class ClusterGCN(SubgraphSampler):
     The graph is partitioned once into `parts` clusters. In each epoch, the clusters that contain
     seed nodes are grouped at random into batches of about batch_size seed nodes; every seed node is
     in exactly one batch. Edges within a batch are kept, also between its clusters; edges that leave
-    it are dropped, and each row is renormalised:
+    it are dropped, and the others are renormalised within the batch. With a_ij the given weight of
+    an edge, otherwise 1, and d_i the sum of a_ik over the kept edges of i, `renormalise` is
 
-        weight_ij = alpha_ij (sum over N_i of alpha_ik) / (sum over kept k of alpha_ik)
+    * rows (default): weight_ij = alpha_ij (sum over N_i of alpha_ik) / (sum over kept of alpha_ik);
+    * mean: weight_ij = a_ij / d_i, the authors' (D+I)^-1 (A+I) if the graph has self-loops;
+    * symmetric: weight_ij = a_ij / sqrt(d_i d_j), for graph convolutions with norm="gcn".
 
-    With norm="mean" this is the mean over the kept neighbours. Biased: edges between clusters are
+    With norm="mean", "rows" and "mean" are the same. The authors' diagonal enhancement and their
+    precomputed first hop are not offered. Biased: edges between clusters are
     used less often than edges within one, and no weight corrects for it. The size of the bias
     depends on the partition (docs/subgraphs.md has numbers). Not adaptive. No state except the
     partition, 8 bytes per node, which is recomputed from the seed before the first batch.
@@ -37,7 +42,8 @@ class ClusterGCN(SubgraphSampler):
     Cost: one pass over the in-edges of the batch's clusters; before the first batch, the partition,
     O(V + E) per level.
 
-    Partitions come from METIS: install bliss-gnn[metis]. `ClusterGCNConfig` has the options: parts.
+    Partitions come from METIS: install bliss-gnn[metis]. `ClusterGCNConfig` has the options: parts,
+    renormalise.
     """
 
     Config: ClassVar[type[SamplerConfig]] = ClusterGCNConfig
@@ -86,7 +92,23 @@ class ClusterGCN(SubgraphSampler):
         return np.concatenate([seeds, others]), seeds.size
 
     def _weigh(self, subgraph: Subgraph) -> Weights:
-        weight = subgraph.alpha.copy()
-        frontier.rescale_rows(weight, subgraph.indptr, self.graph.coefficient_sum[subgraph.node])
+        if self.config.renormalise == "rows":
+            weight = subgraph.alpha.copy()
+            full = self.graph.coefficient_sum[subgraph.node]
+            frontier.rescale_rows(weight, subgraph.indptr, full)
+        else:
+            is_symmetric = self.config.renormalise == "symmetric"
+            weight = batch_coefficients(self.graph, subgraph, is_symmetric)
         certain = np.ones(weight.size, np.float32)
         return Weights(weight, certain, np.ones(subgraph.node.size, np.float32), None)
+
+
+def batch_coefficients(graph: Graph, subgraph: Subgraph, is_symmetric: bool) -> FloatArray:
+    """a_ij / d_i, or a_ij / sqrt(d_i d_j), with sums d over the edges of the batch. float32[E']."""
+    target = np.repeat(np.arange(subgraph.node.size), np.diff(subgraph.indptr))
+    entry = graph.weight[subgraph.edge] if graph.norm == "weights" else np.ones(target.size)
+    degree = np.bincount(target, entry, subgraph.node.size).astype(np.float64)
+    degree[degree == 0] = 1.0  # edges of weight 0, or no edges
+    own = degree[target]
+    scale = np.sqrt(own * degree[subgraph.row]) if is_symmetric else own
+    return np.asarray(entry / scale, dtype=np.float32)

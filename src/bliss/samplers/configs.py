@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from numbers import Integral
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, get_args
 
 from bliss import checks
 from bliss.errors import InputError
-from bliss.policies.configs import Reward, TargetBanditConfig
+from bliss.policies.configs import Combine, LinearConfig, Reward, TargetBanditConfig
 from bliss.samplers.config_base import (
     EstimatorConfig,
     HistoryKind,
@@ -23,6 +23,12 @@ from bliss.samplers.config_base import (
 )
 
 CONVERGED = "converged"
+BANDIT_DEFAULTS: dict[Reward, tuple[float, float, int]] = {
+    "published": (0.4, 0.01, 0),
+    "thanos": (0.2, 0.1, 2000),
+}
+"""Default eta, delta and restart of the node-wise bandits: those of their authors' examples."""
+Renormalise = Literal["rows", "mean", "symmetric"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +78,7 @@ class LADIESConfig(PolicySamplerConfig):
     """Policy that sets the masses; see docs/policies.md."""
     estimator: str = "hajek"
     """Weights of kept edges: ht (unbiased) or hajek (rows rescaled; biased, often less error)."""
-    replace: bool = True
+    replace: bool = False
     """Draw with replacement."""
 
     def __post_init__(self) -> None:
@@ -103,6 +109,25 @@ class ASGCNConfig(EstimatorConfig):
     """Exploration: share of each mass that does not depend on the learnt parameters."""
     rate: float = 0.01
     """Adam step size for the sampler's parameters."""
+    combine: Combine = "sum"
+    """How a source's coefficients enter its mass: sum (sum_i alpha_ij, as published) or root
+    (sqrt(sum_i alpha_ij^2), as in the authors' code)."""
+    shared_parameters: bool = False
+    """Learn one set of parameters for all layers, as in the authors' code."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.policy_config(None)  # rejects wrong values early
+
+    def policy_config(self, x: Any) -> LinearConfig:
+        """The settings of the policy, for features x [V, F]."""
+        return LinearConfig(
+            x=x,
+            eta=self.eta,
+            rate=self.rate,
+            combine=self.combine,
+            shared_parameters=self.shared_parameters,
+        )
 
     @property
     def needs_features(self) -> bool:
@@ -111,10 +136,32 @@ class ASGCNConfig(EstimatorConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FastGCNConfig(EstimatorConfig):
+class NodeMassConfig(SamplerConfig):
+    """Base class of the settings of samplers that draw from all nodes."""
+
+    masses: ClassVar[Sequence[str]]
+    """Allowed names for `mass`."""
+    mass: str = "squared"
+    """Mass of a node: squared (the squared norm of its column of coefficients, as published), norm
+    (the norm, as in FastGCN's code) or degree (its degree, as in GraphSAINT's code)."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.choice("mass", self.mass, self.masses)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FastGCNConfig(NodeMassConfig, EstimatorConfig):
     """Settings of FastGCN."""
 
     builds: ClassVar[str] = "fastgcn.FastGCN"
+    masses: ClassVar[Sequence[str]] = ("squared", "norm")
+    replace: bool = True
+    """Draw with replacement."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.flag("replace", self.replace)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,6 +223,9 @@ class LABORConfig(EstimatorConfig):
 
     builds: ClassVar[str] = "labor.LABOR"
     unit: ClassVar[Unit] = "neighbours"
+    estimator: str = "hajek"
+    """Weights of kept edges: hajek (rows rescaled, as in the reference implementation) or ht
+    (unbiased)."""
     iterations: int | str = 0
     """Number of iterations (0 for LABOR-0), or converged."""
     shared: bool = False
@@ -209,11 +259,12 @@ class GCNBSConfig(EstimatorConfig):
     reward: Reward = "published"
     """Reward: published, or thanos (bounded; larger for messages close to their target's mean)."""
     restart: int | None = None
-    """Steps between resets of the bandit, 0 for none; default 100 with thanos, otherwise 0."""
-    eta: float = 0.4
-    """Exploration: share of q_ij that is uniform over the neighbours."""
-    delta: float = 0.01
-    """Step size of EXP3."""
+    """Steps between resets of the bandit, 0 for none; default 2000 with thanos, otherwise 0."""
+    eta: float | None = None
+    """Exploration: share of q_ij that is uniform over the neighbours; default 0.2 with thanos,
+    otherwise 0.4."""
+    delta: float | None = None
+    """Step size of EXP3; default 0.1 with thanos, otherwise 0.01."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -227,12 +278,13 @@ class GCNBSConfig(EstimatorConfig):
     @property
     def bandit(self) -> TargetBanditConfig:
         """The settings of the policy."""
-        default = 100 if self.reward == "thanos" else 0
+        checks.choice("reward", self.reward, list(BANDIT_DEFAULTS))
+        eta, delta, restart = BANDIT_DEFAULTS[self.reward]
         return TargetBanditConfig(
-            eta=self.eta,
-            delta=self.delta,
+            eta=eta if self.eta is None else self.eta,
+            delta=delta if self.delta is None else self.delta,
             reward=self.reward,
-            restart=default if self.restart is None else self.restart,
+            restart=restart if self.restart is None else self.restart,
             attention=self.uses_attention,
             is_single_play=self.policy == "exp3",
         )
@@ -261,18 +313,23 @@ class ClusterGCNConfig(SubgraphConfig):
     builds: ClassVar[str] = "cluster.ClusterGCN"
     parts: int | None = None
     """Number of clusters; default one per 150 nodes, at least 10."""
+    renormalise: Renormalise = "rows"
+    """Coefficients of a batch's edges: rows (rescaled to the row sums of the whole graph), mean
+    ((D+I)^-1 (A+I) of the batch, as its authors do) or symmetric (the same for GCN)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        checks.choice("renormalise", self.renormalise, get_args(Renormalise))
         if self.parts is not None:
             checks.whole("parts", self.parts, least=1)
 
 
 @dataclass(frozen=True, kw_only=True)
-class SaintNodeConfig(SubgraphConfig):
-    """Settings of GraphSAINT's node sampler: none."""
+class SaintNodeConfig(NodeMassConfig, SubgraphConfig):
+    """Settings of GraphSAINT's node sampler."""
 
     builds: ClassVar[str] = "saint.SaintNode"
+    masses: ClassVar[Sequence[str]] = ("squared", "degree")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -49,6 +49,14 @@ def column_norms(graph: Graph) -> FloatArray:
     return norm * np.square(graph.source_scale) if graph.source_scale.size else norm
 
 
+def node_masses(graph: Graph, kind: str) -> FloatArray:
+    """Squared norm ("squared") or norm of each node's column, or its degree. float64[V]."""
+    if kind == "degree":
+        return graph.degree.astype(np.float64)
+    norm = column_norms(graph)
+    return np.sqrt(norm) if kind == "norm" else norm
+
+
 def rescale_hajek(
     graph: Graph, dst: IntArray, kept_indptr: IntArray, weight: FloatArray
 ) -> FloatArray:

@@ -16,33 +16,41 @@ from bliss.rng import uniforms
 from bliss.samplers.base import Sampler
 from bliss.samplers.config_base import SamplerConfig
 from bliss.samplers.configs import FastGCNConfig
-from bliss.samplers.draws import at_least_once
-from bliss.samplers.estimators import coefficients, column_norms, rescale_hajek
+from bliss.samplers.draws import Poisson, WithoutReplacement, at_least_once
+from bliss.samplers.estimators import coefficients, node_masses, rescale_hajek
 from bliss.samplers.layerwise import Inclusion
 
 
 class FastGCN(Sampler):
     """Layer-independent importance sampling (Chen, Ma and Xiao, 2018).
 
-    In each layer, k = `budgets[layer]` nodes are drawn with replacement from all nodes, with
-    probability proportional to the squared norm of their column of the adjacency matrix. The
-    distribution is the same in every layer and step:
+    In each layer, k = `budgets[layer]` nodes are drawn from all nodes, from a distribution that is
+    the same in every layer and step:
 
-        q_j = sum_i alpha_ij^2 / sum of that over all j
+        q_j = m_j / sum of m over all nodes,    m_j = sum_i alpha_ij^2
 
-    A node drawn twice is kept once, so p_j = 1 - (1 - q_j)^k. Targets are always kept (p_j = 1).
-    Weights alpha_ij / p_j: unbiased. With "hajek", on the graph of the tests and 40 draws, the bias
-    is 0.02 of an aggregate's size, while its error falls from 0.31 to 0.17. Drawn nodes without an
-    edge to a target are left out of the block. Not adaptive; 24 bytes per node.
+    * ``mass="norm"``: m_j is the square root of that sum, as in the authors' code.
+    * ``replace=True`` (default, as published): k draws with replacement. A node drawn twice is kept
+      once, so p_j = 1 - (1 - q_j)^k. The paper counts it twice, with weights alpha_ij / (k q_j),
+      which has more variance.
+    * ``replace=False``, as in the authors' code: k distinct nodes, p_j = min(1, c q_j) with sum k.
+      The authors' weights are alpha_ij / (k q_j), which is biased for such draws.
+
+    Targets are always kept (p_j = 1). Weights alpha_ij / p_j: unbiased. With "hajek", on the graph
+    of the tests and 40 draws, the bias is 0.02 of an aggregate's size, while its error falls from
+    0.31 to 0.17. Drawn nodes without an edge to a target are left out of the block. Not adaptive;
+    24 bytes per node. docs/samplers.md has the errors of all variants.
 
     Known weakness: draws are independent of the targets, so on a sparse graph most drawn nodes are
     no neighbours of a target, and a target may keep only its self-loop. `stats()` returns how often
     this happened.
 
     Cost: k binary searches in a table computed once, and one pass over the frontier's edges, with
-    one bitmap lookup each. The cost of a step does not depend on |V|.
+    one bitmap lookup each. The cost of a step does not depend on |V|. Draws without replacement
+    sort all nodes instead, O(|V| log |V|) per layer.
 
-    `FastGCNConfig` has the options. Budgets are the number of draws per layer.
+    `FastGCNConfig` has the options: mass, replace, estimator. Budgets are the number of draws per
+    layer.
     """
 
     Config: ClassVar[type[SamplerConfig]] = FastGCNConfig
@@ -50,8 +58,9 @@ class FastGCN(Sampler):
 
     def __init__(self, data: Any, budgets: Sequence[int], **options: Any) -> None:
         super().__init__(data, budgets, **options)
-        self._share = column_shares(self.graph)
+        self._share = node_shares(self.graph, self.config.mass)
         self._ladder = np.cumsum(self._share)
+        self._scale = [] if self.config.replace else list(map(self._fit_scale, self.budgets))
         target = np.repeat(np.arange(self.graph.num_nodes), self.graph.degree)
         own = self.graph.indices == target
         self._loops = np.bincount(target[own], minlength=self.graph.num_nodes)
@@ -73,23 +82,37 @@ class FastGCN(Sampler):
         rows = [indices[indptr[i] : indptr[i + 1]] for i in targets]
         others = np.setdiff1d(np.concatenate(rows), targets).astype(np.int64)
         candidate = np.concatenate([targets, others])
-        prob = self._probability(candidate, self.budgets[layer])
+        prob = self._probability(candidate, layer)
         prob[: targets.size] = 1.0
         return Inclusion(candidate, prob)
 
-    def _probability(self, node: IntArray, budget: int) -> FloatArray:
-        """p_j = 1 - (1 - q_j)^k of the given nodes. float64[N]."""
+    def _fit_scale(self, budget: int) -> float:
+        """c with sum_j min(1, c q_j) = k."""
+        return Poisson().scale(self._share, budget)
+
+    def _probability(self, node: IntArray, layer: int) -> FloatArray:
+        """p_j of the given nodes, before targets are added. float64[N]."""
+        budget, share = self.budgets[layer], self._share[node]
         if budget >= self.graph.num_nodes:
             return np.ones(node.size)
-        return at_least_once(self._share[node], budget)
+        if self.config.replace:
+            return at_least_once(share, budget)
+        return np.asarray(np.minimum(self._scale[layer] * share, 1.0))
+
+    def _draw(self, budget: int, key: np.uint64) -> IntArray:
+        """Distinct nodes of k draws, in increasing order. int64[at most k]."""
+        nodes = np.arange(self.graph.num_nodes)
+        if budget >= nodes.size:
+            return nodes
+        if not self.config.replace:
+            return WithoutReplacement().keep(nodes, self._share, 0, budget, key).source
+        point = uniforms(key, np.arange(budget)) * self._ladder[-1]
+        drawn = np.searchsorted(self._ladder, np.sort(point), side="right")
+        return np.unique(drawn.clip(max=nodes.size - 1))
 
     def _layer(self, dst: IntArray, layer: int, key: np.uint64) -> Block:
-        graph, workspace, budget = self.graph, self._workspace(), self.budgets[layer]
-        drawn: IntArray = np.arange(graph.num_nodes)
-        if budget < graph.num_nodes:
-            point = uniforms(key, np.arange(budget)) * self._ladder[-1]
-            drawn = np.searchsorted(self._ladder, np.sort(point), side="right")
-            drawn = np.unique(drawn.clip(max=graph.num_nodes - 1))
+        graph, workspace = self.graph, self._workspace()
+        drawn = self._draw(self.budgets[layer], key)
         source = np.concatenate([dst, drawn[~np.isin(drawn, dst)]])
         workspace.reserve_edges(int(graph.degree[dst].sum()))
         kept_indptr, row, edge = frontier.gather(
@@ -102,7 +125,7 @@ class FastGCN(Sampler):
             workspace.edge,
         )
         source, row = _without_unused(source, row, dst.size)
-        prob = self._probability(source, budget).astype(np.float32)
+        prob = self._probability(source, layer).astype(np.float32)
         prob[: dst.size] = 1.0
         correction = 1 / prob.astype(np.float64)
         weight = coefficients(graph, dst, source, kept_indptr, row, edge, correction)
@@ -116,11 +139,11 @@ class FastGCN(Sampler):
         return Block.from_arrays(*arrays, prob=prob)
 
 
-def column_shares(graph: Graph) -> FloatArray:
-    """q_j, the squared norm of each node's column divided by the sum over all nodes. float64[V]."""
-    norm = column_norms(graph)
-    total = float(norm.sum())
-    return norm / total if total > 0 else np.full(norm.size, 1 / max(norm.size, 1))
+def node_shares(graph: Graph, kind: str) -> FloatArray:
+    """q_j, the mass of each node divided by the sum over all nodes. float64[V]."""
+    mass = node_masses(graph, kind)
+    total = float(mass.sum())
+    return mass / total if total > 0 else np.full(mass.size, 1 / max(mass.size, 1))
 
 
 def _without_unused(source: IntArray, row: IntArray, num_dst: int) -> tuple[IntArray, IntArray]:

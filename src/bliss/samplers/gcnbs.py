@@ -28,9 +28,13 @@ class GCNBS(NodeSampler):
     The published reward is alpha_ij^2 |h_j|^2 / q_ij^2. It is unbounded as q_ij falls, so a step of
     log w is limited to 1. ``reward="thanos"`` (Zhang et al., 2021) is bounded, and larger the
     closer a message is to the mean message of its target; weights are reset every `restart` steps.
-    Use it with ``estimator="plain"``, the aggregate of that paper: sum over kept edges of
-    alpha_ij h_j |N_i| / k. It trades bias for variance: its expectation is
-    sum_j (p_ij |N_i| / k) alpha_ij h_j, the full aggregate only if all p_ij of a target are equal.
+    Its defaults are the constants of the authors' example: eta = 0.2 (their gamma), delta = 0.1
+    (their eta), restart = 2000. The rule differs: theirs is log w_ij += max(0, delta r_ij) / d^2,
+    d = |N_i|, with r_ij neither shifted nor scaled, nor divided by the probability of the draw.
+    docs/samplers.md says how far q_ij moves with both. Use it with ``estimator="plain"``, the
+    aggregate of that paper: sum over kept edges of alpha_ij h_j |N_i| / k. It trades bias for
+    variance: its expectation is sum_j (p_ij |N_i| / k) alpha_ij h_j, the full aggregate only if all
+    p_ij of a target are equal.
 
     The other estimators use weights alpha_ij / p_ij; "ht" is unbiased for any learnt distribution.
     Adaptive; 8 bytes per edge and layer and 16 per node and layer. The published EXP3.M caps
@@ -65,7 +69,10 @@ class GATBS(GCNBS):
     times the sum of their q_ij, which estimates the kept edges' share of the full attention.
     Without attention in the network, the graph's coefficients are used. An attention layer
     aggregates with its own softmax for any estimator; the network's setting ``attention="plain"``
-    excludes the probabilities from it.
+    excludes the probabilities from it. A softmax is a ratio, so with attention the aggregate is
+    biased for every estimator; "ht" is unbiased without attention only. The authors' code adds
+    attention times the sum of the kept q_ij to w_ij, without an exponential and without dividing by
+    the probability.
     """
 
     Config: ClassVar[type[SamplerConfig]] = GATBSConfig

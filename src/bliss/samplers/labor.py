@@ -23,25 +23,30 @@ class LABOR(EdgeSampler):
     """Layer-neighbour sampling (Balin and Catalyurek, 2023).
 
     Poisson sampling with one coin per source: edge j -> i is kept if r_j <= p_ij =
-    min(1, c_i pi_j). All targets share the coin r_j, so they tend to keep the same sources. c_i is
-    set so that the variance of the target's aggregate equals that of k = `budgets[layer]`
-    neighbours drawn uniformly without replacement, for uncorrelated messages of equal size:
+    min(1, c_i pi_ij). All targets share the coin r_j, so they tend to keep the same sources. With
+    k = `budgets[layer]`, a target with at most k in-edges keeps them all; for the others c_i is
+    set by the paper's condition, in which d = |N_i|:
 
-        sum_j alpha_ij^2 / p_ij = (|N_i| / k) sum_j alpha_ij^2
+        sum_j alpha_ij^2 / p_ij = (sum_j alpha_ij)^2 (1 / k - 1 / d) + sum_j alpha_ij^2
 
-    * ``iterations=0`` (LABOR-0): pi_j = 1, so p_ij = min(1, k / |N_i|);
-    * ``iterations=n`` (LABOR-n): n rounds of pi_j <- pi_j max_i c_i, each of which lowers the
-      expected number of sources;
+    The left side minus sum_j alpha_ij^2 is the variance of the unbiased aggregate for uncorrelated
+    messages of size 1. For the mean, the condition is sum_j 1 / p_ij = d^2 / k, the variance of k
+    neighbours drawn uniformly without replacement.
+
+    * ``iterations=0`` (LABOR-0): pi_ij = alpha_ij; for the mean, p_ij = min(1, k / d);
+    * ``iterations=n`` (LABOR-n): n rounds of pi_ij = pi_j <- max_i c_i pi_ij, each of which lowers
+      the expected number of sources;
     * ``iterations="converged"`` (LABOR-*): rounds until one lowers it by less than 0.01%.
 
-    Weights alpha_ij / p_ij: unbiased. With "hajek", on a small graph of heavy-tailed degrees at
-    fanout 5, the bias of LABOR-1 is 0.009 of an aggregate's size, while its error falls from 0.34
-    to 0.20. The number of kept edges of a target is random, k on average for LABOR-0; it may be 0.
-    Not adaptive, no state. The paper states the condition for the mean; the condition above
-    generalises it to other coefficients and is the same if they are equal.
+    The rows of weights alpha_ij / p_ij are normalised, as in the reference implementation: the
+    Hajek estimator. estimator="ht" leaves them as they are and is unbiased. Neither has the error
+    of neighbour sampling if messages are correlated, because the number of kept edges of a target
+    is random, k on average for LABOR-0 of the mean; it may be 0. docs/samplers.md has measurements.
+    Not adaptive, no state.
 
-    Cost: LABOR-0 makes one pass over the frontier's edges, without random reads; each iteration
-    adds two to four passes, with one random read per edge.
+    Cost: LABOR-0 of the mean makes one pass over the frontier's edges, without random reads. With
+    other coefficients it makes a few; each iteration adds two to four, with one random read per
+    edge.
 
     `LABORConfig` has the options: iterations, shared (coins), estimator.
     """
@@ -62,11 +67,11 @@ class LABOR(EdgeSampler):
         source, row = nodewise.relabel(graph.indices, dst, edge, self._workspace().number)
         rounds = _MOST if isinstance(self.config.iterations, str) else self.config.iterations
         tolerance = _TOLERANCE if isinstance(self.config.iterations, str) else 0.0
-        square = NOTHING
-        if graph.norm != "mean":  # alpha_ij^2, up to a factor per row
-            square = np.square(masses(self._coefficients, layer, dst, self._workspace()))
+        alpha = NOTHING
+        if graph.norm != "mean":
+            alpha = masses(self._coefficients, layer, dst, self._workspace())
         chance: FloatArray = labor.labor_chances(
-            frontier_indptr, row, source.size, square, fanout, rounds, tolerance
+            frontier_indptr, row, source.size, alpha, fanout, rounds, tolerance
         )
         return chance
 
@@ -74,7 +79,8 @@ class LABOR(EdgeSampler):
         self, dst: IntArray, layer: int, key: np.uint64
     ) -> tuple[IntArray, IntArray, FloatArray]:
         graph, workspace, fanout = self.graph, self._workspace(), self.budgets[layer]
-        chance = NOTHING if self.config.iterations == 0 else self._chances(dst, layer)
+        is_uniform = self.config.iterations == 0 and graph.norm == "mean"
+        chance = NOTHING if is_uniform else self._chances(dst, layer)
         workspace.reserve_edges(int(graph.degree[dst].sum()))
         return labor.pick_shared(
             graph.indptr, graph.indices, dst, chance, fanout, key, workspace.edge

@@ -18,7 +18,7 @@ from bliss.rng import Stream, Substream, derive_key, uniforms
 from bliss.samplers.config_base import SamplerConfig
 from bliss.samplers.configs import SaintEdgeConfig, SaintNodeConfig, SaintWalkConfig
 from bliss.samplers.draws import at_least_once
-from bliss.samplers.estimators import column_norms
+from bliss.samplers.estimators import node_masses
 from bliss.samplers.subgraph import Subgraph, SubgraphSampler, Weights
 
 _CHUNK = 1 << 16  # walks counted at a time
@@ -121,18 +121,20 @@ class Saint(SubgraphSampler):
 class SaintNode(Saint):
     """GraphSAINT's node sampler: batch_size nodes, with replacement.
 
-    q_u is proportional to sum over v of alpha_vu^2, the squared norm of u's column; q_uv = 0. A
-    node without out-edges would never be drawn, so it gets the smallest positive q of the others.
-    Unbiased, no state.
+    q_u is proportional to sum over v of alpha_vu^2, the squared norm of u's column, as published,
+    or with ``mass="degree"`` to |N_u|, as in the authors' code; q_uv = 0. A node of mass 0 would
+    never be drawn, so it gets the smallest positive q of the others. Unbiased, no state.
 
     Cost: batch_size binary searches in V numbers, and one pass over the in-edges of the nodes.
+    `SaintNodeConfig` has the options: mass.
     """
 
     Config: ClassVar[type[SamplerConfig]] = SaintNodeConfig
+    config: SaintNodeConfig
 
     def __init__(self, data: Any, budgets: Any = (), **options: Any) -> None:
         super().__init__(data, budgets, **options)
-        mass = column_norms(self.graph)
+        mass = node_masses(self.graph, self.config.mass)
         least = mass.min(where=mass > 0, initial=mass.max(initial=0.0) or 1.0)
         self._ladder: FloatArray = np.cumsum(np.maximum(mass, least))
 
