@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
@@ -57,6 +58,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if is_slow(item.path):
             item.add_marker(pytest.mark.slow)
+
+
+def pytest_collection_finish() -> None:
+    """Exempt the objects of modules from garbage collection: each training run collects."""
+    gc.collect()
+    gc.freeze()
 
 
 def heavy_tailed_pairs(num_nodes: int, num_edges: int, seed: int = 0) -> np.ndarray:
