@@ -96,12 +96,15 @@ DAMAGES = {
     "index out of range": (out_of_range, "indices holds 10000"),
     "pointers that fall": (falling_pointers, "indptr runs from 0"),
     "missing file": (lambda f: (f / "indptr.npy").unlink(), "indptr.npy is missing"),
-    "not JSON": (lambda f: (f / "graph.json").write_text("{"), "not valid JSON"),
+    "not JSON": (lambda f: (f / "graph.json").write_text("{"), "cannot be read as JSON"),
     "a key twice": (
         lambda f: (f / "graph.json").write_text('{"format": 1, "format": 2}'),
         "the key 'format' is there twice",
     ),
-    "nested JSON": (lambda f: (f / "graph.json").write_text("[" * 100_000), "not valid JSON"),
+    "nested JSON": (
+        lambda f: (f / "graph.json").write_text("[" * 100_000),
+        "cannot be read as JSON",
+    ),
     "other format": (lambda f: (f / "graph.json").write_text("{}"), "not of format"),
 }
 

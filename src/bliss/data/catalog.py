@@ -9,6 +9,8 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from bliss import checks
+from bliss.data.reading import in_one_sentence
 from bliss.data.sources import ENTRIES, SAINT_FILES, Entry
 from bliss.errors import InputError
 
@@ -29,14 +31,14 @@ def data_root(root: StrPath | None = None) -> Path:
     """Folder of the named datasets: `root`, otherwise $BLISS_DATA, otherwise the user's cache."""
     given = root or os.environ.get("BLISS_DATA")
     if given:
-        return _expand("root", given)
+        return checks.path("root", given)
     if sys.platform == "win32":
         cache = os.environ.get("LOCALAPPDATA") or "~/AppData/Local"
     elif sys.platform == "darwin":
         cache = "~/Library/Caches"
     else:
         cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return _expand("root", cache) / "bliss"
+    return checks.path("root", cache) / "bliss"
 
 
 def dataset_names(root: StrPath | None = None) -> list[DatasetName]:
@@ -65,22 +67,19 @@ def load_dataset(name: StrPath, root: StrPath | None = None, seed: int = 0) -> D
         Seed of the synthetic graph, and of the splits of computers, photo, cs and physics, which
         have no published splits.
     """
-    from bliss import checks
-
     checks.whole("seed", seed)
-    if not isinstance(name, (str, PathLike)) or not isinstance(os.fspath(name), str):
-        raise InputError(f"dataset={name!r} must be a name or a path: pass a string.")
+    folder = checks.path("dataset", name)
     text = os.fspath(name)
-    if text.lower() in ENTRIES:
-        return _load_named(text.lower(), data_root(root), seed)
-    folder = _expand("dataset", text)
-    if not os.path.isdir(folder):  # Path.is_dir raises for names that are too long
-        shown = text if len(text) <= 200 else f"{text[:200]}..."
+    is_named = text.lower() in ENTRIES
+    if not is_named and not folder.is_dir():
         raise InputError(
-            f"dataset={shown!r} is neither a name nor a folder: choose one of "
+            f"dataset={text!r} is neither a name nor a folder: choose one of "
             f"{', '.join(ENTRIES)}, or pass the path of a folder."
         )
-    return _load_folder(folder)
+    with in_one_sentence(f"dataset={text!r}", "a dataset", "write or download its files again"):
+        return (
+            _load_named(text.lower(), data_root(root), seed) if is_named else _load_folder(folder)
+        )
 
 
 def missing_files(name: str, root: StrPath | None = None) -> str:
@@ -136,12 +135,3 @@ def _load_folder(folder: Path) -> Dataset:
 
 def _missing(root: Path, entry: Entry) -> list[str]:
     return [file for file in entry.files if not (root / entry.folder / file).is_file()]
-
-
-def _expand(field: str, path: StrPath) -> Path:
-    try:
-        return Path(path).expanduser()
-    except RuntimeError as error:  # ~name of an unknown user
-        raise InputError(
-            f"{field}={os.fspath(path)!r} names an unknown user: write the path in full."
-        ) from error

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
-from bliss.data.npy import first_line
+from bliss.data.reading import first_line
 from bliss.data.sources import Source
 from bliss.files import publish, scratch_folder
 

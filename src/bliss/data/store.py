@@ -32,7 +32,8 @@ import torch
 from bliss import checks
 from bliss.arrays import Array
 from bliss.data.dataset import SPLITS, Dataset
-from bliss.data.npy import first_line, map_npy, map_npy_private, read_npy, write_npy
+from bliss.data.npy import map_npy, map_npy_private, read_npy, write_npy
+from bliss.data.reading import reading
 from bliss.errors import InputError
 from bliss.files import new_folder
 from bliss.graph import NORMS, Graph, Norm
@@ -46,7 +47,7 @@ StrPath = str | PathLike[str]
 
 def save_graph(graph: Graph, folder: StrPath) -> None:
     """Write `graph` to a new folder that `open_graph` reads. A failure leaves no folder."""
-    with new_folder(Path(folder)) as scratch:
+    with new_folder(checks.path("folder", folder)) as scratch:
         write_graph(graph, scratch)
 
 
@@ -61,7 +62,7 @@ def open_graph(folder: StrPath, norm: Norm | None = None) -> Graph:
     norm
         Aggregation coefficients, see `Graph`. Default: the norm in graph.json, otherwise "mean".
     """
-    path = Path(folder)
+    path = checks.path("folder", folder)
     header = _graph_header(path)
     norm = norm or cast("Norm", header.get("norm", "mean"))
     checks.choice("norm", norm, NORMS)
@@ -76,7 +77,7 @@ def open_graph(folder: StrPath, norm: Norm | None = None) -> Graph:
 
 def open_store(folder: StrPath) -> Dataset:
     """Open a dataset store that `import_graph` wrote. Features and labels are mapped, not read."""
-    path = Path(folder)
+    path = checks.path("folder", folder)
     file = path / DATASET_HEADER
     if not file.exists():
         raise InputError(
@@ -131,11 +132,9 @@ def write_json(file: Path, content: Mapping[str, Any]) -> None:
 
 def read_json(file: Path, remedy: str = "write it again") -> Any:
     """Read a JSON file. An object that repeats a key is refused."""
-    try:
+    with reading(file, "JSON", remedy):
         text = file.read_text(encoding="utf-8")
         return json.loads(text, object_pairs_hook=_distinct)
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{file} is not valid JSON ({first_line(error)}): {remedy}.") from error
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
