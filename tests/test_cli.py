@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -104,6 +105,29 @@ def test_data_can_be_listed_and_described(store):
     described = bliss("data", "info", store).output
     assert "200" in described
     assert re.search(r"multilabel\W+no\b", described)
+
+
+def test_data_can_be_verified(run, store, tmp_path, monkeypatch):
+    assert "9 files match their digests." in bliss("data", "verify", store).output
+    told = bliss("data", "verify", "synthetic").output
+    assert "0 files match" in told
+    monkeypatch.setattr("bliss.data.manifest.SMALL", 0)  # all files count as large
+    assert bliss("evaluate", run, "--verify").exit_code == 0
+    features = store / "features.npy"
+    content, time = features.read_bytes(), features.stat().st_mtime_ns
+    features.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    os.utime(features, ns=(time, time))  # as on a disk that decays
+    assert bliss("evaluate", run).exit_code == 0
+    for command in (
+        ("data", "verify", store),
+        ("evaluate", run, "--verify"),
+        ("predict", run, "--out", tmp_path / "p.csv", "--verify"),
+        ("train", "--dataset", store, "--out", tmp_path / "run", "--verify"),
+    ):
+        result = bliss(*command)
+        assert result.exit_code == 3
+        assert "features.npy does not match its digest" in " ".join(result.stderr.split())
+    features.write_bytes(content)
 
 
 def test_evaluate_and_predict_build_no_sampler_policy_or_optimiser(run, tmp_path, monkeypatch):

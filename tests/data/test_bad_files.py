@@ -10,6 +10,7 @@ import scipy.sparse
 
 from bliss import InputError
 from bliss.data import import_graph, load_dataset, open_store
+from bliss.digests import file_digest, sealed
 from tests.data.files import HOT, SOURCE, SPLITS, TARGET, WEIGHT, X, Y, write
 
 
@@ -233,10 +234,25 @@ def test_an_existing_folder_is_not_touched(tmp_path, good):
     assert list((tmp_path / "store").iterdir()) == []
 
 
+def rewrite(folder, files=("features", "labels", "val"), **changes):
+    """Change a header and bring all its digests up to date."""
+    file = folder / "dataset.json"
+    content = json.loads(file.read_text()) | changes
+    content["files"] |= {f"{name}.npy": file_digest(folder / f"{name}.npy") for name in files}
+    del content["digest"]
+    file.write_text(json.dumps(sealed(content)))
+
+
 def header(**changes):
+    return lambda folder: rewrite(folder, **changes)
+
+
+def array(name, content, **options):
+    """What replaces an array, its digest included."""
+
     def damage(folder):
-        file = folder / "dataset.json"
-        file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+        np.save(folder / f"{name}.npy", content, **options)
+        rewrite(folder)
 
     return damage
 
@@ -250,16 +266,10 @@ DAMAGES = {
     "lying about splits": (header(splits={}), "says splits={}"),
     "lying about classes": (header(num_classes=2), "y runs from -1 to 2"),
     "no number of classes": (header(num_classes="three"), "num_classes='three'"),
-    "features cut short": (cut("features.npy"), "features.npy cannot be read"),
-    "labels cut short": (cut("labels.npy"), "labels.npy cannot be read"),
-    "indices cut short": (cut("indices.npy"), "indices.npy cannot be read"),
     "split missing": (lambda f: (f / "val.npy").unlink(), "val.npy does not exist"),
-    "other type": (lambda f: np.save(f / "features.npy", X.astype(">f8")), "has type >f8"),
-    "overlapping": (lambda f: np.save(f / "val.npy", [2]), "must not overlap"),
-    "objects": (
-        lambda f: np.save(f / "labels.npy", np.array([{}]), allow_pickle=True),
-        "never unpickled",
-    ),
+    "other type": (array("features", X.astype(">f8")), "has type >f8"),
+    "overlapping": (array("val", [2]), "must not overlap"),
+    "objects": (array("labels", np.array([{}]), allow_pickle=True), "never unpickled"),
 }
 
 

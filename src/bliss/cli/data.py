@@ -1,4 +1,4 @@
-"""`bliss data`: list, describe and import."""
+"""`bliss data`: list, describe, verify and import."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bliss.cli.console import console, errors, say
 from bliss.cli.options import Debug, Root, numbers
 from bliss.errors import InputError
 
-data_app = typer.Typer(help="List, describe and import data.", no_args_is_help=True)
+data_app = typer.Typer(help="List, describe, verify and import data.", no_args_is_help=True)
 
 
 Nodes = Annotated[Path | None, typer.Option(help="Ids or a mask, instead of --split.")]
@@ -44,6 +44,20 @@ def data_info(
         for name, value in bliss_data.describe(bliss_data.load_dataset(dataset, root)).items():
             table.add_row(name, _shown(value))
         console().print(table)
+
+
+@data_app.command("verify")
+def data_verify(
+    dataset: Annotated[str, typer.Argument(help="Name or folder.")],
+    root: Root = None,
+    debug: Debug = False,
+) -> None:
+    """Compare every file of a data set with its digest."""
+    with errors(debug):
+        checked, unknown = bliss_data.verify_dataset(dataset, root)
+        say(f"{len(checked)} files match their digests.")
+        if unknown:
+            say(f"No digest is known of {', '.join(unknown)}.")
 
 
 def _shown(value: Any) -> str:

@@ -29,6 +29,9 @@ Root = Annotated[
     typer.Option(help="Folder of data sets; default $BLISS_DATA, then the user's cache."),
 ]
 Run = Annotated[Path, typer.Argument(help="Folder of a run, as given by --out.")]
+Verify = Annotated[
+    bool, typer.Option(help="Compare every file of the data set with its digest first.")
+]
 Threads = Annotated[int | None, typer.Option(help="Number of threads of torch.")]
 Debug = Annotated[bool, typer.Option(help="Show tracebacks.")]
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
@@ -25,6 +27,13 @@ class DatasetName(NamedTuple):
 
     name: str
     present: bool
+
+
+class Verified(NamedTuple):
+    """The files of a dataset, as paths under its folder."""
+
+    checked: list[str]  # that match their digest
+    unknown: list[str]  # that have no digest
 
 
 def data_root(root: StrPath | None = None) -> Path:
@@ -52,7 +61,9 @@ def canonical(name: str) -> str:
     return name.lower() if name.lower() in ENTRIES else name
 
 
-def load_dataset(name: StrPath, root: StrPath | None = None, seed: int = 0) -> Dataset:
+def load_dataset(
+    name: StrPath, root: StrPath | None = None, seed: int = 0, verify: bool = False
+) -> Dataset:
     """Load a dataset by its name, or from a folder.
 
     Parameters
@@ -66,20 +77,50 @@ def load_dataset(name: StrPath, root: StrPath | None = None, seed: int = 0) -> D
     seed
         Seed of the synthetic graph, and of the splits of computers, photo, cs and physics, which
         have no published splits.
+    verify
+        Whether to compare every file with its digest, see `verify_dataset`.
     """
     checks.whole("seed", seed)
-    folder = checks.path("dataset", name)
-    text = os.fspath(name)
-    is_named = text.lower() in ENTRIES
-    if not is_named and not folder.is_dir():
+    with _found(name) as (known, folder):
+        dataset = _load_named(known, data_root(root), seed) if known else _load_folder(folder)
+    if verify:
+        verify_dataset(name, root)
+    return dataset
+
+
+def verify_dataset(name: StrPath, root: StrPath | None = None) -> Verified:
+    """Compare every file of a dataset with its digest, if one is known.
+
+    Stores have the digests of all their files. Those of the named datasets are published, or were
+    recorded at the download.
+    """
+    with _found(name) as (known, folder):
+        if known:
+            from bliss.data.download import verify_files
+
+            entry = ENTRIES[known]
+            checked = verify_files(entry.sources, data_root(root) / entry.folder)
+            return Verified(checked, [file for file in entry.files if file not in checked])
+        from bliss.data.store import DATASET_HEADER, verify_store
+
+        if (folder / DATASET_HEADER).exists():
+            return Verified(verify_store(folder), [])
+        return Verified([], sorted(SAINT_FILES))
+
+
+@contextmanager
+def _found(dataset: StrPath) -> Iterator[tuple[str, Path]]:
+    """The name of a named dataset, or "" and a folder. Errors of readers become one sentence."""
+    folder = checks.path("dataset", dataset)
+    text = os.fspath(dataset)
+    known = text.lower() if text.lower() in ENTRIES else ""
+    if not known and not folder.is_dir():
         raise InputError(
             f"dataset={text!r} is neither a name nor a folder: choose one of "
             f"{', '.join(ENTRIES)}, or pass the path of a folder."
         )
     with in_one_sentence(f"dataset={text!r}", "a dataset", "write or download its files again"):
-        return (
-            _load_named(text.lower(), data_root(root), seed) if is_named else _load_folder(folder)
-        )
+        yield known, folder
 
 
 def missing_files(name: str, root: StrPath | None = None) -> str:

@@ -12,9 +12,10 @@ from bliss.data.dataset import check_splits
 from bliss.data.edges import make_graph, read_edges
 from bliss.data.features import finite_rows, open_features
 from bliss.data.labels import read_labels
+from bliss.data.manifest import write_header
 from bliss.data.npy import write_npy, write_npy_rows
 from bliss.data.splits import SplitSource, read_splits
-from bliss.data.store import DATASET_FORMAT, DATASET_HEADER, write_graph, write_json
+from bliss.data.store import DATASET_FILES, DATASET_FORMAT, DATASET_HEADER, write_graph
 from bliss.errors import InputError
 from bliss.files import check_space, new_folder
 
@@ -99,7 +100,7 @@ def import_graph(
         write_npy(scratch / "labels.npy", y)
         for name, ids in parts.items():
             write_npy(scratch / f"{name}.npy", ids)
-        write_json(
+        write_header(
             scratch / DATASET_HEADER,
             {
                 "format": DATASET_FORMAT,
@@ -111,5 +112,6 @@ def import_graph(
                 "multilabel": y.ndim == 2,
                 "splits": {name: ids.size for name, ids in parts.items()},
             },
+            DATASET_FILES,
         )
     return folder

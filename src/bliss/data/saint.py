@@ -12,9 +12,9 @@ from bliss import checks
 from bliss.arrays import Array, IntArray
 from bliss.data.dataset import Dataset
 from bliss.data.features import finite_rows, row_chunks, rows_per_chunk
+from bliss.data.manifest import read_json
 from bliss.data.npy import map_npy, read_sparse
 from bliss.data.sources import SAINT_FILES
-from bliss.data.store import read_json
 from bliss.errors import InputError
 from bliss.graph import Graph
 

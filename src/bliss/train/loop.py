@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
 from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
 
-from bliss.data import Dataset, fingerprint
+from bliss.data import Dataset
 from bliss.errors import DamagedError, InputError
 from bliss.train.checkpoints import Progress, capture, in_short, restore
 from bliss.train.config import TrainConfig
@@ -104,7 +103,7 @@ class Trainer:
         checkpoint = self.folder.load_checkpoint(self.say)
         if checkpoint is None:
             return
-        if checkpoint.counters["data"] != self._fingerprint:
+        if checkpoint.counters["data"] != self.task.dataset.fingerprint:
             raise InputError(
                 f"dataset={self.config.dataset!r} has changed since the run in "
                 f"{str(self.folder.path)!r} was started: restore the same data (check --root), or "
@@ -156,12 +155,8 @@ class Trainer:
         return found
 
     def _checkpoint(self) -> None:
-        checkpoint = capture(self.learner, self.progress, self._fingerprint)
+        checkpoint = capture(self.learner, self.progress)
         self.folder.save_checkpoint(self.learner.steps, checkpoint)
-
-    @cached_property
-    def _fingerprint(self) -> str:
-        return fingerprint(self.task.dataset)
 
     def _is_patience_spent(self) -> bool:
         return 0 < self.config.patience <= self.progress.stale
