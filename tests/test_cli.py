@@ -271,11 +271,28 @@ def test_damaged_state_has_a_code_of_its_own(run, tmp_path):
     assert bliss("evaluate", copy).exit_code == 3
 
 
-def test_weights_of_another_network_are_named_in_one_line(run, tmp_path):
+def test_settings_that_the_weights_were_not_trained_with_are_refused(run, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(run, copy)
     settings = json.loads((copy / "config.json").read_text())
-    (copy / "config.json").write_text(json.dumps(settings | {"hidden": 8}))
+    for change in ({"hidden": 8}, {"hidden": 10**9}, {"dropout": 0.5}, {"seed": 1}):
+        (copy / "config.json").write_text(json.dumps(settings | change))
+        result = bliss("evaluate", copy)
+        assert result.exit_code == 3
+        assert "with other settings than those in config.json" in " ".join(result.stderr.split())
+    (copy / "config.json").write_text(json.dumps(settings | {"steps": 30}))
+    assert bliss("evaluate", copy).exit_code == 0
+
+
+def test_data_of_other_sizes_are_named_in_one_line(run, own, tmp_path):
+    wide = tmp_path / "wide.npy"
+    np.save(wide, np.zeros((200, 5), np.float32))
+    files = ["--edges", own / "edges.npy", "--features", wide, "--labels", own / "labels.npy"]
+    assert bliss("data", "import", tmp_path / "store", *files).exit_code == 0
+    copy = shutil.copytree(run, tmp_path / "copy")
+    settings = json.loads((copy / "config.json").read_text())
+    settings["dataset"] = str(tmp_path / "store")  # a data set may be moved
+    (copy / "config.json").write_text(json.dumps(settings))
     result = bliss("evaluate", copy)
     assert result.exit_code == 3
     assert result.stderr.count("size mismatch") == 1

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from bliss.errors import DamagedError
-from bliss.train.folder import Checkpoint
+from bliss.train.folder import Checkpoint, settings_digest
 from bliss.train.step import PARTS, TIMED, Learner
 
 
@@ -40,6 +40,7 @@ def capture(learner: Learner, progress: Progress) -> Checkpoint:
     tensors |= {f"times.{part}": torch.tensor(list(t)) for part, t in learner.times.items()}
     counters = {
         "data": learner.task.dataset.fingerprint,
+        "settings": settings_digest(learner.task.config),
         "loader": learner.loader.state_dict(),
         "losses": learner.losses,
         "step_seconds": learner.step_seconds,
