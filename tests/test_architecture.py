@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "bliss"
 
-BASE = {"arrays", "checks", "digests", "errors", "files"}
+BASE = {"arrays", "checks", "digests", "errors", "files", "text"}
 CONTRACTS = {"block", "feedback", "graph"}
 LEARNING = {"kernels", "policies", "rng", "samplers"}
 
@@ -23,6 +23,7 @@ ALLOWED: dict[str, set[str]] = {
     "arrays": set(),
     "checks": {"arrays", "errors"},
     "digests": set(),
+    "text": set(),
     "files": {"errors"},
     "records": {"digests", "errors", "files"},
     "kernels": {"arrays"},
@@ -31,9 +32,9 @@ ALLOWED: dict[str, set[str]] = {
     "feedback": {"arrays", "errors", "graph", "kernels"},
     "block": {"arrays", "errors", "feedback", "kernels"},
     "policies": {"arrays", "checks", "errors", "feedback", "graph", "kernels"},
-    "samplers": (BASE - {"digests", "files"}) | CONTRACTS | {"kernels", "policies", "rng"},
+    "samplers": (BASE - {"digests", "files", "text"}) | CONTRACTS | {"kernels", "policies", "rng"},
     "loader": {"arrays", "checks", "errors", "rng", "samplers"},
-    "nn": (BASE - {"digests", "files"}) | {"block", "graph", "kernels", "rng", "samplers"},
+    "nn": (BASE - {"digests", "files", "text"}) | {"block", "graph", "kernels", "rng", "samplers"},
     "data": BASE | {"graph", "rng"},
     "train": BASE | CONTRACTS | LEARNING | {"data", "loader", "nn", "records"},
     "studies": BASE | CONTRACTS | LEARNING | {"data", "loader", "nn", "records", "train"},

@@ -100,7 +100,7 @@ class Log(Generic[R]):
 
 
 def read_object(path: Path, remedy: str) -> dict[str, Any]:
-    """Read a JSON object for display, with its text made printable."""
+    """Read a JSON object; numbers that are not finite become None."""
     values = _parse(_read(path), path, remedy)
     if not isinstance(values, dict):
         raise DamagedError(f"{path} does not hold a JSON object: it is damaged, {remedy}.")
@@ -108,7 +108,7 @@ def read_object(path: Path, remedy: str) -> dict[str, Any]:
 
 
 def read_exactly(path: Path, remedy: str) -> Any:
-    """Read JSON with its text unchanged, for instance file names."""
+    """Read JSON with its numbers unchanged."""
     return _parse(_read(path), path, remedy, is_plain=False)
 
 
@@ -159,23 +159,11 @@ def _parse(content: bytes, where: Path | str, remedy: str, is_plain: bool = True
 
 
 def _plain(value: Any) -> Any:
-    """Values that are valid in JSON, HTML and terminals.
-
-    Numbers that are not finite become None. Control characters and lone surrogates are replaced.
-    """
-    if isinstance(value, str):
-        return printable(value)
+    """Values that are valid in JSON: numbers that are not finite become None."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {printable(name): _plain(item) for name, item in value.items()}
+        return {name: _plain(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
     return value
-
-
-def printable(text: str) -> str:
-    """Text without control characters and lone surrogates."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else " " if c.isspace() else "\ufffd" for c in text)

@@ -9,7 +9,7 @@ import typer
 
 from bliss import data as bliss_data
 from bliss.cli.console import console, errors, say
-from bliss.cli.options import Debug, Root, numbers
+from bliss.cli.options import Debug, Root, folder, numbers
 from bliss.errors import InputError
 
 data_app = typer.Typer(help="List, describe, verify and import data.", no_args_is_help=True)
@@ -69,7 +69,10 @@ def _shown(value: Any) -> str:
 
 @data_app.command("import")
 def data_import(
-    out: Annotated[Path, typer.Argument(help="Folder to write; it must not exist.")],
+    out: Annotated[
+        Path,
+        typer.Argument(help="Folder to write; it must not exist.", parser=folder, metavar="PATH"),
+    ],
     edges: Annotated[Path, typer.Option(help="Pairs: .npy, .npz, .csv or .parquet.")],
     features: Annotated[Path, typer.Option(help="Rows by node: .npy, .npz or .parquet.")],
     labels: Annotated[

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bliss.cli.console import console, errors, say, shown
-from bliss.cli.options import Debug, Root, Run, Threads, Verify, set_threads, takes_settings
+from bliss.cli.options import Debug, Root, Run, Threads, Verify, folder, set_threads, takes_settings
 
 if TYPE_CHECKING:
     from bliss.train import Task
@@ -21,7 +21,11 @@ def train(
     root: Root = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder of the run; default runs/DATASET-MODEL-SAMPLER-SEED."),
+        typer.Option(
+            help="Folder of the run; default runs/DATASET-MODEL-SAMPLER-SEED.",
+            parser=folder,
+            metavar="PATH",
+        ),
     ] = None,
     resume: Annotated[
         bool, typer.Option(help="Continue the run in --out; --steps may be larger than before.")
@@ -45,19 +49,19 @@ def train(
 
         config = resolve(**settings)
         name = f"{Path(config.dataset).name}-{config.model}-{config.sampler}-{config.seed}"
-        folder = out or Path("runs") / name.replace("*", "star")
+        place = out or Path("runs") / name.replace("*", "star")
         set_threads(threads)
         loaded = load_dataset(config.dataset, root, seed=config.seed, verify=verify)
-        trainer = Trainer(config, loaded, folder, say)
+        trainer = Trainer(config, loaded, place, say)
         policy = f" ({config.policy})" if config.policy else ""
         say(
             f"{loaded.name}: {loaded.graph.num_nodes:,} nodes, {loaded.graph.num_edges:,} edges; "
             f"{config.model} with {config.sampler}{policy}, {config.steps} steps"
         )
-        with tensorboard_writer(folder if tensorboard else None) as log, shown(config.steps) as bar:
+        with tensorboard_writer(place if tensorboard else None) as log, shown(config.steps) as bar:
             result = trainer.run(resume, bar, log)
         show_result(result)
-        say(f"Written to {folder}")
+        say(f"Written to {place}")
 
 
 def evaluate(

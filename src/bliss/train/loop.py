@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from bliss import checks
 from bliss.data import Dataset
 from bliss.errors import DamagedError, InputError
 from bliss.train.checkpoints import Progress, capture, in_short, restore
@@ -56,7 +57,7 @@ class Trainer:
         self.task = build_task(config, dataset)
         self.config = self.task.config
         self.learner = Learner(self.task)
-        self.folder = RunFolder(Path(out))
+        self.folder = RunFolder(checks.path("out", out))
         self.progress = Progress()
         self.say = say
 
