@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "bliss"
 
-BASE = {"arrays", "checks", "errors", "files"}
+BASE = {"arrays", "checks", "digests", "errors", "files", "text"}
 CONTRACTS = {"block", "feedback", "graph"}
 LEARNING = {"kernels", "policies", "rng", "samplers"}
 
@@ -22,16 +22,18 @@ ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "arrays": set(),
     "checks": {"arrays", "errors"},
+    "digests": set(),
+    "text": set(),
     "files": {"errors"},
-    "records": {"errors", "files"},
+    "records": {"digests", "errors", "files"},
     "kernels": {"arrays"},
     "rng": {"arrays", "kernels"},
     "graph": {"arrays", "checks", "errors", "kernels"},
     "feedback": {"arrays", "errors", "graph", "kernels"},
     "block": {"arrays", "errors", "feedback", "kernels"},
     "policies": {"arrays", "checks", "errors", "feedback", "graph", "kernels"},
-    "nn": (BASE - {"files"}) | CONTRACTS | {"kernels", "rng"},
-    "samplers": BASE | CONTRACTS | {"kernels", "nn", "policies", "rng"},
+    "nn": (BASE - {"digests", "files", "text"}) | CONTRACTS | {"kernels", "rng"},
+    "samplers": (BASE - {"text"}) | CONTRACTS | {"kernels", "nn", "policies", "rng"},
     "loader": {"arrays", "checks", "errors", "rng", "samplers"},
     "data": BASE | {"graph", "rng"},
     "train": BASE | CONTRACTS | LEARNING | {"data", "loader", "nn", "records"},

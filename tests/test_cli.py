@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -14,11 +15,14 @@ import numpy as np
 import pytest
 import torch
 from rich.console import Console
+from rich.table import Table
 from typer.testing import CliRunner
 
 import bliss as package
 from bliss.cli import app, console
+from bliss.digests import sealed
 from bliss.samplers import SamplerConfig
+from bliss.studies import Standing as StudyStanding
 from bliss.train import Standing
 
 SMALL = ["--steps", "20", "--hidden", "16", "--evaluate-every", "10", "--budgets", "200,100,50"]
@@ -106,6 +110,29 @@ def test_data_can_be_listed_and_described(store):
     assert re.search(r"multilabel\W+no\b", described)
 
 
+def test_data_can_be_verified(run, store, tmp_path, monkeypatch):
+    assert "9 files match their digests." in bliss("data", "verify", store).output
+    told = bliss("data", "verify", "synthetic").output
+    assert "0 files match" in told
+    monkeypatch.setattr("bliss.data.manifest.SMALL", 0)  # all files count as large
+    assert bliss("evaluate", run, "--verify").exit_code == 0
+    features = store / "features.npy"
+    content, time = features.read_bytes(), features.stat().st_mtime_ns
+    features.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    os.utime(features, ns=(time, time))  # as on a disk that decays
+    assert bliss("evaluate", run).exit_code == 0
+    for command in (
+        ("data", "verify", store),
+        ("evaluate", run, "--verify"),
+        ("predict", run, "--out", tmp_path / "p.csv", "--verify"),
+        ("train", "--dataset", store, "--out", tmp_path / "run", "--verify"),
+    ):
+        result = bliss(*command)
+        assert result.exit_code == 3
+        assert "features.npy does not match its digest" in " ".join(result.stderr.split())
+    features.write_bytes(content)
+
+
 def test_evaluate_and_predict_build_no_sampler_policy_or_optimiser(run, tmp_path, monkeypatch):
     expected = bliss("evaluate", run).output
 
@@ -119,8 +146,9 @@ def test_evaluate_and_predict_build_no_sampler_policy_or_optimiser(run, tmp_path
     assert evaluated.exit_code == 0, evaluated.output
     assert evaluated.output == expected
     assert bliss("predict", run, "--out", tmp_path / "p.csv").exit_code == 0
+    command = ["train", "--out", str(tmp_path), "--debug"]
     with pytest.raises(AssertionError, match="evaluation trains nothing"):  # they would be seen
-        CliRunner().invoke(app, ["train", "--out", str(tmp_path)], catch_exceptions=False)
+        CliRunner().invoke(app, command, catch_exceptions=False)
 
 
 def test_a_run_can_be_extended_by_more_steps(run, store, tmp_path):
@@ -247,11 +275,28 @@ def test_damaged_state_has_a_code_of_its_own(run, tmp_path):
     assert bliss("evaluate", copy).exit_code == 3
 
 
-def test_weights_of_another_network_are_named_in_one_line(run, tmp_path):
+def test_settings_that_the_weights_were_not_trained_with_are_refused(run, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(run, copy)
     settings = json.loads((copy / "config.json").read_text())
-    (copy / "config.json").write_text(json.dumps(settings | {"hidden": 8}))
+    for change in ({"hidden": 8}, {"hidden": 10**9}, {"dropout": 0.5}, {"seed": 1}):
+        (copy / "config.json").write_text(json.dumps(settings | change))
+        result = bliss("evaluate", copy)
+        assert result.exit_code == 3
+        assert "with other settings than those in config.json" in " ".join(result.stderr.split())
+    (copy / "config.json").write_text(json.dumps(settings | {"steps": 30}))
+    assert bliss("evaluate", copy).exit_code == 0
+
+
+def test_data_of_other_sizes_are_named_in_one_line(run, own, tmp_path):
+    wide = tmp_path / "wide.npy"
+    np.save(wide, np.zeros((200, 5), np.float32))
+    files = ["--edges", own / "edges.npy", "--features", wide, "--labels", own / "labels.npy"]
+    assert bliss("data", "import", tmp_path / "store", *files).exit_code == 0
+    copy = shutil.copytree(run, tmp_path / "copy")
+    settings = json.loads((copy / "config.json").read_text())
+    settings["dataset"] = str(tmp_path / "store")  # a data set may be moved
+    (copy / "config.json").write_text(json.dumps(settings))
     result = bliss("evaluate", copy)
     assert result.exit_code == 3
     assert result.stderr.count("size mismatch") == 1
@@ -266,9 +311,98 @@ def test_memory_that_is_not_there_is_a_matter_of_resources(tmp_path):
         assert len(result.stderr.strip().splitlines()) == 1
 
 
-def test_other_errors_of_torch_are_not_taken_for_want_of_memory():
-    with pytest.raises(RuntimeError, match="shape"), console.errors(debug=False):
-        raise RuntimeError("shape mismatch")
+FAULTS = {
+    "torch": (
+        RuntimeError("shape mismatch\nof sorts"),
+        1,
+        "RuntimeError (shape mismatch)",
+    ),
+    "empty": (
+        KeyError(),
+        1,
+        "KeyError (no message): this is a fault of bliss",
+    ),
+    "recursion": (RecursionError("deep"), 1, "RecursionError (deep): this is a fault of bliss"),
+    "disk": (OSError(5, "Input/output error", "x.npy"), 4, "x.npy cannot be used (Input/output"),
+    "memory": (MemoryError(), 4, "not have enough memory"),
+}
+
+
+@pytest.mark.parametrize("case", FAULTS)
+def test_no_error_shows_a_traceback_unless_asked(case, capsys):
+    error, code, message = FAULTS[case]
+    with pytest.raises(SystemExit) as left, console.errors(debug=False):
+        raise error
+    assert left.value.code == code
+    told = capsys.readouterr().err
+    assert f"Error: {message}" in told or message in told
+    assert len(told.splitlines()) == 1
+    with pytest.raises(type(error)), console.errors(debug=True):
+        raise error
+
+
+def test_the_end_of_a_pipe_is_no_fault():
+    with pytest.raises(BrokenPipeError), console.errors(debug=False):
+        raise BrokenPipeError
+
+
+ODD = "a\x1b]0;title\x07\x1b[31m[/b][red]:bomb:\x9b\u202e\ud800\nz"
+SHOWN = r"a\x1b]0;title\x07\x1b[31m[/b][red]:bomb:\x9b\u202e\ud800\nz"
+
+
+def test_text_from_files_cannot_steer_the_terminal(store, tmp_path):
+    copy = shutil.copytree(store, tmp_path / "copy")
+    header = json.loads((copy / "dataset.json").read_text()) | {"name": ODD}
+    del header["digest"]
+    (copy / "dataset.json").write_text(json.dumps(sealed(header)))
+    told = bliss("data", "info", copy)
+    assert told.exit_code == 0, told.output
+    assert SHOWN in told.output
+    table = tmp_path / "edges.csv"
+    table.write_text("src,\x1b[31m[/b],dst\n0,1,2\n")
+    files = ["--edges", table, "--features", tmp_path / "x.npy"]
+    np.save(tmp_path / "x.npy", np.eye(3))
+    refused = bliss("data", "import", tmp_path / "new", *files)
+    assert refused.exit_code == 2
+    assert r"\x1b[31m[/b]" in refused.stderr
+    for text in (told.output, refused.output):
+        assert "\x1b" not in text
+
+
+@pytest.mark.parametrize("live", [False, True])
+def test_names_in_tables_lines_and_bars_are_shown_as_they_are(monkeypatch, live):
+    screen = io.StringIO()
+    terminal = console.make_console(file=screen, force_terminal=live, width=200, color_system=None)
+    monkeypatch.setattr(console, "console", lambda: terminal)
+    table = Table(ODD, title=ODD)
+    table.add_row(ODD)
+    terminal.print(table)
+    console.say(ODD)
+    with console.shown_study() as move:
+        move(StudyStanding(1, 2, ODD, True))
+    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", screen.getvalue())  # of the bar itself
+    assert text.count(SHOWN) >= 5
+    assert "\x1b" not in text
+    assert "\x07" not in text
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["train", "--out", ""],
+        ["compare", "--out", ""],
+        ["reproduce", "--out", ""],
+        ["report", "x", "--figures", ""],
+        ["data", "import", "", "--edges", "e.npy", "--features", "f.npy"],
+    ],
+    ids=lambda command: command[0],
+)
+def test_an_empty_name_is_not_the_current_folder(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = bliss(*command)
+    assert result.exit_code == 2
+    assert "the name is empty" in result.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_names_may_be_in_any_case(tmp_path):

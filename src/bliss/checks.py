@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from collections.abc import Sequence
 from numbers import Integral, Real
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bliss.errors import InputError
@@ -195,6 +198,28 @@ def choice(field: str, value: str, choices: Sequence[str]) -> str:
     if value not in choices:
         raise InputError(f"{field}={value!r} is not known: choose one of {', '.join(choices)}.")
     return value
+
+
+def path(field: str, value: Any) -> Path:
+    """A path that the system accepts, with ~ expanded; the file need not exist."""
+    text = os.fspath(value) if isinstance(value, (str, os.PathLike)) else value
+    if not isinstance(text, str) or not text:
+        raise InputError(f"{field}={value!r} must be the path of a file or folder: pass a string.")
+    shown = text if len(text) <= 200 else f"{text[:200]}..."
+    try:
+        found = Path(text).expanduser()
+        os.lstat(found)
+    except RuntimeError as error:  # ~name of an unknown user
+        raise InputError(
+            f"{field}={shown!r} names an unknown user: write the path in full."
+        ) from error
+    except (OSError, ValueError) as error:  # ValueError: a null character or a lone surrogate
+        if getattr(error, "errno", errno.EINVAL) in (errno.EINVAL, errno.ENAMETOOLONG, errno.ELOOP):
+            reason = getattr(error, "strerror", None) or error
+            raise InputError(
+                f"{field}={shown!r} cannot be a path ({reason}): choose another name."
+            ) from error
+    return found
 
 
 def _is_number(value: Any) -> bool:

@@ -10,6 +10,7 @@ import errno
 import os
 import re
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,6 +26,32 @@ def refuse_folder(field: str, path: Path, example: str) -> None:
     """Raise if `path` is a folder where a file is expected."""
     if path.is_dir():
         raise InputError(f"{field}={str(path)!r} is a folder: name a file, for instance {example}.")
+
+
+def check_regular(path: Path, shown: str = "") -> None:
+    """Raise unless `path` is a regular file; to open a pipe or to read a device may never end."""
+    shown = shown or str(path)
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError as error:
+        raise InputError(f"{shown} does not exist: check the path.") from error
+    except (OSError, ValueError) as error:  # ValueError: a null character
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"{shown} cannot be opened ({reason}): check the path.") from error
+    if not stat.S_ISREG(mode):
+        kind = "a folder" if stat.S_ISDIR(mode) else "a device or a pipe"
+        raise InputError(f"{shown} is {kind}, but must be a regular file: check the path.")
+
+
+def check_space(path: Path, needed: int) -> None:
+    """Raise if the disk of the folder that is to hold `path` has fewer bytes free than needed."""
+    place = next(parent for parent in path.absolute().parents if parent.is_dir())
+    free = shutil.disk_usage(place).free
+    if needed > free:
+        raise ResourceError(
+            f"{path} needs {needed:,} bytes, but the disk has {free:,} free: free disk space or "
+            "choose another place."
+        )
 
 
 def replace_file(path: Path, content: bytes) -> Path:

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from bliss.digests import is_sealed, sealed
 from bliss.errors import DamagedError, ResourceError
-from bliss.files import replace_file
+from bliss.files import check_regular, replace_file, writing
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,7 +30,7 @@ R = TypeVar("R", bound=Record)
 
 def to_json(record: Record, indent: int | None = 2) -> str:
     """The record as JSON text; `indent=None` gives one line."""
-    return json.dumps(_plain(msgspec.to_builtins(record)), indent=indent) + "\n"
+    return json.dumps(_values(record), indent=indent) + "\n"
 
 
 def write(path: Path, record: Record) -> Path:
@@ -41,20 +43,64 @@ def read(path: Path, kind: type[R], remedy: str) -> R:
     return decode(read_object(path, remedy), kind, path, remedy)
 
 
-def read_lines(path: Path, kind: type[R], remedy: str) -> list[R]:
-    """Read one record per line; an incomplete last line, left by a killed process, is ignored."""
-    if not path.exists():
-        return []
-    lines = _read(path).split(b"\n")[:-1]
-    return [
-        decode(_parse(line, where, remedy), kind, where, remedy)
-        for number, line in enumerate(lines, start=1)
-        for where in [f"{path}, line {number},"]
-    ]
+def write_sealed(path: Path, record: Record) -> Path:
+    """Replace a file by the record's JSON with a digest."""
+    return replace_file(path, (json.dumps(sealed(_values(record)), indent=2) + "\n").encode())
+
+
+def read_sealed(path: Path, kind: type[R], remedy: str) -> R:
+    """Read a record that must match its digest."""
+    return _unseal(read_exactly(path, remedy), kind, path, remedy)
+
+
+class Log(Generic[R]):
+    """A file of records, one line of JSON each, with a digest of the line and all lines before it.
+
+    An incomplete last line, left by a killed process, is ignored. Only one `Log` of a file may
+    write at a time.
+    """
+
+    def __init__(self, path: Path, kind: type[R]) -> None:
+        self.path, self.kind = path, kind
+        self._last: str | None = None  # digest of the last line; None: not known yet
+
+    def read(self) -> list[R]:
+        """All records."""
+        return self._read()[0]
+
+    def append(self, record: R) -> None:
+        """Add a line."""
+        if self._last is None:
+            self._last = self._read()[1]
+        with writing(self.path), open(self.path, "a", encoding="utf-8") as file:
+            file.write(self._line(record))
+
+    def rewrite(self, kept: Iterable[R]) -> None:
+        """Replace all lines."""
+        self._last = ""
+        replace_file(self.path, "".join(map(self._line, kept)).encode())
+
+    def _line(self, record: R) -> str:
+        """The next line."""
+        values = sealed(_values(record), after=self._last or "")
+        self._last = values["digest"]
+        return json.dumps(values) + "\n"
+
+    def _read(self) -> tuple[list[R], str]:
+        """All records and the digest of the last line, or "" if there is none."""
+        found: list[R] = []
+        last = ""
+        lines = _read(self.path).split(b"\n")[:-1] if self.path.exists() else []
+        for number, line in enumerate(lines, start=1):
+            where, remedy = f"{self.path}, line {number},", "remove it and all lines after it"
+            values = _parse(line, where, remedy, is_plain=False)
+            found.append(_unseal(values, self.kind, where, remedy, last))
+            last = values["digest"]
+        return found, last
 
 
 def read_object(path: Path, remedy: str) -> dict[str, Any]:
-    """Read a JSON object for display, with its text made printable."""
+    """Read a JSON object; numbers that are not finite become None."""
     values = _parse(_read(path), path, remedy)
     if not isinstance(values, dict):
         raise DamagedError(f"{path} does not hold a JSON object: it is damaged, {remedy}.")
@@ -62,7 +108,7 @@ def read_object(path: Path, remedy: str) -> dict[str, Any]:
 
 
 def read_exactly(path: Path, remedy: str) -> Any:
-    """Read JSON with its text unchanged, for instance file names."""
+    """Read JSON with its numbers unchanged."""
     return _parse(_read(path), path, remedy, is_plain=False)
 
 
@@ -77,13 +123,27 @@ def decode(values: Any, kind: type[R], where: Path | str, remedy: str) -> R:
         ) from error
 
 
+def _unseal(values: Any, kind: type[R], where: Path | str, remedy: str, after: str = "") -> R:
+    record = decode(_plain(values), kind, where, remedy)
+    if not is_sealed(values, after):
+        raise DamagedError(
+            f"{where} does not match its digest: it is damaged or was changed, {remedy}."
+        )
+    return record
+
+
+def _values(record: Record) -> dict[str, Any]:
+    values: dict[str, Any] = _plain(msgspec.to_builtins(record))
+    return values
+
+
 def _read(path: Path) -> bytes:
+    check_regular(path)
     try:
         return path.read_bytes()
     except OSError as error:
         raise ResourceError(
-            f"{path} cannot be read ({error.strerror}): check that it is a file with read "
-            "permission."
+            f"{path} cannot be read ({error.strerror}): check its permissions and the disk."
         ) from error
 
 
@@ -99,23 +159,11 @@ def _parse(content: bytes, where: Path | str, remedy: str, is_plain: bool = True
 
 
 def _plain(value: Any) -> Any:
-    """Values that are valid in JSON, HTML and terminals.
-
-    Numbers that are not finite become None. Control characters and lone surrogates are replaced.
-    """
-    if isinstance(value, str):
-        return printable(value)
+    """Values that are valid in JSON: numbers that are not finite become None."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {printable(name): _plain(item) for name, item in value.items()}
+        return {name: _plain(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
     return value
-
-
-def printable(text: str) -> str:
-    """Text without control characters and lone surrogates."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else " " if c.isspace() else "\ufffd" for c in text)

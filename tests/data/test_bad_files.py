@@ -10,6 +10,7 @@ import scipy.sparse
 
 from bliss import InputError
 from bliss.data import import_graph, load_dataset, open_store
+from bliss.digests import file_digest, sealed
 from tests.data.files import HOT, SOURCE, SPLITS, TARGET, WEIGHT, X, Y, write
 
 
@@ -97,7 +98,7 @@ CASES = {
     "archive of two lengths": (edges("e.npz", {"src": SOURCE, "dst": [1]}), r"dst of shape \(1,\)"),
     "archive that is none": (
         lambda f: {"edges": write(f, "e.npy", PAIRS).rename(f / "e.npz")},
-        "no archive of arrays",
+        "File is not a zip file",
     ),
     "archive cut short": (
         lambda f: {"edges": cut("e.npz")(write(f, "e.npz", {"src": SOURCE}).parent)},
@@ -133,7 +134,7 @@ CASES = {
     "too few weights": (lambda f: {"weight": write(f, "w.npy", WEIGHT[1:])}, "there are 6 edges"),
     "weights not there": (
         lambda f: {"weight": f / "w.npy"},
-        r"weight='.*w.npy' must be an existing \.npy",
+        r"weight='.*w.npy' does not exist",
     ),
     "NaN weight": (
         lambda f: {"weight": write(f, "w.npy", with_value(WEIGHT, 2, np.nan))},
@@ -144,7 +145,7 @@ CASES = {
     "features not there": (lambda f: {"features": f / "x.npy"}, r"='.*x.npy' does not exist"),
     "features of unknown form": (feats("x.csv", "1\n"), r"must be a \.npy, \.npz or \.parquet"),
     "features flat": (feats("x.npy", X[:, 0]), r"features has shape \(5,\)"),
-    "features of texts": (feats("x.npy", X.astype(str)), "features has type <U"),
+    "features of texts": (feats("x.npy", X.astype(str)), "its type <U32 is not one of numbers"),
     "no features": (feats("x.npy", X[:, :0]), r"features has shape \(5, 0\)"),
     "NaN feature": (feats("x.npy", with_value(X, (3, 1), np.nan)), r"features\[3, 1\] is nan"),
     "infinite feature": (feats("x.npy", with_value(X, (0, 2), -np.inf)), r"\[0, 2\] is -inf"),
@@ -165,11 +166,11 @@ CASES = {
     ),
     "matrix with a wild index": (
         lambda f: {"features": broken_matrix(f, indices=np.full(12, 77, np.int32))},
-        "not a valid sparse matrix",
+        "cannot be read as a sparse matrix",
     ),
     "matrix with wild pointers": (
         lambda f: {"features": broken_matrix(f, indptr=np.array([0, 9, 3, 4, 5, 12]))},
-        "not a valid sparse matrix",
+        "cannot be read as a sparse matrix",
     ),
     "matrix with float indices": (
         lambda f: {"features": broken_matrix(f, indices=np.zeros(12))},
@@ -233,33 +234,42 @@ def test_an_existing_folder_is_not_touched(tmp_path, good):
     assert list((tmp_path / "store").iterdir()) == []
 
 
+def rewrite(folder, files=("features", "labels", "val"), **changes):
+    """Change a header and bring all its digests up to date."""
+    file = folder / "dataset.json"
+    content = json.loads(file.read_text()) | changes
+    content["files"] |= {f"{name}.npy": file_digest(folder / f"{name}.npy") for name in files}
+    del content["digest"]
+    file.write_text(json.dumps(sealed(content)))
+
+
 def header(**changes):
+    return lambda folder: rewrite(folder, **changes)
+
+
+def array(name, content, **options):
+    """What replaces an array, its digest included."""
+
     def damage(folder):
-        file = folder / "dataset.json"
-        file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+        np.save(folder / f"{name}.npy", content, **options)
+        rewrite(folder)
 
     return damage
 
 
 DAMAGES = {
     "no header": (lambda f: (f / "dataset.json").unlink(), "has no dataset.json"),
-    "header no JSON": (lambda f: (f / "dataset.json").write_text("{"), "not valid JSON"),
+    "header no JSON": (lambda f: (f / "dataset.json").write_text("{"), "cannot be read as JSON"),
     "other format": (header(format="x"), "not of format"),
     "lying about features": (header(num_features=4), "says num_features=4, but the arrays have 3"),
     "lying about edges": (header(num_edges=1), "says num_edges=1"),
     "lying about splits": (header(splits={}), "says splits={}"),
     "lying about classes": (header(num_classes=2), "y runs from -1 to 2"),
     "no number of classes": (header(num_classes="three"), "num_classes='three'"),
-    "features cut short": (cut("features.npy"), "features.npy cannot be read"),
-    "labels cut short": (cut("labels.npy"), "labels.npy cannot be read"),
-    "indices cut short": (cut("indices.npy"), "indices.npy cannot be read"),
-    "split missing": (lambda f: (f / "val.npy").unlink(), "val.npy cannot be read"),
-    "other type": (lambda f: np.save(f / "features.npy", X.astype(">f8")), "has type >f8"),
-    "overlapping": (lambda f: np.save(f / "val.npy", [2]), "must not overlap"),
-    "objects": (
-        lambda f: np.save(f / "labels.npy", np.array([{}]), allow_pickle=True),
-        "never unpickled",
-    ),
+    "split missing": (lambda f: (f / "val.npy").unlink(), "val.npy does not exist"),
+    "other type": (array("features", X.astype(">f8")), "has type >f8"),
+    "overlapping": (array("val", [2]), "must not overlap"),
+    "objects": (array("labels", np.array([{}]), allow_pickle=True), "never unpickled"),
 }
 
 

@@ -60,12 +60,12 @@ def save_parts(file, **changes):
 
 MATRICES = {
     "two formats": ({"format": np.array([b"csr", b"csc"])}, "does not name one matrix format"),
-    "a number for a format": ({"format": 7}, "does not name one matrix format"),
+    "a number for a format": ({"format": 7}, "type int64 is not one of text"),
     "an unknown format": ({"format": b"dia"}, "holds a 'dia' matrix"),
-    "a text for a shape": ({"shape": "wide"}, "not a valid sparse matrix"),
-    "NaN for a shape": ({"shape": np.array([np.nan, 3])}, "not a valid sparse matrix"),
-    "three sides": ({"shape": np.array([3, 3, 3])}, "not a valid sparse matrix"),
-    "a part missing": ({"indices": np.zeros(2, np.int32)}, "not a valid sparse matrix"),
+    "a text for a shape": ({"shape": "wide"}, "type <U4 is not one of numbers"),
+    "NaN for a shape": ({"shape": np.array([np.nan, 3])}, "cannot be read as a sparse matrix"),
+    "three sides": ({"shape": np.array([3, 3, 3])}, "cannot be read as a sparse matrix"),
+    "a part missing": ({"indices": np.zeros(2, np.int32)}, "cannot be read as a sparse matrix"),
 }
 
 

@@ -68,11 +68,11 @@ DAMAGES = {
     "too few rows": (lambda f: np.save(f / "feats.npy", RAW[1:]), r"feats.npy has shape \(3, 2\)"),
     "NaN": (spoil(np.nan), r"feats\.npy\[1, 0\] is nan"),
     "infinite": (spoil(np.inf), r"feats\.npy\[1, 0\] is inf"),
-    "texts": (lambda f: np.save(f / "feats.npy", RAW.astype(str)), "must hold numbers"),
+    "texts": (lambda f: np.save(f / "feats.npy", RAW.astype(str)), "not one of numbers"),
     "no validation": (lambda f: put(f, "role.json", {"tr": [0], "te": [1]}), "tr, va and te"),
     "overlap": (lambda f: put(f, "role.json", ROLE | {"va": [1]}), "must not overlap"),
     "stranger": (lambda f: put(f, "role.json", ROLE | {"va": [9]}), r"role.json\['va'\] holds 9"),
-    "no JSON": (lambda f: (f / "role.json").write_text("["), "not valid JSON"),
+    "no JSON": (lambda f: (f / "role.json").write_text("["), "cannot be read as JSON"),
     "label of a stranger": (lambda f: put(f, "class_map.json", {"7": 1}), "entry for '7'"),
     "label of text": (lambda f: put(f, "class_map.json", {"0": "a"}), "entry for '0'"),
     "lists of two lengths": (

@@ -9,6 +9,7 @@ import pytest
 
 from bliss import Graph, InputError
 from bliss.data import open_graph, save_graph, store
+from bliss.digests import sealed
 from bliss.errors import ResourceError
 
 
@@ -57,32 +58,47 @@ def test_a_failed_write_leaves_nothing_behind(tmp_path, toy_graph, monkeypatch):
     def fail(*_args, **_kwargs):
         raise OSError("disk full")
 
-    monkeypatch.setattr(store, "write_json", fail)
+    monkeypatch.setattr(store, "write_header", fail)
     with pytest.raises(ResourceError, match="disk full"):
         save_graph(toy_graph, tmp_path / "graph")
     assert list(tmp_path.iterdir()) == []
 
 
+def by_hand(damage):
+    """Damage a folder that has no header, and so no digests."""
+
+    def spoil(folder):
+        (folder / "graph.json").unlink()
+        damage(folder)
+
+    return spoil
+
+
+@by_hand
 def truncate(folder):
     path = folder / "indices.npy"
     path.write_bytes(path.read_bytes()[:-100])
 
 
 def lie(folder):
-    header = json.loads((folder / "graph.json").read_text())
-    (folder / "graph.json").write_text(json.dumps(header | {"num_edges": 7}))
+    header = json.loads((folder / "graph.json").read_text()) | {"num_edges": 7}
+    del header["digest"]
+    (folder / "graph.json").write_text(json.dumps(sealed(header)))
 
 
+@by_hand
 def pickle_objects(folder):
     np.save(folder / "indices.npy", np.array([{}, []], dtype=object), allow_pickle=True)
 
 
+@by_hand
 def out_of_range(folder):
     indices = np.load(folder / "indices.npy")
     indices[0] = 10_000
     np.save(folder / "indices.npy", indices)
 
 
+@by_hand
 def falling_pointers(folder):
     indptr = np.load(folder / "indptr.npy")
     indptr[1] = indptr[-1]
@@ -95,13 +111,16 @@ DAMAGES = {
     "pickled": (pickle_objects, "indices.npy cannot be read"),
     "index out of range": (out_of_range, "indices holds 10000"),
     "pointers that fall": (falling_pointers, "indptr runs from 0"),
-    "missing file": (lambda f: (f / "indptr.npy").unlink(), "indptr.npy is missing"),
-    "not JSON": (lambda f: (f / "graph.json").write_text("{"), "not valid JSON"),
+    "missing file": (by_hand(lambda f: (f / "indptr.npy").unlink()), "indptr.npy is missing"),
+    "not JSON": (lambda f: (f / "graph.json").write_text("{"), "cannot be read as JSON"),
     "a key twice": (
         lambda f: (f / "graph.json").write_text('{"format": 1, "format": 2}'),
         "the key 'format' is there twice",
     ),
-    "nested JSON": (lambda f: (f / "graph.json").write_text("[" * 100_000), "not valid JSON"),
+    "nested JSON": (
+        lambda f: (f / "graph.json").write_text("[" * 100_000),
+        "cannot be read as JSON",
+    ),
     "other format": (lambda f: (f / "graph.json").write_text("{}"), "not of format"),
 }
 

@@ -79,12 +79,6 @@ def test_bad_texts_get_one_sentence(tmp_path, case):
     assert "\n" not in str(caught.value)
 
 
-def test_a_device_is_not_read(tmp_path):
-    (tmp_path / "endless.csv").symlink_to("/dev/zero")
-    with pytest.raises(InputError, match="is not a file"):
-        read_csv("edges", tmp_path / "endless.csv")
-
-
 def features_of(file):
     return list(finite_rows("features", open_features(file).chunks()))
 

@@ -7,6 +7,10 @@ import math
 from pathlib import Path
 from typing import Any
 
+from bliss.digests import sealed
+from bliss.records import Log
+from bliss.train.records import Evaluation
+
 MACHINE = {
     "processor": "Example 9000",
     "cores": 2,
@@ -66,8 +70,7 @@ def run(folder: Path, finished: bool = True, **changes: Any) -> Path:
         {"step": s, "loss": loss, "train_f1": f1 + 0.02, "val_f1": f1}
         for s, loss, f1 in zip(learnt["step"], learnt["loss"], learnt["val_f1"], strict=True)
     ]
-    text = "".join(json.dumps(line) + "\n" for line in lines)
-    (folder / "metrics.jsonl").write_text(text, encoding="utf-8")
+    Log(folder / "metrics.jsonl", Evaluation).rewrite(Evaluation(**line) for line in lines)
     if finished:
         result = {key: config[key] for key in ("dataset", "model", "sampler", "policy", "seed")}
         result |= {
@@ -81,7 +84,7 @@ def run(folder: Path, finished: bool = True, **changes: Any) -> Path:
             "sampled": {"nodes": 3312.4, "edges": 21834.9},
             "peak_mb": 812.0,
         }
-        write(folder / "result.json", result)
+        write(folder / "result.json", sealed(result))
     return folder
 
 

@@ -62,13 +62,6 @@ def test_a_score_that_is_no_number_is_refused(tmp_path, value):
         load([tmp_path])
 
 
-def test_text_is_printable_once_read(tmp_path):
-    odd = "a\x1b[31m\u202e\ud800\x00b\nc"
-    (run,) = load([factory.run(tmp_path, dataset=odd)])
-    assert run.settings.dataset == "a\ufffd[31m\ufffd\ufffd\ufffdb c"
-    assert run.every_setting["dataset"] == run.result.dataset == run.settings.dataset
-
-
 @pytest.mark.parametrize(
     ("text", "part"),
     [

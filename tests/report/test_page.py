@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from contextlib import contextmanager
 from html.parser import HTMLParser
 
 import pytest
 
+from bliss.digests import sealed
 from bliss.report import save_figures, write_report
 from bliss.report.tables import DASH
 from tests.report import factory
@@ -188,7 +190,7 @@ class Elements(HTMLParser):
         self.names.append(tag)
 
 
-def nasty_results(tmp_path):
+def nasty_results(tmp_path, name=NASTY):
     """Results whose every name is hostile."""
 
     def named(values):
@@ -196,7 +198,7 @@ def nasty_results(tmp_path):
             keys = {"dataset", "model", "sampler", "policy", "preset", "split", "remedy"}
             keys |= {"quantity", "grows_with", "stated", "command", "processor", "date"}
             return {
-                NASTY if key in ("node", "exp3") else key: NASTY
+                name if key in ("node", "exp3") else key: name
                 if key in keys and isinstance(value, str)
                 else named(value)
                 for key, value in values.items()
@@ -206,8 +208,22 @@ def nasty_results(tmp_path):
     folders = [paths[0] for paths in factory.every_kind(tmp_path / "in").values()]
     for folder in folders[:-1]:
         for path in [folder] if folder.is_file() else folder.glob("*.json"):
-            path.write_text(json.dumps(named(json.loads(path.read_text()))))
+            values = named(json.loads(path.read_text()))
+            values.pop("digest", None)
+            path.write_text(json.dumps(sealed(values)))
     return folders[:-1]
+
+
+def test_control_characters_from_data_are_escaped(tmp_path):
+    odd, shown = "a\x1b[31m\x00\x9b\u202e\ud800\nz", r"a\x1b[31m\x00\x9b\u202e\ud800\nz"
+    options = dict.fromkeys(("dataset", "model", "sampler", "policy"), odd)
+    runs = [factory.run(tmp_path / name, **options) for name in ("a", "b\x1b[32m\udcff")]
+    html = write_report(runs, tmp_path / "report.html").read_text(encoding="utf-8")
+    assert re.findall(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", html) == []
+    assert html.count(f"<td>{shown}") >= 2
+    assert re.search(rf"<text[^>]*>{re.escape(shown[:30])}", html)
+    assert re.search(rf'aria-label="[^"]*{re.escape(shown)}', html)
+    assert r"b\x1b[32m\udcff" in html
 
 
 def test_names_from_data_show_as_text(browser, tmp_path):

@@ -168,3 +168,8 @@ def test_full_batch_training_finds_its_blocks_once(dataset, tmp_path, monkeypatc
         learner.learn(batch)
     assert learner.steps == 8
     assert len(calls) == 2  # one for each layer
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, "a\0b", "\ud800", "../recipes/cora"])
+def test_odd_names_of_data_have_no_recipe(name):
+    assert config.recipe(name, "sage", "bliss") == {}

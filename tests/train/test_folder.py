@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
 
+import numpy as np
 import pytest
 
 from bliss.errors import DamagedError, InputError, ResourceError
-from bliss.train import Evaluation, RunFolder
+from bliss.train import Evaluation, RunFolder, open_task
 from tests.train.runs import make_trainer, settings, trained
 
 
@@ -33,7 +35,9 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(finished):
         folder.load_checkpoint(said.append)
 
 
-@pytest.mark.parametrize("damage", ["a counter gone", "a counter changed", "not counters"])
+@pytest.mark.parametrize(
+    "damage", ["a counter gone", "a counter changed", "not counters", "nested", "a pipe"]
+)
 def test_damaged_counters_are_noticed_too(finished, damage):
     newest = finished / "checkpoints" / "000000030.json"
     counters = json.loads(newest.read_text())
@@ -41,14 +45,21 @@ def test_damaged_counters_are_noticed_too(finished, damage):
         del counters["progress"]
     else:
         counters["loader"]["step"] = 3
-    newest.write_text("[1]" if damage == "not counters" else json.dumps(counters))
+    texts = {"not counters": "[1]", "nested": "[" * 100_000}
+    newest.write_text(texts.get(damage, json.dumps(counters)))
+    if damage == "a pipe":
+        newest.unlink()
+        os.mkfifo(newest)
     said = []
     checkpoint = RunFolder(finished).load_checkpoint(said.append)
     assert checkpoint.counters["loader"]["step"] == 20
     assert "checkpoint of step 30 is damaged" in said[0]
 
 
-@pytest.mark.parametrize("line", [b"\xff\n", b"[1]\n", b"{}\n", b'{"step": "2"}\n'])
+NESTED = b"[" * 100_000 + b"\n"
+
+
+@pytest.mark.parametrize("line", [b"\xff\n", b"[1]\n", b"{}\n", b'{"step": "2"}\n', NESTED])
 @pytest.mark.parametrize("number", [2, 3])
 def test_a_damaged_line_of_metrics_is_named_and_nothing_is_lost(dataset, finished, line, number):
     file = finished / "metrics.jsonl"
@@ -102,6 +113,14 @@ def test_a_full_disk_leaves_the_old_file_whole(tmp_path, monkeypatch):
     assert sorted(p.name for p in tmp_path.iterdir()) == [".lock", "checkpoints", "config.json"]
 
 
+READERS = {
+    "best.safetensors": lambda folder: folder.load_best(),
+    "metrics.jsonl": lambda folder: folder.metrics(),
+    "times.jsonl": lambda folder: folder.times(),
+    "result.json": lambda folder: folder.result(),
+}
+
+
 LEFTOVERS = [
     ".config.json.abcdefgh.bliss-scratch",
     "checkpoints/.000000030.json.a_0bcdef.bliss-scratch",
@@ -132,7 +151,105 @@ def test_checkpoints_without_settings_are_not_mixed_with_those_of_a_new_run(
     dataset, finished, resume
 ):
     (finished / "config.json").unlink()
-    with pytest.raises(InputError, match="holds checkpoints but no config"):
+    with pytest.raises(InputError, match=r"holds checkpoints, metrics.* but no config"):
         make_trainer(dataset, finished, seed=7).run(resume)
     assert not (finished / "config.json").exists()
     assert RunFolder(finished).result().seed == 0
+
+
+@pytest.mark.parametrize(
+    "name", ["metrics.jsonl", "times.jsonl", "best.safetensors", "result.json"]
+)
+def test_any_file_of_another_run_is_refused(dataset, finished, tmp_path, name):
+    (tmp_path / "new").mkdir()
+    shutil.copy(finished / name, tmp_path / "new" / name)
+    with pytest.raises(InputError, match=rf"holds {name} of another run but no config"):
+        trained(dataset, tmp_path / "new")
+    assert (tmp_path / "new" / name).read_bytes() == (finished / name).read_bytes()
+
+
+def test_checkpoints_of_other_settings_are_refused(dataset, finished, whole):
+    shutil.rmtree(finished / "checkpoints")
+    shutil.copytree(whole(seed=7) / "checkpoints", finished / "checkpoints")
+    with pytest.raises(DamagedError, match=r"checkpoints in .* belong to other settings"):
+        trained(dataset, finished, resume=True)
+
+
+def test_weights_of_another_run_are_refused(finished, whole):
+    shutil.copy(whole(seed=7) / "best.safetensors", finished / "best.safetensors")
+    with pytest.raises(DamagedError, match="was written with other settings than those in config"):
+        RunFolder(finished).load_best()
+
+
+def values(name, found):
+    if name == "best.safetensors":
+        return {key: tensor.tolist() for key, tensor in found.items()}
+    return found
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_no_bit_of_a_run_changes_without_a_word(finished, name):
+    folder, file = RunFolder(finished), finished / name
+    original = file.read_bytes()
+    expected = values(name, READERS[name](folder))
+    random = np.random.default_rng(0)
+    noticed = 0
+    for place in (0, len(original) - 2, *random.integers(len(original) - 1, size=60).tolist()):
+        content = bytearray(original)
+        content[place] ^= 1 << random.integers(8)
+        file.write_bytes(content)
+        try:
+            found = values(name, READERS[name](folder))
+        except DamagedError:
+            noticed += 1
+        else:
+            assert found == expected  # spaces between names, for instance
+    assert noticed > 30
+
+
+@pytest.mark.parametrize("change", ["removed", "swapped", "repeated"])
+def test_lines_of_metrics_are_complete_and_in_order(finished, change):
+    file = finished / "metrics.jsonl"
+    first, second, third = file.read_bytes().splitlines(keepends=True)
+    orders = {"removed": [first, third], "swapped": [second, first], "repeated": [first, first]}
+    file.write_bytes(b"".join(orders[change]))
+    with pytest.raises(DamagedError, match=r"metrics.jsonl, line [12], does not match its digest"):
+        RunFolder(finished).metrics()
+    file.write_bytes(first)  # as the message says
+    assert [line.step for line in RunFolder(finished).metrics()] == [10]
+
+
+@pytest.mark.parametrize("name", ["config.json", *READERS])
+def test_pipes_in_the_folder_of_a_run_are_not_opened(finished, name):
+    (finished / name).unlink()
+    os.mkfifo(finished / name)
+    read = READERS.get(name, RunFolder.settings)
+    with pytest.raises(InputError, match="is a device or a pipe"):
+        read(RunFolder(finished))
+
+
+def test_odd_values_of_settings_are_refused_before_a_network_is_built(dataset, finished):
+    file = finished / "config.json"
+    original = json.loads(file.read_text())
+    odd = [
+        None,
+        True,
+        -1,
+        7,
+        10**9,
+        2**70,
+        1e400,
+        0.25,
+        "",
+        "x",
+        "\ud800",
+        [],
+        [[1]],
+        {"a": [None]},
+    ]
+    free = {"dataset", "device", "steps"}  # may change
+    for name, value in itertools.product(sorted(set(original) - free), odd):
+        if value != original[name]:
+            file.write_text(json.dumps(original | {name: value}))
+            with pytest.raises(DamagedError):
+                open_task(RunFolder(finished), lambda config: dataset)

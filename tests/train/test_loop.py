@@ -24,6 +24,12 @@ PAIRS = [
 ]
 
 
+@pytest.mark.parametrize("out", ["", None, b"run", "x" * 5000])
+def test_a_run_needs_the_name_of_a_folder(dataset, out):
+    with pytest.raises(InputError, match=r"^out="):
+        make_trainer(dataset, out)
+
+
 @pytest.mark.parametrize(("sampler", "model"), PAIRS)
 def test_every_sampler_and_every_network_learns(dataset, tmp_path, sampler, model):
     kind = SAMPLERS[sampler]

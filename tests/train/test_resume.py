@@ -111,6 +111,14 @@ def test_a_run_does_not_resume_with_other_data(dataset, tmp_path):
         trained(changed, tmp_path, resume=True, steps=10)
 
 
+def test_a_run_does_not_resume_with_a_changed_feature_in_any_row(tmp_path):
+    trained(make_dataset(nodes=2500), tmp_path, steps=1)
+    changed = make_dataset(nodes=2500)
+    changed.x[1::3], changed.x[2::3] = 0, 0
+    with pytest.raises(InputError, match="dataset='toy' has changed since the run"):
+        trained(changed, tmp_path, resume=True, steps=1)
+
+
 def test_resuming_nothing_says_so(dataset, tmp_path):
     said = []
     Trainer(settings(steps=1), dataset, tmp_path / "new", said.append).run(resume=True)

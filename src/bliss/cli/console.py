@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bliss.errors import DamagedError, InputError, ResourceError
+from bliss.text import printable
 from bliss.train.signals import Interrupted
 
 if TYPE_CHECKING:
@@ -20,24 +21,33 @@ if TYPE_CHECKING:
     from bliss.train import Standing
 
 
+def make_console(**options: Any) -> Console:
+    """A console that prints text as it is: no markup, and control characters as escapes."""
+    from rich.console import Console
+    from rich.text import Text
+
+    class PlainConsole(Console):
+        def render_str(self, text: str, **options: Any) -> Text:
+            plain = {"markup": False, "emoji": False, "highlight": False}
+            return super().render_str(printable(text), **options | plain)
+
+    return PlainConsole(**options)
+
+
 @cache
 def console() -> Console:
     """Console of standard output; 140 columns wide if it is not a terminal."""
-    from rich.console import Console
-
-    return Console(width=None if sys.stdout.isatty() else 140)
+    return make_console(width=None if sys.stdout.isatty() else 140)
 
 
 def say(text: str) -> None:
     """Print a plain line."""
-    console().print(text, highlight=False, markup=False, soft_wrap=True)
+    console().print(text, soft_wrap=True)
 
 
 def complain(text: str) -> None:
     """Print a plain line to standard error."""
-    from rich.console import Console
-
-    Console(stderr=True).print(text, highlight=False, markup=False, soft_wrap=True)
+    make_console(stderr=True).print(text, soft_wrap=True)
 
 
 def standing(now: Standing) -> str:
@@ -91,7 +101,8 @@ def shown_study() -> Iterator[Callable[[StudyStanding], None]]:
     with bar(1) as (progress, task):
 
         def move(now: StudyStanding) -> None:
-            progress.update(task, total=now.total, completed=now.done, description=now.text)
+            text = printable(now.text)
+            progress.update(task, total=now.total, completed=now.done, description=text)
 
         yield move
 
@@ -121,7 +132,7 @@ def bar(total: int) -> Iterator[tuple[Progress, TaskID]]:
     columns = [
         TextColumn("{task.completed}/{task.total}"),
         BarColumn(),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         TimeRemainingColumn(),
     ]
     with Progress(*columns, console=console()) as progress:
@@ -138,9 +149,9 @@ def clock(seconds: float) -> str:
 
 @contextmanager
 def errors(debug: bool, remedy: str = "Run the same command again to continue.") -> Iterator[None]:
-    """Turn errors into one sentence and an exit code.
+    """Turn errors into one sentence and an exit code; `debug` shows tracebacks instead.
 
-    Codes: 2 bad input, 3 damaged state, 4 resources, 130 and 143 signals.
+    Codes: 1 a fault of the program, 2 bad input, 3 damaged state, 4 resources, 130 and 143 signals.
     """
     try:
         yield
@@ -150,19 +161,33 @@ def errors(debug: bool, remedy: str = "Run the same command again to continue.")
     except KeyboardInterrupt:
         complain("Interrupted.")
         sys.exit(130)
-    except (InputError, DamagedError, ResourceError, MemoryError, RuntimeError) as error:
-        codes = {InputError: 2, DamagedError: 3, ResourceError: 4}
-        code = codes.get(type(error))
-        if debug or (code is None and not _is_out_of_memory(error)):
+    except BrokenPipeError:
+        raise  # the reader of a pipe has ended; typer ends without a word
+    except Exception as error:
+        if debug:
             raise
-        complain(f"Error: {error if code else _OUT_OF_MEMORY}")
-        sys.exit(code or 4)
+        code, sentence = _explain(error)
+        complain(f"Error: {sentence}")
+        sys.exit(code)
 
 
-_OUT_OF_MEMORY = (
-    "the machine does not have enough memory: lower --hidden, --batch-size or --budgets, or "
-    "convert the graph to a memory-mapped folder with `bliss data import`."
-)
+def _explain(error: Exception) -> tuple[int, str]:
+    """Exit code and sentence of an error."""
+    codes = {InputError: 2, DamagedError: 3, ResourceError: 4}
+    if type(error) in codes:
+        return codes[type(error)], str(error)
+    if _is_out_of_memory(error):
+        return 4, (
+            "the machine does not have enough memory: lower --hidden, --batch-size or --budgets, "
+            "or convert the graph to a memory-mapped folder with `bliss data import`."
+        )
+    if isinstance(error, OSError) and error.filename is not None:
+        return 4, f"{error.filename} cannot be used ({error.strerror}): check its permissions."
+    lines = str(error).splitlines() or ["no message"]
+    return 1, (
+        f"{type(error).__name__} ({lines[0]}): this is a fault of bliss; run the same command with "
+        "--debug, and report what it prints."
+    )
 
 
 def _is_out_of_memory(error: Exception) -> bool:

@@ -1,4 +1,4 @@
-"""`bliss data`: list, describe and import."""
+"""`bliss data`: list, describe, verify and import."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import typer
 
 from bliss import data as bliss_data
 from bliss.cli.console import console, errors, say
-from bliss.cli.options import Debug, Root, numbers
+from bliss.cli.options import Debug, Root, folder, numbers
 from bliss.errors import InputError
 
-data_app = typer.Typer(help="List, describe and import data.", no_args_is_help=True)
+data_app = typer.Typer(help="List, describe, verify and import data.", no_args_is_help=True)
 
 
 Nodes = Annotated[Path | None, typer.Option(help="Ids or a mask, instead of --split.")]
@@ -46,6 +46,20 @@ def data_info(
         console().print(table)
 
 
+@data_app.command("verify")
+def data_verify(
+    dataset: Annotated[str, typer.Argument(help="Name or folder.")],
+    root: Root = None,
+    debug: Debug = False,
+) -> None:
+    """Compare every file of a data set with its digest."""
+    with errors(debug):
+        checked, unknown = bliss_data.verify_dataset(dataset, root)
+        say(f"{len(checked)} files match their digests.")
+        if unknown:
+            say(f"No digest is known of {', '.join(unknown)}.")
+
+
 def _shown(value: Any) -> str:
     """A value as text: numbers with separators, yes or no."""
     if isinstance(value, bool):
@@ -55,7 +69,10 @@ def _shown(value: Any) -> str:
 
 @data_app.command("import")
 def data_import(
-    out: Annotated[Path, typer.Argument(help="Folder to write; it must not exist.")],
+    out: Annotated[
+        Path,
+        typer.Argument(help="Folder to write; it must not exist.", parser=folder, metavar="PATH"),
+    ],
     edges: Annotated[Path, typer.Option(help="Pairs: .npy, .npz, .csv or .parquet.")],
     features: Annotated[Path, typer.Option(help="Rows by node: .npy, .npz or .parquet.")],
     labels: Annotated[

@@ -24,11 +24,28 @@ from bliss.samplers.config_base import SamplerConfig
 from bliss.samplers.configs import SAMPLERS
 from bliss.train.config import TrainConfig, recipe, resolve
 
+
+def folder(text: str | Path) -> Path:
+    """Folder to write; an empty name would be the current folder."""
+    if not str(text):
+        raise typer.BadParameter("the name is empty: name a folder, or . for the current one.")
+    return Path(text)
+
+
 Root = Annotated[
     Path | None,
     typer.Option(help="Folder of data sets; default $BLISS_DATA, then the user's cache."),
 ]
 Run = Annotated[Path, typer.Argument(help="Folder of a run, as given by --out.")]
+Figures = Annotated[
+    Path | None,
+    typer.Option(
+        help="Write the figures into this folder, PNG and SVG.", parser=folder, metavar="PATH"
+    ),
+]
+Verify = Annotated[
+    bool, typer.Option(help="Compare every file of the data set with its digest first.")
+]
 Threads = Annotated[int | None, typer.Option(help="Number of threads of torch.")]
 Debug = Annotated[bool, typer.Option(help="Show tracebacks.")]
 
@@ -151,7 +168,7 @@ def settings_in_force(arguments: Sequence[str]) -> tuple[TrainConfig, set[str]]:
                 given[option] = text.partition("=")[2]
     try:
         config = resolve(**given)
-    except InputError:  # the command reports it
+    except Exception:  # the command reports it
         return TrainConfig(), set()
     return config, set(recipe(config.dataset, config.model, config.sampler))
 

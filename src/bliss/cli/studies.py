@@ -11,8 +11,10 @@ import typer
 from bliss.cli.console import errors, say, shown_steps, shown_study
 from bliss.cli.options import (
     Debug,
+    Figures,
     Root,
     Threads,
+    folder,
     names,
     numbers,
     parse_seeds,
@@ -22,7 +24,12 @@ from bliss.cli.options import (
 from bliss.studies.records import TABLES
 
 Out = Annotated[
-    Path, typer.Option(help="Folder of the study; run the same command again to continue it.")
+    Path,
+    typer.Option(
+        help="Folder of the study; run the same command again to continue it.",
+        parser=folder,
+        metavar="PATH",
+    ),
 ]
 
 
@@ -39,10 +46,7 @@ def variance(
         int, typer.Option(help="Steps between surveys, from which policies also learn; 0: none.")
     ] = 0,
     json: Annotated[Path | None, typer.Option(help="Write the numbers to this file.")] = None,
-    figures: Annotated[
-        Path | None,
-        typer.Option(help="Write plots over training into this folder, as PNG and SVG."),
-    ] = None,
+    figures: Figures = None,
     threads: Threads = None,
     root: Root = None,
     debug: Debug = False,
@@ -192,9 +196,7 @@ def report(
         list[Path], typer.Argument(help="Folders of runs, comparisons or reproductions.")
     ],
     out: Annotated[Path, typer.Option(help="File to write.")] = Path("report.html"),
-    figures: Annotated[
-        Path | None, typer.Option(help="Also write the figures into this folder, PNG and SVG.")
-    ] = None,
+    figures: Figures = None,
     debug: Debug = False,
 ) -> None:
     """Write a self-contained HTML page about runs, comparisons, reproductions or variance."""

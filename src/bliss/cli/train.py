@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bliss.cli.console import console, errors, say, shown
-from bliss.cli.options import Debug, Root, Run, Threads, set_threads, takes_settings
+from bliss.cli.options import Debug, Root, Run, Threads, Verify, folder, set_threads, takes_settings
 
 if TYPE_CHECKING:
     from bliss.train import Task
@@ -21,7 +21,11 @@ def train(
     root: Root = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder of the run; default runs/DATASET-MODEL-SAMPLER-SEED."),
+        typer.Option(
+            help="Folder of the run; default runs/DATASET-MODEL-SAMPLER-SEED.",
+            parser=folder,
+            metavar="PATH",
+        ),
     ] = None,
     resume: Annotated[
         bool, typer.Option(help="Continue the run in --out; --steps may be larger than before.")
@@ -29,6 +33,7 @@ def train(
     tensorboard: Annotated[
         bool, typer.Option(help="Log to TensorBoard in the run's folder (extra: tensorboard).")
     ] = False,
+    verify: Verify = False,
     debug: Debug = False,
 ) -> None:
     """Train a network; without options, GraphSAGE with BLISS on an embedded graph.
@@ -44,25 +49,26 @@ def train(
 
         config = resolve(**settings)
         name = f"{Path(config.dataset).name}-{config.model}-{config.sampler}-{config.seed}"
-        folder = out or Path("runs") / name.replace("*", "star")
+        place = out or Path("runs") / name.replace("*", "star")
         set_threads(threads)
-        loaded = load_dataset(config.dataset, root, seed=config.seed)
-        trainer = Trainer(config, loaded, folder, say)
+        loaded = load_dataset(config.dataset, root, seed=config.seed, verify=verify)
+        trainer = Trainer(config, loaded, place, say)
         policy = f" ({config.policy})" if config.policy else ""
         say(
             f"{loaded.name}: {loaded.graph.num_nodes:,} nodes, {loaded.graph.num_edges:,} edges; "
             f"{config.model} with {config.sampler}{policy}, {config.steps} steps"
         )
-        with tensorboard_writer(folder if tensorboard else None) as log, shown(config.steps) as bar:
+        with tensorboard_writer(place if tensorboard else None) as log, shown(config.steps) as bar:
             result = trainer.run(resume, bar, log)
         show_result(result)
-        say(f"Written to {folder}")
+        say(f"Written to {place}")
 
 
 def evaluate(
     run: Run,
     root: Root = None,
     threads: Threads = None,
+    verify: Verify = False,
     debug: Debug = False,
 ) -> None:
     """Evaluate a run's best weights with full neighbourhoods: micro-F1 on every split."""
@@ -72,7 +78,7 @@ def evaluate(
         from bliss.train import evaluate as evaluate_task
 
         set_threads(threads)
-        task = open_run(run, root)
+        task = open_run(run, root, verify)
         table = Table("split", "nodes", "micro-F1")
         for name, score in evaluate_task(task, ("train", "val", "test")).items():
             table.add_row(name, f"{len(task.dataset.splits[name]):,}", f"{score:.4f}")
@@ -84,6 +90,7 @@ def predict(
     out: Annotated[Path, typer.Option(help="File to write: .csv or .parquet.")],
     root: Root = None,
     threads: Threads = None,
+    verify: Verify = False,
     debug: Debug = False,
 ) -> None:
     """Write predictions of all nodes: id, label or labels, and their probability."""
@@ -93,17 +100,18 @@ def predict(
 
         check_format(out)
         set_threads(threads)
-        task = open_run(run, root)
+        task = open_run(run, root, verify)
         chances = probabilities(full_logits(task), task.dataset.is_multilabel)
         write_predictions(out, chances, task.dataset.is_multilabel)
         say(f"{chances.size(0):,} predictions written to {out}")
 
 
-def open_run(run: Path, root: Path | None) -> Task:
+def open_run(run: Path, root: Path | None, verify: bool) -> Task:
     """Task of a run, with the weights of its best step."""
     from bliss.data import load_dataset
     from bliss.train import RunFolder, open_task
 
     return open_task(
-        RunFolder(run), lambda config: load_dataset(config.dataset, root, seed=config.seed)
+        RunFolder(run),
+        lambda config: load_dataset(config.dataset, root, seed=config.seed, verify=verify),
     )

@@ -4,9 +4,9 @@ from .catalog import data_root as data_root
 from .catalog import dataset_names as dataset_names
 from .catalog import load_dataset as load_dataset
 from .catalog import missing_files as missing_files
+from .catalog import verify_dataset as verify_dataset
 from .dataset import Dataset as Dataset
 from .dataset import describe as describe
-from .dataset import fingerprint as fingerprint
 from .importing import import_graph as import_graph
 from .store import open_graph as open_graph
 from .store import open_store as open_store

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from bliss import checks
+from bliss.data.reading import in_one_sentence
 from bliss.data.sources import ENTRIES, SAINT_FILES, Entry
 from bliss.errors import InputError
 
@@ -25,10 +29,17 @@ class DatasetName(NamedTuple):
     present: bool
 
 
+class Verified(NamedTuple):
+    """The files of a dataset, as paths under its folder."""
+
+    checked: list[str]  # that match their digest
+    unknown: list[str]  # that have no digest
+
+
 def data_root(root: StrPath | None = None) -> Path:
     """Folder of the named datasets: `root`, otherwise $BLISS_DATA, otherwise the user's cache."""
     given = root or os.environ.get("BLISS_DATA")
-    return _expand("root", given) if given else cache_folder()
+    return checks.path("root", given) if given else cache_folder()
 
 
 def cache_folder() -> Path:
@@ -39,7 +50,7 @@ def cache_folder() -> Path:
         cache = "~/Library/Caches"
     else:
         cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return _expand("root", cache) / "bliss"
+    return checks.path("root", cache) / "bliss"
 
 
 def dataset_names(root: StrPath | None = None) -> list[DatasetName]:
@@ -53,7 +64,9 @@ def canonical(name: str) -> str:
     return name.lower() if name.lower() in ENTRIES else name
 
 
-def load_dataset(name: StrPath, root: StrPath | None = None, seed: int = 0) -> Dataset:
+def load_dataset(
+    name: StrPath, root: StrPath | None = None, seed: int = 0, verify: bool = False
+) -> Dataset:
     """Load a dataset by its name, or from a folder.
 
     Parameters
@@ -67,23 +80,50 @@ def load_dataset(name: StrPath, root: StrPath | None = None, seed: int = 0) -> D
     seed
         Seed of the synthetic graph, and of the splits of computers, photo, cs and physics, which
         have no published splits.
+    verify
+        Whether to compare every file with its digest, see `verify_dataset`.
     """
-    from bliss import checks
-
     checks.whole("seed", seed)
-    if not isinstance(name, (str, PathLike)) or not isinstance(os.fspath(name), str):
-        raise InputError(f"dataset={name!r} must be a name or a path: pass a string.")
-    text = os.fspath(name)
-    if text.lower() in ENTRIES:
-        return _load_named(text.lower(), data_root(root), seed)
-    folder = _expand("dataset", text)
-    if not os.path.isdir(folder):  # Path.is_dir raises for names that are too long
-        shown = text if len(text) <= 200 else f"{text[:200]}..."
+    with _found(name) as (known, folder):
+        dataset = _load_named(known, data_root(root), seed) if known else _load_folder(folder)
+    if verify:
+        verify_dataset(name, root)
+    return dataset
+
+
+def verify_dataset(name: StrPath, root: StrPath | None = None) -> Verified:
+    """Compare every file of a dataset with its digest, if one is known.
+
+    Stores have the digests of all their files. Those of the named datasets are published, or were
+    recorded at the download.
+    """
+    with _found(name) as (known, folder):
+        if known:
+            from bliss.data.download import verify_files
+
+            entry = ENTRIES[known]
+            checked = verify_files(entry.sources, data_root(root) / entry.folder)
+            return Verified(checked, [file for file in entry.files if file not in checked])
+        from bliss.data.store import DATASET_HEADER, verify_store
+
+        if (folder / DATASET_HEADER).exists():
+            return Verified(verify_store(folder), [])
+        return Verified([], sorted(SAINT_FILES))
+
+
+@contextmanager
+def _found(dataset: StrPath) -> Iterator[tuple[str, Path]]:
+    """The name of a named dataset, or "" and a folder. Errors of readers become one sentence."""
+    folder = checks.path("dataset", dataset)
+    text = os.fspath(dataset)
+    known = text.lower() if text.lower() in ENTRIES else ""
+    if not known and not folder.is_dir():
         raise InputError(
-            f"dataset={shown!r} is neither a name nor a folder: choose one of "
+            f"dataset={text!r} is neither a name nor a folder: choose one of "
             f"{', '.join(ENTRIES)}, or pass the path of a folder."
         )
-    return _load_folder(folder)
+    with in_one_sentence(f"dataset={text!r}", "a dataset", "write or download its files again"):
+        yield known, folder
 
 
 def missing_files(name: str, root: StrPath | None = None) -> str:
@@ -139,12 +179,3 @@ def _load_folder(folder: Path) -> Dataset:
 
 def _missing(root: Path, entry: Entry) -> list[str]:
     return [file for file in entry.files if not (root / entry.folder / file).is_file()]
-
-
-def _expand(field: str, path: StrPath) -> Path:
-    try:
-        return Path(path).expanduser()
-    except RuntimeError as error:  # ~name of an unknown user
-        raise InputError(
-            f"{field}={os.fspath(path)!r} names an unknown user: write the path in full."
-        ) from error

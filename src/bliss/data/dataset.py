@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,10 +13,12 @@ from torch import Tensor
 
 from bliss import checks
 from bliss.arrays import Array, IntArray
+from bliss.digests import new_digest
 from bliss.errors import InputError
 from bliss.graph import Graph
 
 SPLITS = ("train", "val", "test")
+_CHUNK = 1 << 24  # bytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +35,7 @@ class Dataset:
     y: Tensor  # int64[V] class ids, -1 where unlabelled; or float32[V, C] of 0 and 1
     splits: Mapping[str, Tensor]  # "train", "val", "test": int64 ids, disjoint
     num_classes: int  # C
+    digest: str = ""  # of the files of a store, checked when it was opened; empty for others
 
     def __post_init__(self) -> None:
         nodes = self.graph.num_nodes
@@ -70,6 +73,20 @@ class Dataset:
     def num_features(self) -> int:
         """F."""
         return self.x.size(1)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Digest of all edges, weights, features, labels and splits; of a store, of its files."""
+        if self.digest:
+            return self.digest
+        graph, digest = self.graph, new_digest()
+        arrays = [graph.indptr, graph.indices, graph.weight, self.x.numpy(), self.y.numpy()]
+        for array in (*arrays, *(self.splits[name].numpy() for name in SPLITS)):
+            digest.update(f"{array.dtype} {array.shape}".encode())
+            step = max(1, _CHUNK // max(1, array[:1].nbytes))
+            for start in range(0, len(array), step):  # a copy of a chunk is small
+                digest.update(np.ascontiguousarray(array[start : start + step]).tobytes())
+        return str(digest.hexdigest())
 
     def _check_classes(self) -> None:
         if self.is_multilabel:
@@ -114,19 +131,6 @@ def check_splits(splits: Mapping[str, IntArray], y: Array, num_nodes: int) -> No
             )
     if splits["train"].size == 0:
         raise InputError("splits['train'] is empty, but training needs nodes: add some.")
-
-
-def fingerprint(dataset: Dataset) -> str:
-    """Digest of edges, weights, labels, splits and up to 1,000 rows of the features."""
-    graph, every = dataset.graph, max(-(-len(dataset.x) // 1000), 1)
-    arrays = [graph.indptr, graph.indices, graph.weight, dataset.y, dataset.x[::every]]
-    arrays += [dataset.splits[name] for name in SPLITS]
-    digest = hashlib.blake2b(digest_size=16)
-    for array in arrays:
-        whole = np.ascontiguousarray(array)
-        digest.update(f"{whole.dtype} {whole.shape}".encode())
-        digest.update(whole.data.cast("B") if whole.size else b"")
-    return digest.hexdigest()
 
 
 def describe(dataset: Dataset) -> dict[str, Any]:

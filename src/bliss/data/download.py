@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
-from bliss.data.npy import first_line
+from bliss.data.reading import first_line
 from bliss.data.sources import Source
+from bliss.errors import DamagedError
 from bliss.files import publish, scratch_folder
 
 _TIMEOUT = 60  # seconds without an answer
@@ -55,6 +56,29 @@ def download(sources: Sequence[Source], folder: Path, missing: Collection[str]) 
             with suppress(OSError):
                 folder.parent.rmdir()
         raise DownloadError(_reason(error)) from error
+
+
+def verify_files(sources: Sequence[Source], folder: Path) -> list[str]:
+    """Compare downloaded files with their digests, if they are known; returns the files compared.
+
+    Files that were unpacked from an archive have no digest.
+    """
+    import pooch
+
+    checked = []
+    for source in sources:
+        file = folder / source.file
+        expected = source.sha256 or _recorded(folder / f"{source.file}.sha256")
+        if source.members or not expected:
+            continue
+        found = pooch.file_hash(str(file))
+        if found != expected:
+            raise DamagedError(
+                f"{file} has the SHA-256 digest {found}, but {expected} is expected: remove it, "
+                "and it is downloaded again."
+            )
+        checked.append(source.file)
+    return checked
 
 
 def _fetch(source: Source, staging: Path, folder: Path) -> list[str]:

@@ -9,9 +9,10 @@ from typing import NamedTuple
 import numpy as np
 
 from bliss.arrays import Array
-from bliss.data.npy import map_npy, read_npy, read_npz, read_sparse
+from bliss.data.npy import map_npy, npz_names, read_npy, read_npz, read_sparse
 from bliss.data.tables import TEXT, read_csv, read_parquet, suffix
 from bliss.errors import InputError
+from bliss.files import check_regular
 from bliss.graph import Graph
 
 _SOURCES = ("src", "source", "from", "row")
@@ -28,8 +29,7 @@ class Edges(NamedTuple):
 
 def read_edges(file: Path, weight: Path | None = None) -> Edges:
     """Read edges. Weights come from the same file or from the .npy file `weight`."""
-    if not file.exists():
-        raise InputError(f"edges={str(file)!r} does not exist: check the path.")
+    check_regular(file, f"edges={str(file)!r}")
     form = suffix(file)
     if form == ".npy":
         edges = _pairs(map_npy(file))
@@ -50,10 +50,9 @@ def read_edges(file: Path, weight: Path | None = None) -> Edges:
             f"weight={str(weight)!r} was given, but edges={str(file)!r} holds weights too: keep "
             "one of them."
         )
-    if weight.suffix != ".npy" or not weight.exists():
-        raise InputError(
-            f"weight={str(weight)!r} must be an existing .npy file: save one number per edge."
-        )
+    check_regular(weight, f"weight={str(weight)!r}")
+    if weight.suffix != ".npy":
+        raise InputError(f"weight={str(weight)!r} must be a .npy file: save one number per edge.")
     return edges._replace(weight=read_npy(weight))
 
 
@@ -119,10 +118,8 @@ def _pairs(array: Array) -> Edges:
 
 def _archive(file: Path) -> Edges:
     """Read a SciPy matrix, in which entry [j, i] is the edge j -> i, or src, dst and weight."""
-    names = (*_SOURCES, *_TARGETS, "weight")
-    found = read_npz(file, (), ("format", *names))
-    if "format" not in found:
-        return _named(file, found)
+    if "format" not in npz_names(file):
+        return _named(file, read_npz(file, (), (*_SOURCES, *_TARGETS, "weight")))
     matrix = read_sparse(file).tocoo()
     if matrix.shape[0] != matrix.shape[1]:
         raise InputError(
@@ -134,13 +131,14 @@ def _archive(file: Path) -> Edges:
 
 
 def _named(file: Path, columns: dict[str, Array]) -> Edges:
-    source = next((name for name in _SOURCES if name in columns), None)
-    target = next((name for name in _TARGETS if name in columns), None)
-    if source is None or target is None:
+    sources = [name for name in _SOURCES if name in columns]
+    targets = [name for name in _TARGETS if name in columns]
+    if len(sources) != 1 or len(targets) != 1:
         raise InputError(
-            f"edges={str(file)!r} must hold src and dst, and has {', '.join(columns) or 'neither'}"
-            ": rename its columns."
+            f"edges={str(file)!r} must hold src and dst once each, and has "
+            f"{', '.join(columns) or 'neither'}: rename or remove its columns."
         )
+    source, target = sources[0], targets[0]
     if columns[source].shape != columns[target].shape or columns[source].ndim != 1:
         raise InputError(
             f"edges={str(file)!r} has src of shape {columns[source].shape} and dst of shape "

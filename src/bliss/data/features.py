@@ -11,8 +11,10 @@ import numpy as np
 
 from bliss.arrays import Array, FloatArray
 from bliss.data.npy import map_npy, read_sparse
-from bliss.data.tables import column_values, open_parquet, parquet_errors
+from bliss.data.reading import check_unpacked
+from bliss.data.tables import column_values, open_parquet, parquet_values, reading_parquet
 from bliss.errors import InputError
+from bliss.files import check_regular
 
 CHUNK_BYTES = 1 << 25
 """Approximate size of one chunk in memory."""
@@ -31,8 +33,7 @@ def open_features(file: Path) -> FeatureSource:
 
     A parquet file may also hold one column of equally long lists.
     """
-    if not file.exists():
-        raise InputError(f"features={str(file)!r} does not exist: check the path.")
+    check_regular(file, f"features={str(file)!r}")
     if file.suffix == ".npy":
         source = _dense(map_npy(file))
     elif file.suffix == ".npz":
@@ -82,10 +83,6 @@ def _dense(array: Array) -> FeatureSource:
             f"features has shape {array.shape}, but must have a row per node and a column per "
             "feature: reshape it to [V, F]."
         )
-    if array.dtype.kind not in "fiub":
-        raise InputError(
-            f"features has type {array.dtype}, but must be numbers: convert it to float32."
-        )
     return FeatureSource((array.shape[0], array.shape[1]), lambda: row_chunks(array))
 
 
@@ -95,14 +92,17 @@ def _sparse(matrix: Any) -> FeatureSource:
 
 
 def _parquet(file: Path) -> FeatureSource:
-    with parquet_errors("features", file), open_parquet(file) as table:
+    with reading_parquet("features", file), open_parquet(file) as table:
         names = table.schema_arrow.names
-        height = table.metadata.num_rows
+        height, count = table.metadata.num_rows, parquet_values(table)
+        check_unpacked(file, 8 * count // max(height, 1), "a row of it takes")
         first = next(table.iter_batches(batch_size=1), None) if height else None
         width = len(names) if first is None else _matrix(names, first).shape[1]
+        if count != height * width:  # seen before a batch with a long list is read
+            raise InputError("features has empty lists or different lengths: make them equal.")
 
     def chunks() -> Iterator[Array]:
-        with parquet_errors("features", file), open_parquet(file) as table:
+        with reading_parquet("features", file), open_parquet(file) as table:
             for batch in table.iter_batches(batch_size=rows_per_chunk(width)):
                 rows = _matrix(names, batch)
                 if rows.shape[1] != width:

@@ -12,11 +12,12 @@ from bliss.data.dataset import check_splits
 from bliss.data.edges import make_graph, read_edges
 from bliss.data.features import finite_rows, open_features
 from bliss.data.labels import read_labels
+from bliss.data.manifest import write_header
 from bliss.data.npy import write_npy, write_npy_rows
 from bliss.data.splits import SplitSource, read_splits
-from bliss.data.store import DATASET_FORMAT, DATASET_HEADER, write_graph, write_json
+from bliss.data.store import DATASET_FILES, DATASET_FORMAT, DATASET_HEADER, write_graph
 from bliss.errors import InputError
-from bliss.files import new_folder
+from bliss.files import check_space, new_folder
 
 StrPath = str | PathLike[str]
 
@@ -67,29 +68,31 @@ def import_graph(
     Path
         The folder, for `open_store` or `load_dataset`.
     """
-    folder = Path(out)
+    folder = checks.path("out", out)
     if folder.exists():
         raise InputError(
             f"out={str(folder)!r} already exists: choose another name, or remove it first."
         )
     checks.whole("seed", seed)
-    source = open_features(Path(features))
+    source = open_features(checks.path("features", features))
     nodes = source.shape[0]
     if num_nodes is not None and checks.whole("num_nodes", num_nodes) != nodes:
         raise InputError(
             f"features has {nodes} rows, but num_nodes={num_nodes}: give each node one row."
         )
-    graph = make_graph(
-        read_edges(Path(edges), None if weight is None else Path(weight)), nodes, directed
+    pairs = read_edges(
+        checks.path("edges", edges), None if weight is None else checks.path("weight", weight)
     )
+    graph = make_graph(pairs, nodes, directed)
     if labels is None:
         y, num_classes = np.full(nodes, -1, np.int64), 0
     else:
-        y, num_classes = read_labels(Path(labels), nodes)
+        y, num_classes = read_labels(checks.path("labels", labels), nodes)
     is_labelled = y >= 0 if num_classes and y.ndim == 1 else np.ones(nodes, bool)
     parts = read_splits(splits, nodes, np.flatnonzero(is_labelled), seed)
     check_splits(parts, is_labelled.astype(np.int64) - 1, nodes)
 
+    check_space(folder, 4 * source.shape[0] * source.shape[1])
     with new_folder(folder) as scratch:
         rows = finite_rows("features", source.chunks())
         write_npy_rows(scratch / "features.npy", rows, source.shape, np.float32)
@@ -97,7 +100,7 @@ def import_graph(
         write_npy(scratch / "labels.npy", y)
         for name, ids in parts.items():
             write_npy(scratch / f"{name}.npy", ids)
-        write_json(
+        write_header(
             scratch / DATASET_HEADER,
             {
                 "format": DATASET_FORMAT,
@@ -109,5 +112,6 @@ def import_graph(
                 "multilabel": y.ndim == 2,
                 "splits": {name: ids.size for name, ids in parts.items()},
             },
+            DATASET_FILES,
         )
     return folder

@@ -11,6 +11,7 @@ from bliss.arrays import Array
 from bliss.data.npy import read_npy
 from bliss.data.tables import TEXT, read_csv, read_parquet, suffix
 from bliss.errors import InputError
+from bliss.files import check_regular
 
 _ID_NAMES = ("node", "id", "node_id")
 
@@ -22,8 +23,7 @@ def read_labels(file: Path, num_nodes: int) -> tuple[Array, int]:
     float32[V, C]. Rows are in the order of the nodes, unless the first column is called node, id or
     node_id: then it holds node ids, and nodes that are not listed are unlabelled.
     """
-    if not file.exists():
-        raise InputError(f"labels={str(file)!r} does not exist: check the path.")
+    check_regular(file, f"labels={str(file)!r}")
     form = suffix(file)
     if form == ".npy":
         return check_labels(read_npy(file), num_nodes)
@@ -74,11 +74,8 @@ def _classes(labels: Array) -> tuple[Array, int]:
 
 
 def _hot(labels: Array) -> tuple[Array, int]:
-    if labels.dtype.kind not in "fiub" or labels.shape[1] == 0:
-        raise InputError(
-            f"labels has type {labels.dtype} and shape {labels.shape}, but several labels per "
-            "node are a matrix of 0 and 1: convert it."
-        )
+    if labels.shape[1] == 0:
+        raise InputError(f"labels has shape {labels.shape}: there must be columns.")
     wrong = (labels != 0) & (labels != 1)
     if wrong.any():
         row, column = (int(place[0]) for place in np.nonzero(wrong))

@@ -1,7 +1,7 @@
 """Read and write .npy and .npz files of unknown origin.
 
-Nothing is unpickled. The header of a .npy file is checked against the size of the file before any
-memory is allocated.
+Nothing is unpickled, and only numbers are read. A header is checked against the size of its file or
+archive member before any memory is allocated.
 """
 
 from __future__ import annotations
@@ -9,15 +9,23 @@ from __future__ import annotations
 import math
 import mmap
 import sys
+import zipfile
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import IO, Any, NamedTuple, cast
 
 import numpy as np
 import scipy.sparse
 
 from bliss.arrays import Array
+from bliss.data.reading import check_unpacked, first_line, reading, unpack_limit
 from bliss.errors import InputError
+from bliss.files import check_regular
+
+_NUMBERS = "biuf"  # kinds of bool, integers and floats
+_TEXTS = "SU"
+_CHUNK = 1 << 24  # bytes
 
 # Python names this flag from 3.13 on; the value is that of Linux on x86 and ARM.
 _NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000) if sys.platform == "linux" else 0
@@ -96,29 +104,31 @@ def write_npy_rows(
             )
 
 
+def npz_names(file: Path) -> list[str]:
+    """Names of the arrays in an .npz file."""
+    with _reading_npz(file), zipfile.ZipFile(file) as archive:
+        return list(_members(archive))
+
+
 def read_npz(
-    file: Path, required: Sequence[str] = (), optional: Sequence[str] = ()
+    file: Path, required: Sequence[str] = (), optional: Sequence[str] = (), kinds: str = _NUMBERS
 ) -> dict[str, Array]:
-    """Read the named arrays of an .npz file, and no others, by name."""
-    try:
-        with open(file, "rb") as stream:  # NumPy leaves a damaged archive open
-            parts = np.load(stream, allow_pickle=False)
-            if not isinstance(parts, np.lib.npyio.NpzFile):
-                raise ValueError("it is no archive of arrays")
-            for name in required:
-                if name not in parts.files:
-                    raise InputError(
-                        f"{file} has no array {name!r}, only {', '.join(parts.files) or 'none'}: "
-                        "save it again with that array."
-                    )
-            return {name: parts[name] for name in (*required, *optional) if name in parts.files}
-    except InputError:
-        raise
-    except Exception as error:  # a damaged archive can raise almost anything
-        raise InputError(
-            f"{file} cannot be read as arrays ({first_line(error)}): it is truncated, is not an "
-            ".npz file or holds Python objects, which are never unpickled; save it again."
-        ) from error
+    """Read the named arrays of an .npz file, and no others, by name.
+
+    The sizes that the archive declares are compared with `unpack_limit` first. `kinds` are the
+    allowed kinds of NumPy types.
+    """
+    with _reading_npz(file), zipfile.ZipFile(file) as archive:
+        members = _members(archive)
+        for name in required:
+            if name not in members:
+                raise InputError(
+                    f"{file} has no array {name!r}, only {', '.join(members) or 'none'}: "
+                    "save it again with that array."
+                )
+        chosen = {name: members[name] for name in (*required, *optional) if name in members}
+        check_unpacked(file, sum(info.file_size for info in chosen.values()))
+        return {name: _read_member(archive, info, kinds) for name, info in chosen.items()}
 
 
 def read_sparse(file: Path, prefix: str = "") -> Any:
@@ -139,61 +149,91 @@ def read_sparse(file: Path, prefix: str = "") -> Any:
                 f"{file} has {prefix}{name} of type {array.dtype}, but indices are integers: "
                 "save the matrix again."
             )
-    if data.dtype.kind not in "fiub":
-        raise InputError(f"{file} has values of type {data.dtype}: save numbers.")
-    try:
+    with reading(file, "a sparse matrix", "save it again"):
         size = tuple(int(side) for side in shape.reshape(-1))
+        longest = 8 * max(size, default=0)  # bytes of one number per row or column
+        if longest > unpack_limit(file):
+            check_unpacked(file, longest, f"its shape {size} needs at least")
         if form == "coo":
             return scipy.sparse.coo_matrix((data, (first, second)), shape=size)
         make = scipy.sparse.csr_matrix if form == "csr" else scipy.sparse.csc_matrix
         matrix = make((data, first, second), shape=size)
         matrix.check_format(full_check=True)
-    except Exception as error:  # SciPy raises several types for parts that do not fit
-        raise InputError(
-            f"{file} is not a valid sparse matrix ({first_line(error)}): save it again."
-        ) from error
     return matrix
 
 
-def first_line(error: Exception) -> str:
-    """First line of an error message, to be quoted inside a sentence."""
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    return lines[0].rstrip(".:")[:200]
+def _reading_npz(file: Path) -> AbstractContextManager[None]:
+    remedy = (
+        "it is truncated, is not an .npz file or holds Python objects, which are never unpickled; "
+        "save it again"
+    )
+    return reading(file, "arrays", remedy)
+
+
+def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
+    """Members of an .npz archive by the name of their array."""
+    found: dict[str, zipfile.ZipInfo] = {}
+    for info in archive.infolist():
+        name = info.filename.removesuffix(".npy")
+        if name in found:
+            raise ValueError(f"the array {name!r} is there twice")
+        found[name] = info
+    return found
+
+
+def _read_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, kinds: str) -> Array:
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise ValueError("it is compressed in a way that NumPy does not use")
+    with archive.open(info) as stream:  # gives at most info.file_size bytes, and checks their CRC
+        header = _parse_header(stream, info.file_size, kinds)
+        array = np.empty(math.prod(header.shape), header.dtype)
+        content = array.view(np.uint8).data
+        for start in range(0, len(content), _CHUNK):
+            part = content[start : start + _CHUNK]
+            part[:] = stream.read(len(part))
+    return array.reshape(header.shape, order=header.order)
 
 
 def _format(file: Path) -> str:
-    form = read_npz(file, ("format",))["format"]
-    if form.size != 1 or form.dtype.kind not in "SU":
+    form = read_npz(file, ("format",), kinds=_TEXTS)["format"]
+    if form.size != 1:
         raise InputError(f"{file} does not name one matrix format: save it with scipy.sparse.")
     name = form.reshape(())[()]
     return name.decode("ascii", "replace") if isinstance(name, bytes) else str(name)
 
 
 def _read_header(file: Path) -> _Header:
+    check_regular(file)
     try:
         with open(file, "rb") as stream:
-            version = np.lib.format.read_magic(stream)
-            if version == (1, 0):
-                shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
-            elif version == (2, 0):
-                shape, fortran, dtype = np.lib.format.read_array_header_2_0(stream)
-            else:
-                raise ValueError(f"its format version is {version}")
-            offset = stream.tell()
-        if dtype.hasobject:
-            raise ValueError("it holds Python objects, which are never unpickled")
-        if dtype.itemsize == 0:
-            raise ValueError(f"its type {dtype} has no bytes")
-        if len(shape) > 8 or any(type(side) is not int or not 0 <= side < 2**62 for side in shape):
-            raise ValueError(f"its header promises the shape {shape}")
-        promised, found = offset + math.prod(shape) * dtype.itemsize, file.stat().st_size
-        if promised != found:
-            raise ValueError(f"its header promises {promised} bytes and the file has {found}")
-        if promised == offset:
-            np.empty(shape, dtype)  # raises for sides whose product NumPy cannot hold
+            return _parse_header(stream, file.stat().st_size, _NUMBERS)
     except Exception as error:  # NumPy parses the header as Python text, which can raise anything
         raise InputError(
-            f"{file} cannot be read as an array ({first_line(error)}): it is missing, truncated "
-            "or not a .npy file of numbers; save it again."
+            f"{file} cannot be read as an array ({first_line(error)}): it is truncated or not a "
+            ".npy file of numbers; save it again."
         ) from error
+
+
+def _parse_header(stream: IO[bytes], size: int, kinds: str) -> _Header:
+    """Header of an array whose file or archive member has `size` bytes."""
+    version = np.lib.format.read_magic(stream)
+    if version == (1, 0):
+        shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
+    elif version == (2, 0):
+        shape, fortran, dtype = np.lib.format.read_array_header_2_0(stream)
+    else:
+        raise ValueError(f"its format version is {version}")
+    offset = stream.tell()
+    if dtype.hasobject:
+        raise ValueError("it holds Python objects, which are never unpickled")
+    if dtype.kind not in kinds or dtype.itemsize == 0:
+        wanted = "numbers" if kinds == _NUMBERS else "text"
+        raise ValueError(f"its type {dtype} is not one of {wanted}")
+    if len(shape) > 8 or any(type(side) is not int or not 0 <= side < 2**62 for side in shape):
+        raise ValueError(f"its header promises the shape {shape}")
+    promised = offset + math.prod(shape) * dtype.itemsize
+    if promised != size:
+        raise ValueError(f"its header promises {promised} bytes and the file has {size}")
+    if promised == offset:
+        np.empty(shape, dtype)  # raises for sides whose product NumPy cannot hold
     return _Header(shape, "F" if fortran else "C", dtype, offset)

@@ -15,6 +15,7 @@ from bliss.data.dataset import SPLITS
 from bliss.data.npy import read_npy, read_npz
 from bliss.data.tables import TEXT, read_csv, read_parquet, suffix
 from bliss.errors import InputError
+from bliss.files import check_regular
 from bliss.rng import Stream, derive_key, uniforms
 
 SplitSource = Mapping[str, Any] | Sequence[float] | str | PathLike[str]
@@ -75,7 +76,7 @@ def read_splits(
         Seed of the draw of fractions.
     """
     if isinstance(source, (str, PathLike)):
-        source = _open(Path(source))
+        source = _open(checks.path("splits", source))
     if not isinstance(source, Mapping):
         return by_fraction(source, labelled, seed)
     for name in source:
@@ -108,7 +109,9 @@ def _open(path: Path) -> dict[str, Any]:
 def _read(name: str, source: Any, num_nodes: int) -> IntArray:
     """Sorted ids, from ids or a mask or a file of either. int64[N]."""
     field = f"splits[{name!r}]"
-    array = _load(field, Path(source)) if isinstance(source, (str, PathLike)) else source
+    array = (
+        _load(field, checks.path(field, source)) if isinstance(source, (str, PathLike)) else source
+    )
     array = checks.as_array(field, array)
     if array.ndim == 2 and 1 in array.shape:
         array = array.reshape(-1)
@@ -130,8 +133,7 @@ def _read(name: str, source: Any, num_nodes: int) -> IntArray:
 
 
 def _load(field: str, file: Path) -> Array:
-    if not file.exists():
-        raise InputError(f"{field}={str(file)!r} does not exist: check the path.")
+    check_regular(file, f"{field}={str(file)!r}")
     form = suffix(file)
     if form == ".npy":
         return read_npy(file)

@@ -2,25 +2,24 @@
 
 A graph store holds
 
-    graph.json    format, norm, numbers of nodes and edges (optional in a folder written by hand)
+    graph.json    format, norm, sizes, digests (optional in a folder written by hand)
     indptr.npy    int64[V + 1]
     indices.npy   int32[E] or int64[E], sources by target
     weight.npy    float32[E], with norm "weights"
 
 A dataset store also holds
 
-    dataset.json                    format, name, sizes
+    dataset.json                    format, name, sizes, digests
     features.npy                    float32[V, F]
     labels.npy                      int64[V], or float32[V, C]
     train.npy, val.npy, test.npy    int64 ids
 
 Nothing is unpickled. Every pointer and index is checked when a store is opened, because the kernels
-do not check them again.
+do not check them again. `bliss.data.manifest` says when digests are compared.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
@@ -32,21 +31,25 @@ import torch
 from bliss import checks
 from bliss.arrays import Array
 from bliss.data.dataset import SPLITS, Dataset
-from bliss.data.npy import first_line, map_npy, map_npy_private, read_npy, write_npy
+from bliss.data.manifest import check_files, read_header, write_header
+from bliss.data.npy import map_npy, map_npy_private, read_npy, write_npy
+from bliss.digests import json_digest
 from bliss.errors import InputError
 from bliss.files import new_folder
 from bliss.graph import NORMS, Graph, Norm
 
-GRAPH_FORMAT = "bliss-graph-1"
-DATASET_FORMAT = "bliss-dataset-1"
+GRAPH_FORMAT = "bliss-graph-2"
+GRAPH_HEADER = "graph.json"
+DATASET_FORMAT = "bliss-dataset-2"
 DATASET_HEADER = "dataset.json"
+DATASET_FILES = ("features.npy", "labels.npy", *(f"{name}.npy" for name in SPLITS), GRAPH_HEADER)
 
 StrPath = str | PathLike[str]
 
 
 def save_graph(graph: Graph, folder: StrPath) -> None:
     """Write `graph` to a new folder that `open_graph` reads. A failure leaves no folder."""
-    with new_folder(Path(folder)) as scratch:
+    with new_folder(checks.path("folder", folder)) as scratch:
         write_graph(graph, scratch)
 
 
@@ -61,13 +64,14 @@ def open_graph(folder: StrPath, norm: Norm | None = None) -> Graph:
     norm
         Aggregation coefficients, see `Graph`. Default: the norm in graph.json, otherwise "mean".
     """
-    path = Path(folder)
+    path = checks.path("folder", folder)
     header = _graph_header(path)
+    check_files(path, header.get("files", {}))
     norm = norm or cast("Norm", header.get("norm", "mean"))
     checks.choice("norm", norm, NORMS)
     indptr, indices = _map(path, "indptr"), _map(path, "indices")
     sizes = {"num_nodes": indptr.size - 1, "num_edges": indices.size}
-    _compare(path / "graph.json", {name: header[name] for name in sizes if name in header}, sizes)
+    _compare(path / GRAPH_HEADER, {name: header[name] for name in sizes if name in header}, sizes)
     weight = _map(path, "weight") if norm == "weights" else None
     return Graph.from_csc(
         indptr, indices, weight=weight, norm=norm, self_loops="keep", duplicates="keep"
@@ -76,16 +80,9 @@ def open_graph(folder: StrPath, norm: Norm | None = None) -> Graph:
 
 def open_store(folder: StrPath) -> Dataset:
     """Open a dataset store that `import_graph` wrote. Features and labels are mapped, not read."""
-    path = Path(folder)
-    file = path / DATASET_HEADER
-    if not file.exists():
-        raise InputError(
-            f"folder={str(path)!r} has no {DATASET_HEADER}: write a store with import_graph, or "
-            "with bliss data import."
-        )
-    header = read_json(file, "import the graph again")
-    if not isinstance(header, dict) or header.get("format") != DATASET_FORMAT:
-        raise InputError(f"{file} is not of format {DATASET_FORMAT!r}: import the graph again.")
+    path = checks.path("folder", folder)
+    header = _dataset_header(path)
+    check_files(path, header["files"])
     x = _typed(path / "features.npy", map_npy_private(path / "features.npy"), np.float32)
     y = _typed(path / "labels.npy", map_npy_private(path / "labels.npy"), np.float32, np.int64)
     graph = open_graph(path)
@@ -98,7 +95,7 @@ def open_store(folder: StrPath) -> Dataset:
         "multilabel": y.ndim == 2,
         "splits": {name: ids.size for name, ids in splits.items()},
     }
-    _compare(file, {name: header.get(name) for name in found}, found)
+    _compare(path / DATASET_HEADER, {name: header.get(name) for name in found}, found)
     return Dataset(
         str(header.get("name", path.name)),
         graph,
@@ -106,45 +103,30 @@ def open_store(folder: StrPath) -> Dataset:
         torch.from_numpy(y),
         {name: torch.from_numpy(ids) for name, ids in splits.items()},
         checks.whole("num_classes", header.get("num_classes")),
+        digest=json_digest(header["files"]),
     )
+
+
+def verify_store(folder: Path) -> list[str]:
+    """Compare every file of a dataset store with its digest; returns their names."""
+    checked = {DATASET_HEADER: _dataset_header(folder), GRAPH_HEADER: _graph_header(folder)}
+    for header in checked.values():
+        check_files(folder, header["files"], verify=True)
+    return sorted({*checked, *(name for header in checked.values() for name in header["files"])})
 
 
 def write_graph(graph: Graph, folder: Path) -> None:
     """Write the files of a graph into an existing folder."""
-    write_npy(folder / "indptr.npy", graph.indptr)
-    write_npy(folder / "indices.npy", graph.indices)
-    if graph.norm == "weights":
-        write_npy(folder / "weight.npy", graph.weight)
+    names = ("indptr", "indices", *(("weight",) if graph.norm == "weights" else ()))
+    for name in names:
+        write_npy(folder / f"{name}.npy", getattr(graph, name))
     header = {
         "format": GRAPH_FORMAT,
         "norm": graph.norm,
         "num_nodes": graph.num_nodes,
         "num_edges": graph.num_edges,
     }
-    write_json(folder / "graph.json", header)
-
-
-def write_json(file: Path, content: Mapping[str, Any]) -> None:
-    """Write a JSON file."""
-    file.write_text(json.dumps(content, indent=2), encoding="utf-8")
-
-
-def read_json(file: Path, remedy: str = "write it again") -> Any:
-    """Read a JSON file. An object that repeats a key is refused."""
-    try:
-        text = file.read_text(encoding="utf-8")
-        return json.loads(text, object_pairs_hook=_distinct)
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{file} is not valid JSON ({first_line(error)}): {remedy}.") from error
-
-
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in found:
-            raise ValueError(f"the key {key!r} is there twice")
-        found[key] = value
-    return found
+    write_header(folder / GRAPH_HEADER, header, [f"{name}.npy" for name in names])
 
 
 def _graph_header(path: Path) -> dict[str, Any]:
@@ -152,15 +134,21 @@ def _graph_header(path: Path) -> dict[str, Any]:
         raise InputError(
             f"folder={str(path)!r} is not a folder: pass one that holds indptr.npy and indices.npy."
         )
-    file = path / "graph.json"
+    file = path / GRAPH_HEADER
     if not file.exists():
         return {}
-    header = read_json(file, "write the graph again")
-    if not isinstance(header, dict) or header.get("format") != GRAPH_FORMAT:
+    names = ("indptr.npy", "indices.npy")
+    return read_header(file, GRAPH_FORMAT, names, "write the graph again with save_graph")
+
+
+def _dataset_header(path: Path) -> dict[str, Any]:
+    file = path / DATASET_HEADER
+    if not file.exists():
         raise InputError(
-            f"{file} is not of format {GRAPH_FORMAT!r}: write the graph with bliss.data.save_graph."
+            f"folder={str(path)!r} has no {DATASET_HEADER}: write a store with import_graph, or "
+            "with bliss data import."
         )
-    return header
+    return read_header(file, DATASET_FORMAT, DATASET_FILES, "import the graph again")
 
 
 def _compare(file: Path, stated: Mapping[str, Any], found: Mapping[str, Any]) -> None:

@@ -1,21 +1,20 @@
 """Tables of numbers from text and parquet files, read with pyarrow.
 
-pyarrow is imported inside the functions because its import is slow. Its errors become `InputError`
-in one place, `arrow_errors`.
+pyarrow is imported inside the functions because its import is slow.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from bliss.arrays import Array
-from bliss.data.npy import first_line
+from bliss.data.reading import LimitedStream, check_unpacked, reading
 from bliss.errors import InputError
 
 TEXT = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")
@@ -42,19 +41,6 @@ def suffix(file: Path) -> str:
     return "".join(file.suffixes[-2:] if file.suffix == ".gz" else file.suffixes[-1:])
 
 
-@contextmanager
-def arrow_errors(field: str, file: Path, form: str, remedy: str) -> Iterator[None]:
-    """Turn any error of pyarrow on a bad file into an `InputError`."""
-    try:
-        yield
-    except InputError:
-        raise
-    except Exception as error:  # a damaged file raises OSError, ArrowException and other types
-        raise InputError(
-            f"{field}={str(file)!r} cannot be read as {form} ({first_line(error)}): {remedy}."
-        ) from error
-
-
 def read_csv(field: str, file: Path, weighted: bool = False) -> Csv:
     """Read integers separated by commas, semicolons, tabs or blanks.
 
@@ -63,11 +49,9 @@ def read_csv(field: str, file: Path, weighted: bool = False) -> Csv:
     """
     import pyarrow as arrow
 
-    if not file.is_file():
-        raise InputError(f"{field}={str(file)!r} is not a file: check the path.")
-    border = arrow_errors(field, file, "text", "check that it is complete")
+    border = reading(file, "text", "check that it is complete", field)
     with border, arrow.input_stream(str(file)) as stream:  # decompresses .gz
-        content = stream.read()
+        content = LimitedStream(stream, file).read_all()
     first = _first_line(field, file, content)
     delimiter = next((mark for mark in ",;\t" if mark in first.text), " ")
     parts = first.text.split(None if delimiter == " " else delimiter)
@@ -83,12 +67,8 @@ def read_csv(field: str, file: Path, weighted: bool = False) -> Csv:
     kinds = [arrow.int64()] * len(fields)
     if weighted and len(fields) == 3:
         kinds[2] = arrow.float64()
-    with arrow_errors(
-        field,
-        file,
-        "whole numbers",
-        "number nodes and classes from 0, and leave no field empty",
-    ):
+    remedy = "number nodes and classes from 0, and leave no field empty"
+    with reading(file, "whole numbers", remedy, field):
         table = _parse(arrow.BufferReader(body), kinds, delimiter)
     columns = [column.to_numpy() for column in table.columns]
     return Csv(tuple(name.lower() for name in fields) if has_header else (), columns)
@@ -98,11 +78,13 @@ def read_matrix(file: Path, dtype: type) -> Array:
     """Read comma-separated numbers without a header, as OGB publishes them. [N, C]."""
     import pyarrow as arrow
 
-    with arrow_errors("file", file, "numbers", "download it again"):
+    with reading(file, "numbers", "download it again"):
         with arrow.input_stream(str(file)) as stream:
             width = len(stream.read(1 << 16).split(b"\n", 1)[0].split(b","))
         with arrow.input_stream(str(file)) as stream:
-            table = _parse(stream, [arrow.from_numpy_dtype(dtype)] * width, ",")
+            table = _parse(
+                LimitedStream(stream, file), [arrow.from_numpy_dtype(dtype)] * width, ","
+            )
         matrix = np.empty((table.num_rows, width), dtype)
         for place, column in enumerate(table.columns):
             matrix[:, place] = column.to_numpy()
@@ -110,22 +92,29 @@ def read_matrix(file: Path, dtype: type) -> Array:
 
 
 def open_parquet(file: Path) -> Any:
-    """Open a pyarrow `ParquetFile`; call it and its methods within `parquet_errors`."""
+    """Open a pyarrow `ParquetFile`; call it and its methods within `reading_parquet`."""
     import pyarrow.parquet as parquet
 
     return parquet.ParquetFile(file, memory_map=True)
 
 
-def parquet_errors(field: str, file: Path) -> AbstractContextManager[None]:
-    """`arrow_errors` for a parquet file."""
-    return arrow_errors(field, file, "parquet", "it is truncated or damaged, write it again")
+def reading_parquet(field: str, file: Path) -> AbstractContextManager[None]:
+    """`reading` for a parquet file."""
+    return reading(file, "parquet", "it is truncated or damaged, write it again", field)
+
+
+def parquet_values(opened: Any) -> int:
+    """Number of values that an open parquet file declares, in all rows and columns."""
+    groups = [opened.metadata.row_group(place) for place in range(opened.num_row_groups)]
+    return sum(one.column(place).num_values for one in groups for place in range(one.num_columns))
 
 
 def read_parquet(field: str, file: Path) -> dict[str, Array]:
     """Read all columns of a parquet file, by name in lower case. [N] each."""
     found: dict[str, Array] = {}
-    with parquet_errors(field, file):
+    with reading_parquet(field, file):
         with open_parquet(file) as opened:
+            check_unpacked(file, 8 * parquet_values(opened))
             table = opened.read()
         for name, column in zip(table.column_names, table.columns, strict=True):
             if name.lower() in found:

@@ -14,6 +14,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 
 from bliss.report.style import GRID, INK, PAPER, SERIES, WIDTH, look, settings
 from bliss.report.tables import DASH, Number, significant
+from bliss.text import printable
 
 HUGE = 1e30  # larger numbers, or smaller than its inverse, would flatten all others and overflow
 
@@ -211,6 +212,7 @@ def _points(axes: Axes, line: Series, **changes: Any) -> None:
 
 def _name(label: str, most: int = 36) -> str:
     """A label that fits; matplotlib would hide those that start with an underscore."""
+    label = printable(label)
     label = label if len(label) <= most else label[: most - 1] + "…"
     return "\u200a" + label if label.startswith("_") else label or DASH
 

@@ -29,7 +29,7 @@ class Run:
     @property
     def name(self) -> str:
         """The folder's name."""
-        return records.printable(self.path.resolve().name)
+        return self.path.resolve().name
 
 
 @dataclass(frozen=True)

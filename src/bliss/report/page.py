@@ -13,17 +13,22 @@ from markupsafe import Markup
 
 from bliss.report.sections import Section
 from bliss.report.svg import inline
+from bliss.text import printable
 
 HERE = Path(__file__).parent
 
 
 def page(sections: Sequence[Section]) -> str:
-    """The page as text. Text from data is escaped, and the page runs no script but its own."""
+    """The page as text. Text from data is escaped, and the page runs no script but its own.
+
+    Text passes `printable` here, and labels of figures in charts.py.
+    """
     script = (HERE / "page.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(HERE),
         autoescape=True,
+        finalize=_shown,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -37,6 +42,11 @@ def page(sections: Sequence[Section]) -> str:
         digest=digest,
         inline=inline,
     )
+
+
+def _shown(value: object) -> object:
+    """A value of the template, with control characters as escapes."""
+    return printable(value) if type(value) is str else value  # Markup is of our own making
 
 
 def _title(sections: Sequence[Section]) -> str:

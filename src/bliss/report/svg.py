@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 from bliss.report.charts import Chart
 from bliss.report.style import GRID, INK, PAPER, SERIES, encode
+from bliss.text import printable
 
 COLOURS = {
     INK: "currentColor",
@@ -32,7 +33,7 @@ def inline(chart: Chart) -> Markup:
         element.attrib.update({k: _adapt(k, v, chart.name) for k, v in given.items()})
     for name in ("width", "height", "version"):
         root.attrib.pop(name, None)
-    root.attrib |= {"role": "img", "aria-label": chart.alt}
+    root.attrib |= {"role": "img", "aria-label": printable(chart.alt)}
     return Markup(ElementTree.tostring(root, encoding="unicode"))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import torch
 
 from bliss.arrays import FloatArray, IntArray
 from bliss.block import Block, Control
+from bliss.digests import new_digest
 from bliss.files import replacing
 from bliss.graph import Graph
 from bliss.kernels.histories import full_sums
@@ -77,9 +77,9 @@ def _fill(sums: FloatArray, graph: Graph, features: FloatArray) -> None:
 
 
 def _digest(graph: Graph, features: FloatArray) -> str:
-    digest = hashlib.blake2b(digest_size=16)
+    digest = new_digest()
     arrays = [graph.indptr, graph.indices, graph.target_scale, graph.source_scale, graph.weight]
     for array in (*arrays, features):
         digest.update(f"{array.dtype} {array.shape}".encode())
         digest.update(np.ascontiguousarray(array).data.cast("B") if array.size else b"")
-    return digest.hexdigest()
+    return str(digest.hexdigest())

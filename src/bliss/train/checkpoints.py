@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from bliss.errors import DamagedError
-from bliss.train.folder import Checkpoint
+from bliss.train.folder import Checkpoint, settings_digest
 from bliss.train.step import PARTS, TIMED, Learner
 
 
@@ -30,7 +30,7 @@ class Progress:
     """Duration of the run, including evaluations."""
 
 
-def capture(learner: Learner, progress: Progress, fingerprint: str) -> Checkpoint:
+def capture(learner: Learner, progress: Progress) -> Checkpoint:
     """Complete state of a run, for resuming."""
     model, optimizer = learner.task.model, learner.optimizer
     tensors = {f"model.{name}": t for name, t in model.state_dict().items()}
@@ -39,7 +39,8 @@ def capture(learner: Learner, progress: Progress, fingerprint: str) -> Checkpoin
     tensors |= {f"sampler.{name}": t for name, t in learner.sampler.state_dict().items()}
     tensors |= {f"times.{part}": torch.tensor(list(t)) for part, t in learner.times.items()}
     counters = {
-        "data": fingerprint,
+        "data": learner.task.dataset.fingerprint,
+        "settings": settings_digest(learner.task.config),
         "loader": learner.loader.state_dict(),
         "losses": learner.losses,
         "step_seconds": learner.step_seconds,

@@ -186,8 +186,9 @@ def resolve(**given: Any) -> TrainConfig:
 
 def recipe(dataset: str, model: str, sampler: str) -> dict[str, Any]:
     """Settings in the recipe for a data set, model and sampler; empty if there is no recipe."""
-    file = resources.files("bliss.train") / "recipes" / f"{dataset.lower()}.json"
-    if "/" in dataset or not file.is_file():
+    recipes = {file.name: file for file in (resources.files("bliss.train") / "recipes").iterdir()}
+    file = recipes.get(f"{dataset.lower()}.json")
+    if file is None:
         return {}
     parts = json.loads(file.read_text(encoding="utf-8"))
     return {**parts.get("all", {}), **parts.get(model, {}), **parts.get(sampler, {})}

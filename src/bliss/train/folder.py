@@ -3,9 +3,12 @@
 config.json                 the settings
 metrics.jsonl               one line per evaluation
 times.jsonl                 seconds spent in steps until each evaluation
-checkpoints/000100.*        the two newest: tensors (safetensors), counters (JSON, with a digest)
+checkpoints/000100.*        the two newest: tensors (safetensors) and counters (JSON)
 best.safetensors            weights of the best validation F1
 result.json                 written at the end
+
+All but config.json hold a digest. Checkpoints and best weights also hold a digest of the settings,
+so that those of another run, or a changed config.json, are noticed.
 """
 
 from __future__ import annotations
@@ -21,11 +24,13 @@ from typing import Any, NamedTuple
 
 import safetensors
 import safetensors.torch
+import torch
 from torch import Tensor
 
 from bliss import records
+from bliss.digests import json_digest, new_digest
 from bliss.errors import DamagedError, InputError
-from bliss.files import remove_scratch, replace_file, writing
+from bliss.files import check_regular, remove_scratch, replace_file, writing
 from bliss.train.config import TrainConfig
 from bliss.train.records import Evaluation, RunResult, RunSettings, StepTime
 
@@ -45,6 +50,8 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.checkpoints = path / "checkpoints"
+        self._metrics = records.Log(path / "metrics.jsonl", Evaluation)
+        self._times = records.Log(path / "times.jsonl", StepTime)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -68,11 +75,16 @@ class RunFolder:
         return (self.path / "config.json").exists()
 
     def refuse_strays(self) -> None:
-        """Raise an error if there are checkpoints without settings, from an unknown run."""
-        if self._steps() and not self.is_started:
+        """Raise an error if there are files of a run without its settings."""
+        if self.is_started:
+            return
+        names = ("metrics.jsonl", "times.jsonl", "best.safetensors", "result.json")
+        strays = ["checkpoints"] if self._steps() else []
+        strays += [name for name in names if (self.path / name).exists()]
+        if strays:
             raise InputError(
-                f"out={str(self.path)!r} holds checkpoints but no config.json: choose another "
-                "folder, or remove this one."
+                f"out={str(self.path)!r} holds {', '.join(strays)} of another run but no "
+                "config.json: choose another folder, or remove this one."
             )
 
     def settings(self) -> TrainConfig:
@@ -86,7 +98,7 @@ class RunFolder:
         values = records.read_exactly(path, REMEDY)
         try:
             return TrainConfig.from_dict(values)
-        except (InputError, TypeError, AttributeError) as error:
+        except Exception as error:  # values of any type, in any combination
             raise DamagedError(
                 f"{path} does not hold the settings of a run ({error}): it is damaged or comes "
                 f"from another version of bliss, {REMEDY}."
@@ -139,43 +151,40 @@ class RunFolder:
 
     def write_result(self, result: RunResult) -> None:
         """Write result.json."""
-        records.write(self.path / "result.json", result)
+        records.write_sealed(self.path / "result.json", result)
 
     def result(self) -> RunResult | None:
         """Result of the run, or None if it is unfinished."""
         path = self.path / "result.json"
-        return records.read(path, RunResult, REMEDY) if path.exists() else None
+        return records.read_sealed(path, RunResult, REMEDY) if path.exists() else None
 
     def add_metrics(self, evaluation: Evaluation) -> None:
         """Append a line to metrics.jsonl."""
-        self._append("metrics.jsonl", evaluation)
+        self._metrics.append(evaluation)
 
     def add_times(self, time: StepTime) -> None:
         """Append a line to times.jsonl."""
-        self._append("times.jsonl", time)
+        self._times.append(time)
 
     def metrics(self) -> list[Evaluation]:
         """All complete lines of metrics.jsonl."""
-        return records.read_lines(self.path / "metrics.jsonl", Evaluation, "remove that line")
+        return self._metrics.read()
 
     def times(self) -> list[StepTime]:
         """All complete lines of times.jsonl."""
-        return records.read_lines(self.path / "times.jsonl", StepTime, "remove that line")
-
-    def _append(self, name: str, record: records.Record) -> None:
-        path = self.path / name
-        with writing(path), open(path, "a", encoding="utf-8") as file:
-            file.write(records.to_json(record, indent=None))
+        return self._times.read()
 
     def forget_after(self, step: int) -> None:
         """Drop the metrics and times of later steps, which a resumed run repeats."""
-        for name, lines in (("metrics.jsonl", self.metrics()), ("times.jsonl", self.times())):
-            kept = [records.to_json(line, indent=None) for line in lines if line.step <= step]
-            replace_file(self.path / name, "".join(kept).encode())
+        metrics, times = self.metrics(), self.times()  # both are intact before one is replaced
+        self._metrics.rewrite(line for line in metrics if line.step <= step)
+        self._times.rewrite(line for line in times if line.step <= step)
 
-    def save_best(self, weights: Mapping[str, Tensor]) -> None:
-        """Replace the best weights."""
-        data = safetensors.torch.save(_contiguous(weights))
+    def save_best(self, weights: Mapping[str, Tensor], config: TrainConfig) -> None:
+        """Replace the best weights of a run with these settings."""
+        tensors = _contiguous(weights)
+        marks = {"settings": settings_digest(config), "digest": _tensor_digest(tensors)}
+        data = safetensors.torch.save(tensors, metadata=marks)
         replace_file(self.path / "best.safetensors", data)
 
     def load_best(self) -> dict[str, Tensor]:
@@ -186,12 +195,23 @@ class RunFolder:
                 f"{path} is missing, because the run has not been evaluated yet: train until the "
                 "first evaluation."
             )
+        check_regular(path)
         try:
-            return safetensors.torch.load_file(path)
-        except (safetensors.SafetensorError, OSError) as error:
+            with safetensors.safe_open(path, framework="pt") as file:
+                marks = file.metadata() or {}
+                weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        except Exception as error:  # a damaged file can raise almost anything
             raise DamagedError(
                 f"{path} cannot be read ({error}), because it is damaged: train again."
             ) from error
+        if marks.get("digest") != _tensor_digest(weights):
+            raise DamagedError(f"{path} does not match its digest: it is damaged, train again.")
+        if marks.get("settings") != settings_digest(self.settings()):
+            raise DamagedError(
+                f"{path} was written with other settings than those in config.json: restore the "
+                "files of one run, or train again."
+            )
+        return weights
 
     def save_checkpoint(self, step: int, checkpoint: Checkpoint) -> None:
         """Write a checkpoint, valid once its JSON file exists; keep the previous one."""
@@ -209,19 +229,13 @@ class RunFolder:
         for step in reversed(self._steps()):
             stem = self.checkpoints / f"{step:09d}"
             try:
+                check_regular(stem.with_suffix(".json"))
                 counters = json.loads(stem.with_suffix(".json").read_text(encoding="utf-8"))
                 data = stem.with_suffix(".safetensors").read_bytes()
                 if counters.pop("sha256") != _digest(data, counters):
                     raise ValueError("its digest does not match")
                 return Checkpoint(safetensors.torch.load(data), counters)
-            except (
-                OSError,
-                ValueError,
-                KeyError,
-                TypeError,
-                AttributeError,
-                safetensors.SafetensorError,
-            ) as error:
+            except Exception as error:  # a damaged file can raise almost anything
                 say(f"The checkpoint of step {step} is damaged ({error}); trying the previous one.")
         if self._steps():
             raise DamagedError(
@@ -233,11 +247,30 @@ class RunFolder:
         return sorted(int(p.stem) for p in self.checkpoints.glob("*.json") if p.stem.isdigit())
 
 
+def settings_digest(config: TrainConfig) -> str:
+    """Digest of the settings that results depend on.
+
+    Left out are the number of steps, which may grow, and the place of the data and the device.
+    """
+    left_out = ("dataset", "device", "steps")
+    return json_digest({k: v for k, v in config.to_dict().items() if k not in left_out})
+
+
 def _digest(data: bytes, counters: Mapping[str, Any]) -> str:
     """SHA-256 of tensors and counters."""
     digest = hashlib.sha256(data)
     digest.update(json.dumps(counters, sort_keys=True).encode())
     return digest.hexdigest()
+
+
+def _tensor_digest(tensors: Mapping[str, Tensor]) -> str:
+    """Digest of names, types, shapes and values."""
+    digest = new_digest()
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return str(digest.hexdigest())
 
 
 def _contiguous(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from functools import cached_property
 from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
 
-from bliss.data import Dataset, fingerprint
+from torch import Tensor
+
+from bliss import checks
+from bliss.data import Dataset
 from bliss.errors import DamagedError, InputError
 from bliss.train.checkpoints import Progress, capture, in_short, restore
 from bliss.train.config import TrainConfig
 from bliss.train.evaluation import evaluate, evaluate_sampled
-from bliss.train.folder import RunFolder
+from bliss.train.folder import RunFolder, settings_digest
 from bliss.train.memory import forget_peak, peak_mb
 from bliss.train.records import Evaluation, RunResult, StepTime
 from bliss.train.signals import Interrupted, Signals, catch_signals
@@ -56,7 +58,7 @@ class Trainer:
         self.task = build_task(config, dataset)
         self.config = self.task.config
         self.learner = Learner(self.task)
-        self.folder = RunFolder(Path(out))
+        self.folder = RunFolder(checks.path("out", out))
         self.progress = Progress()
         self.say = say
 
@@ -105,7 +107,12 @@ class Trainer:
         checkpoint = self.folder.load_checkpoint(self.say)
         if checkpoint is None:
             return
-        if checkpoint.counters["data"] != self._fingerprint:
+        if checkpoint.counters.get("settings") != settings_digest(self.config):
+            raise DamagedError(
+                f"the checkpoints in {str(self.folder.path)!r} belong to other settings than those "
+                "in config.json: restore the files of one run, or start a run in another folder."
+            )
+        if checkpoint.counters["data"] != self.task.dataset.fingerprint:
             raise InputError(
                 f"dataset={self.config.dataset!r} has changed since the run in "
                 f"{str(self.folder.path)!r} was started: restore the same data (check --root), or "
@@ -167,16 +174,12 @@ class Trainer:
         progress.stale += 1
         if found.val_f1 > progress.best_val_f1:
             progress.best_step, progress.best_val_f1, progress.stale = step, found.val_f1, 0
-            self.folder.save_best(self.task.model.state_dict())
+            self.folder.save_best(self.task.model.state_dict(), self.config)
         return found
 
     def _checkpoint(self) -> None:
-        checkpoint = capture(self.learner, self.progress, self._fingerprint)
+        checkpoint = capture(self.learner, self.progress)
         self.folder.save_checkpoint(self.learner.steps, checkpoint)
-
-    @cached_property
-    def _fingerprint(self) -> str:
-        return fingerprint(self.task.dataset)
 
     def _is_patience_spent(self) -> bool:
         return 0 < self.config.patience <= self.progress.stale
@@ -195,7 +198,7 @@ class Trainer:
                 f"Stopped early at step {learner.steps}: no better validation F1 in "
                 f"{progress.stale} evaluations (--patience {config.patience})."
             )
-        load_best(self.task, self.folder)
+        load_weights(self.task, self.folder.load_best(), self.folder)
         scores = evaluate(self.task, ("train", "val", "test"), signals.check)
         result = RunResult(
             dataset=config.dataset,
@@ -217,9 +220,8 @@ class Trainer:
         return result
 
 
-def load_best(task: Task, folder: RunFolder) -> None:
-    """Load the weights of the run's best step into the network."""
-    weights = folder.load_best()
+def load_weights(task: Task, weights: Mapping[str, Tensor], folder: RunFolder) -> None:
+    """Load weights from a run's folder into the network."""
     try:
         task.model.load_state_dict(weights)
     except RuntimeError as error:
@@ -232,7 +234,7 @@ def load_best(task: Task, folder: RunFolder) -> None:
 
 def open_task(folder: RunFolder, load: Callable[[TrainConfig], Dataset]) -> Task:
     """Task of a run, with the weights of its best step."""
-    config = folder.settings()
+    config, weights = folder.settings(), folder.load_best()  # both fit before a network is built
     task = build_task(config, load(config))
-    load_best(task, folder)
+    load_weights(task, weights, folder)
     return task
