@@ -21,41 +21,58 @@ def program(code: str, *arguments: object) -> list[str]:
     return [sys.executable, "-W", "ignore", "-c", text, *map(str, arguments)]
 
 
-EVALUATION = """
+EVALUATIONS = """
+    import gc
+    import os
+    from typer.testing import CliRunner
     from bliss.__main__ import main
+    from bliss.cli import app
     from bliss.train import loop
 
-    def evaluate(task, splits, progress):
-        for number in NUMBERS:
-            signal.raise_signal(number)
-        progress(0.5)
-        raise AssertionError("the run did not stop")
+    def run(out, numbers):
+        def evaluate(task, splits, progress):
+            for number in numbers:
+                signal.raise_signal(number)
+            progress(0.5)
+            raise AssertionError("the run did not stop")
 
-    loop.evaluate = evaluate
-    main()
+        loop.evaluate = evaluate
+        for stream, ending in ((1, ".out"), (2, ".err")):
+            os.dup2(os.open(out + ending, os.O_WRONLY | os.O_CREAT), stream)
+        sys.argv = ["bliss", "train", "--out", out, *SMALL]
+        main()
+
+    CliRunner().invoke(app, ["train", "--out", FIRST, "--steps", "1", "--hidden", "8"])
+    gc.freeze()
+    for out, numbers in RUNS.items():
+        if os.fork() == 0:
+            run(out, numbers)
+        print(os.waitstatus_to_exitcode(os.wait()[1]), flush=True)
 """
 SAVED = "Interrupted; progress is saved. Run the same command with --resume to continue."
 INT, TERM = int(signal.SIGINT), int(signal.SIGTERM)
+ENDS = {  # by signals: the exit code and what is shown
+    (INT,): (130, SAVED),
+    (TERM,): (143, SAVED),
+    (INT, INT): (130, "Interrupted."),
+    (INT, TERM): (-TERM, ""),
+}
 
 
-@pytest.mark.parametrize(
-    ("numbers", "code", "message"),
-    [
-        ((INT,), 130, SAVED),
-        ((TERM,), 143, SAVED),
-        ((INT, INT), 130, "Interrupted."),
-        ((INT, TERM), -TERM, ""),
-    ],
-    ids=["int", "term", "int-int", "int-term"],
-)
-def test_one_signal_saves_and_a_second_one_stops_at_once(tmp_path, numbers, code, message):
-    code_of_run = EVALUATION.replace("NUMBERS", str(numbers))
-    command = program(code_of_run, "train", "--out", tmp_path / "run", *SMALL)
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == code, done.stderr
-    assert done.stderr.strip() == message
-    saved = (tmp_path / "run" / "checkpoints" / "000000010.json").exists()
-    assert saved == (message == SAVED)
+def test_one_signal_saves_and_a_second_one_stops_at_once(tmp_path):
+    """Each run is a fork of a process that has trained before, so that imports are made once."""
+    folders = {numbers: tmp_path / "-".join(map(str, numbers)) for numbers in ENDS}
+    runs = {str(folder): numbers for numbers, folder in folders.items()}
+    names = {"RUNS": runs, "SMALL": SMALL, "FIRST": str(tmp_path / "first")}
+    code = "".join(f"{name} = {value!r}\n" for name, value in names.items())
+    code += textwrap.dedent(EVALUATIONS)
+    done = subprocess.run(program(code), capture_output=True, text=True, check=True)
+    codes = map(int, done.stdout.split())
+    for code, (numbers, expected) in zip(codes, ENDS.items(), strict=True):
+        told = folders[numbers].with_suffix(".err").read_text().strip()
+        assert (code, told) == expected, numbers
+        saved = (folders[numbers] / "checkpoints" / "000000010.json").exists()
+        assert saved == (expected[1] == SAVED), numbers
 
 
 IMPORTING = """

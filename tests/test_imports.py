@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import textwrap
@@ -19,16 +20,17 @@ COMMANDS = [
 ]
 
 
-def loaded(code: str, *arguments: str) -> set[str]:
-    """Top-level modules that a program has imported when it ends."""
-    program = textwrap.dedent(code) + "\nprint('loaded:', *sys.modules)"
+def loaded(code: str, *arguments: str) -> list[set[str]]:
+    """Top-level modules that a program has imported at each of its calls of `show_loaded`."""
+    program = "import sys\ndef show_loaded(): print('\\nloaded:', *sys.modules)\n"
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", "import sys\n" + program, *arguments],
+        [sys.executable, "-W", "ignore", "-c", program + textwrap.dedent(code), *arguments],
         capture_output=True,
         text=True,
         check=True,
     )
-    return {name.split(".")[0] for name in done.stdout.rpartition("loaded:")[2].split()}
+    shown = re.findall("^loaded: (.*)", done.stdout, re.MULTILINE)
+    return [{name.split(".")[0] for name in names.split()} for names in shown]
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
@@ -39,21 +41,18 @@ def test_help_version_and_listing_import_nothing_heavy(command):
         main()
     except SystemExit as end:
         assert not end.code, end.code
+    show_loaded()
     """
-    found = loaded(code, *command)
+    (found,) = loaded(code, *command)
     assert "typer" in found  # the command did run
     assert not found & HEAVY
 
 
-def test_names_of_samplers_graph_and_loader_import_no_pyg():
-    found = loaded("import bliss; bliss.Bliss; bliss.Graph; bliss.BlockLoader")
-    assert {"torch", "numba"} <= found
-    assert "torch_geometric" not in found
-
-
-SAMPLING = """
-    import numpy as np
+LOADER = """
     import bliss
+    bliss.Bliss; bliss.Graph; bliss.BlockLoader
+    show_loaded()
+    import numpy as np
     import torch
     pairs = np.random.default_rng(0).integers(0, 50, (2, 300))
     graph = bliss.Graph.from_edge_index(pairs, 50)
@@ -62,8 +61,7 @@ SAMPLING = """
     for block in blocks:
         block.observe(torch.ones(block.num_src, 3))
     sampler.update(blocks)
-"""
-LOADING = """
+
     class Nodes:  # as little of PyG's Data as a loader asks for
         num_nodes = 50
 
@@ -71,12 +69,17 @@ LOADING = """
             return {}
 
     loader = bliss.BlockLoader(Nodes(), sampler, np.arange(8), batch_size=8)
+    show_loaded()
+    next(iter(loader))
+    show_loaded()
 """
 
 
-def test_sampling_and_updating_import_no_pyg_and_the_first_batch_does():
-    assert "torch_geometric" not in loaded(SAMPLING + LOADING)
-    assert "torch_geometric" in loaded(SAMPLING + LOADING + "    next(iter(loader))\n")
+def test_names_sampling_and_updating_import_no_pyg_and_the_first_batch_does():
+    by_names, by_sampling, by_batch = loaded(LOADER)
+    assert {"torch", "numba"} <= by_names
+    assert "torch_geometric" not in by_names | by_sampling
+    assert "torch_geometric" in by_batch
 
 
 PACKAGES = ["bliss", *(f"bliss.{p}" for p in ("data", "nn", "policies", "samplers", "train"))]

@@ -72,26 +72,20 @@ PROGRAM = """
     from tests.train.conftest import make_dataset
     from tests.train.runs import make_trainer
     trainer = make_trainer(make_dataset(), Path(sys.argv[1]))
-    trainer.run("--resume" in sys.argv, lambda now: print(now.step, flush=True))
+    trainer.run(on_step=lambda now: print(now.step, flush=True))
 """
 
 
-def start(out: Path, *flags: str) -> subprocess.Popen:
-    root = Path(__file__).resolve().parents[2]
-    command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(PROGRAM), str(out), *flags]
-    return subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True)
-
-
 def test_a_killed_run_ends_as_if_it_had_not_been(dataset, tmp_path, whole):
-    with start(tmp_path) as process:
+    command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(PROGRAM), str(tmp_path)]
+    root = Path(__file__).resolve().parents[2]
+    with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True) as process:
         for line in process.stdout:
             if line.strip() == "17":
                 process.send_signal(signal.SIGKILL)
                 break
     assert process.returncode == -signal.SIGKILL
-    with start(tmp_path, "--resume") as again:
-        again.communicate()
-    assert again.returncode == 0
+    trained(dataset, tmp_path, resume=True)
     assert_same_run(tmp_path, whole())
 
 
