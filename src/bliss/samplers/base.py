@@ -170,6 +170,11 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         """
         if not self.learns_from_surveys:
             return infer(model, self.graph, x, **options)
+        if (number := len(list(model))) != self.layers:
+            raise InputError(
+                f"model has {number} layers, but the sampler has {self.layers}: survey the network "
+                "that the sampler draws for."
+            )
         news: list[News] = []
 
         def observer(layer: int, survey: LayerSurvey) -> None:
