@@ -74,9 +74,10 @@ class Timed:
         self.x = x
         self.sampler: Sampler = config.build(
             graph,
-            counts.get(config.unit, ()),
+            counts.get(config.unit, ())[LAYERS - config.sampled_layers(LAYERS) :],
             layers=LAYERS,
             x=x.numpy() if config.needs_features else None,
+            widths=[x.size(1)] * LAYERS,
         )
         self.found: list[tuple[float, ...]] = []
         self.preparing = 0.0

@@ -17,6 +17,7 @@ import msgspec
 import torch
 
 from bliss.data import load_dataset
+from bliss.samplers import Bliss
 from bliss.studies import VarianceStudy
 from bliss.studies.runs import machine
 from bliss.train import resolve
@@ -25,6 +26,9 @@ HERE = Path(__file__).parent
 DATASETS = ("ppi", "cora", "pubmed", "physics")
 MODELS = ("sage", "gatv2")
 POLICIES = ("static", "exp3", "exp3-released", "exp3-scale-free", "node")
+SURVEYED = ("node+survey", "per node")
+"""Surveyed students; "per node" keeps a fitted score per node instead of attention per edge."""
+SURVEY_EVERY = 50
 SETTINGS: dict[str, dict[str, Any]] = {
     "ppi": {"budgets": (1024, 512, 256), "batch_size": 128, "steps": 300},
     "physics": {"budgets": (1024, 512, 256), "batch_size": 128, "steps": 300},
@@ -51,40 +55,73 @@ def main() -> None:
                 dataset=name, model=model, sampler="pladies", patience=0, **SETTINGS[name]
             )
             started = perf_counter()
-            study = VarianceStudy(config, load_dataset(name, arguments.root), POLICIES, every=30)
+            study = VarianceStudy(
+                config, load_dataset(name, arguments.root), POLICIES, 30, SURVEY_EVERY
+            )
+            if model == "gatv2":
+                add_student_per_node(study)
             found = msgspec.to_builtins(study.run())
             found |= {
                 "machine": msgspec.to_builtins(machine()),
                 "seconds": perf_counter() - started,
             }
             path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-            print(path.stem, [layer["policies"]["node"] for layer in found["layers"]], flush=True)
-    write_table()
+            print(path.stem, [layer["policies"] for layer in found["layers"]], flush=True)
+    write_tables()
 
 
-def write_table() -> None:
-    """Write README.md: notes.md and a table of the results."""
+def add_student_per_node(study: VarianceStudy) -> None:
+    """Add a surveyed student that keeps a score per node."""
+    config = study.config
+    study.surveyed[SURVEYED[1]] = study.students[SURVEYED[1]] = Bliss(
+        study.task.graph, config.budgets, policy="node", survey_attention="node", seed=config.seed
+    )
+
+
+def write_tables() -> None:
+    """Write README.md: notes.md and tables of the results."""
+    paths = sorted((HERE / "results").glob("*.json"))
+    results = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
     lines = [(HERE / "notes.md").read_text(encoding="utf-8")]
-    lines.append("| data | network | layer | budget | limit | " + " | ".join(POLICIES[1:]) + " |")
-    lines.append("|---" * (5 + len(POLICIES[1:])) + "|")
-    seconds = 0.0
-    for path in sorted((HERE / "results").glob("*.json")):
-        found = json.loads(path.read_text(encoding="utf-8"))
-        seconds += found["seconds"]
+    columns = [*POLICIES[1:], *SURVEYED]
+    lines += header("data", "network", "layer", "budget", "limit", *columns)
+    for found in results:
         for number, layer in enumerate(found["layers"], start=1):
-            cells = [
-                f"{ratios['over_pladies']:.3f} ({ratios['over_limit']:.3f})"
-                for name, ratios in layer["policies"].items()
-                if name != "static"
-            ]
-            place = f"| {found['dataset']} | {found['model']} | {number} | {layer['budget']} "
-            lines.append(f"{place}| {layer['limit_over_pladies']:.3f} | {' | '.join(cells)} |")
-    facts = machine()
+            cells = [ratio_cell(layer["policies"].get(name)) for name in columns]
+            limit = f"{layer['limit_over_pladies']:.3f}"
+            lines.append(row(*place(found, number), layer["budget"], limit, *cells))
+    lines += ["", "V of `node+survey` over the limit, by the number of steps since the survey:", ""]
+    ages = [one["age"] for one in results[0]["ages"]]
+    lines += header("data", "network", "layer", *ages)
+    for found in results:
+        for number in range(1, len(found["layers"]) + 1):
+            ratios = [one["layers"][number - 1][SURVEYED[0]] for one in found["ages"]]
+            lines.append(row(*place(found, number), *(f"{ratio:.3f}" for ratio in ratios)))
+    facts, minutes = machine(), sum(found["seconds"] for found in results) / 60
     lines.append(
-        f"\n{seconds / 60:.0f} minutes in total, one thread of {facts.processor}, "
-        f"torch {facts.torch}."
+        f"\n{minutes:.0f} minutes in total, one thread of {facts.processor}, torch {facts.torch}."
     )
     (HERE / "README.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def place(found: dict[str, Any], layer: int) -> tuple[object, ...]:
+    """Data set, network and layer."""
+    return found["dataset"], found["model"], layer
+
+
+def ratio_cell(ratios: dict[str, float] | None) -> str:
+    """V over PLADIES and, in brackets, over the limit; empty if the policy took no part."""
+    return f"{ratios['over_pladies']:.3f} ({ratios['over_limit']:.3f})" if ratios else ""
+
+
+def header(*names: object) -> list[str]:
+    """First two lines of a table."""
+    return [row(*names), "|---" * len(names) + "|"]
+
+
+def row(*cells: object) -> str:
+    """One line of a table."""
+    return "| " + " | ".join(map(str, cells)) + " |"
 
 
 if __name__ == "__main__":

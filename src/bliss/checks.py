@@ -132,7 +132,9 @@ def features(values: Any, num_nodes: int) -> FloatArray:
     return array
 
 
-def budgets(values: Sequence[int], layers: int | None = None) -> tuple[int, ...]:
+def budgets(
+    values: Sequence[int], layers: int | None = None, kind: str = "layers"
+) -> tuple[int, ...]:
     """Positive integers, one per layer, input layer first."""
     if isinstance(values, Integral) or not hasattr(values, "__iter__"):
         raise InputError(
@@ -158,8 +160,8 @@ def budgets(values: Sequence[int], layers: int | None = None) -> tuple[int, ...]
         )
     if layers is not None and len(checked) != layers:
         raise InputError(
-            f"budgets={checked} has {len(checked)} entries for {layers} sampled layers: give one "
-            "budget per layer, input layer first."
+            f"budgets={checked} has {len(checked)} entries for {layers} {kind}: give one budget "
+            "per layer, input layer first."
         )
     return tuple(checked)
 

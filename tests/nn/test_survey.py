@@ -152,6 +152,8 @@ def test_layers_that_break_the_contract_are_refused(graph):
     x = features()
     with pytest.raises(InputError, match=r"a layer returned \(\d+, 6\), but the block has"):
         infer([lambda x, block: x], graph, x, chunk_edges=97)
+    with pytest.raises(InputError, match="model has no layers"):
+        infer(iter([]), graph, x)
     with pytest.raises(InputError, match="a layer returned NoneType"):
         infer([lambda x, block: None], graph, x)
     calls = []

@@ -96,7 +96,7 @@ def test_bad_input_gets_one_sentence():
     graph = heavy_tailed_graph()
     with pytest.raises(InputError, match="x is missing"):
         Bliss(graph, [20], first_hop="exact")
-    with pytest.raises(InputError, match=r"has 3 entries for 2 sampled layers"):
+    with pytest.raises(InputError, match=r"has 3 entries for 2 layers above the exact first"):
         Neighbor(graph, [2, 2, 2], layers=3, x=X, first_hop="exact")
     with pytest.raises(InputError, match="layers=1 leaves no layer to sample"):
         Neighbor(graph, [2], layers=1, x=X, first_hop="exact")

@@ -75,7 +75,7 @@ def test_a_sampler_that_does_not_learn_from_surveys_only_infers(graph):
 def test_a_network_of_another_depth_is_refused_and_nothing_changes(graph):
     sampler = Bliss(graph, [30, 20, 10])
     before = state(sampler)
-    with pytest.raises(InputError, match="news of 2 layers was given for 3 layers"):
+    with pytest.raises(InputError, match="model has 2 layers, but the sampler has 3"):
         sampler.survey(network(), features())
     assert same(before, state(sampler))
 

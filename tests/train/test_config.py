@@ -62,7 +62,13 @@ def test_settings_of_every_sampler_survive_json(name):
 
 OPTIONS = {
     "ladies": {"replace": True},
-    "bliss": {"eta": 0.2, "memory": 0.5, "thinning": "paper", "estimator": "hajek"},
+    "bliss": {
+        "eta": 0.2,
+        "memory": 0.5,
+        "survey_attention": "node",
+        "thinning": "paper",
+        "estimator": "hajek",
+    },
     "neighbor": {"replace": True, "policy": "static"},
     "labor": {"iterations": 2, "shared": True},
     "labor-1": {"shared": True},

@@ -88,7 +88,7 @@ def test_divergence_is_named(tmp_path):
 
 
 REFUSED = {
-    "budgets for other layers": ({"budgets": (5,)}, "1 entries for 2 sampled layers"),
+    "budgets for other layers": ({"budgets": (5,)}, "1 entries for 2 layers"),
     "unknown sampler": ({"sampler": "neighbour"}, "sampler='neighbour'"),
     "no steps": ({"steps": 0}, "steps=0"),
     "no learning": ({"lr": 0.0}, "lr=0.0"),

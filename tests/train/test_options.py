@@ -85,10 +85,10 @@ def test_peak_memory_leaves_out_what_was_freed_before():
     device = torch.device("cpu")
     forget_peak(device)
     before = peak_mb(device)
-    arrays = [np.ones(4000) for _ in range(2000)]  # 64 MB, each too small for a map of its own
+    arrays = [np.ones(4000) for _ in range(8000)]  # 256 MB, each too small for a map of its own
     last = arrays.pop()  # keeps the heap from shrinking by itself
     del arrays
-    assert peak_mb(device) - before > 48
+    assert peak_mb(device) - before > 96  # holes in the heap take the rest
     forget_peak(device)
     assert peak_mb(device) - before < 24
     del last

@@ -95,6 +95,8 @@ def infer(
         Outputs, float32[V, out], on the CPU.
     """
     layers = list(model)
+    if not layers:
+        raise InputError("model has no layers: pass a GNN or a list of layers, not an iterator.")
     with _evaluating(model, layers):
         for number, layer in enumerate(layers):
 

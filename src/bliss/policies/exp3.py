@@ -28,7 +28,7 @@ class Exp3(Policy):
     normalised on reading, so a step costs nothing beyond its kept edges. A row is scaled down
     before a weight can overflow.
 
-    State: 8 bytes per edge and layer, 16 per node and layer.
+    State: 8 bytes per edge and layer, 16 per node and layer. Surveys are ignored.
     """
 
     name = "exp3"

@@ -39,7 +39,7 @@ class Linear(Policy):
     full attention estimated from the sample, a_ij / sum_k (a_ik / p_k).
 
     State: 3 (F + 1) numbers per layer. Cost: O(candidates F) per draw, O(sources F + edges) per
-    update.
+    update. Surveys are ignored.
     """
 
     name = "linear"

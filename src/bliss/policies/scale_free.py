@@ -30,7 +30,7 @@ class ScaleFreeExp3(Policy):
     alpha_ij |h_j|, the optimum [eq:optsample]. With attention, alpha_ij |N_i| is estimated from
     the kept softmax (`kernels.edge_bandits.relative_attention`).
 
-    State: 4 bytes per edge and layer, 8 per node and layer.
+    State: 4 bytes per edge and layer, 8 per node and layer. Surveys are ignored.
     """
 
     name = "exp3-scale-free"

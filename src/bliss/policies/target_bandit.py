@@ -41,7 +41,8 @@ class TargetBandit(Exp3):
     embeddings are forgotten; a reset costs O(|E|).
 
     The state has the form of `Exp3`: 8 bytes per edge and layer, 16 per node and layer; an
-    update costs O(kept edges), with "thanos" times the width of their messages.
+    update costs O(kept edges), with "thanos" times the width of their messages. Surveys are
+    ignored.
     """
 
     name = "target-bandit"

@@ -123,6 +123,11 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         return f"{type(self).__name__}({self.graph!r}{listed})"
 
     @property
+    def depth(self) -> int:
+        """Number of layers of the network, sampled or not: that of the blocks."""
+        return self.layers + (self.first_hop is not None)
+
+    @property
     def makes_batches(self) -> bool:
         """Whether the sampler, not the loader, decides which seeds form a batch."""
         return self.config.makes_batches
@@ -203,6 +208,11 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         """
         if not self.learns_from_surveys:
             return infer(model, self.graph, x, **options)
+        if (number := len(list(model))) != self.depth:
+            raise InputError(
+                f"model has {number} layers, but the sampler has {self.depth}: survey the network "
+                "that the sampler draws for."
+            )
         news: list[News] = []
 
         def observer(layer: int, survey: LayerSurvey) -> None:
@@ -215,6 +225,11 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
 
     def digest(self, blocks: Sequence[Block]) -> list[News]:
         """News of observed blocks, by layer, input layer first. The state does not change."""
+        if len(blocks) != self.depth:
+            raise InputError(
+                f"{len(blocks)} blocks were given for {self.depth} layers: pass all blocks of a "
+                "step, input layer first."
+            )
         sampled = blocks[1:] if self.first_hop else blocks
         feedback = [block.feedback() for block in sampled]
         self._check(feedback)
@@ -346,11 +361,6 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
 
     def _check(self, feedback: Sequence[Feedback]) -> None:
         """Reject feedback that does not match the layers or the graph, before ids are used."""
-        if len(feedback) != self.layers:
-            raise InputError(
-                f"{len(feedback)} sampled blocks were given for {self.layers} sampled layers: pass "
-                "all blocks of a step, input layer first."
-            )
         for below, above in pairwise(feedback):
             if below.dst.size != above.src.size:
                 raise InputError(

@@ -16,6 +16,8 @@ class Bliss(LayerSampler):
     message from `block.observe` and `sampler.update`:
 
     * ``policy="node"`` (default): one arm per node, not in the paper; 18 bytes per node and layer.
+      It also learns from full passes (`sampler.survey`), which cost a byte more per node and, with
+      attention, one per edge.
     * ``policy="exp3"``: the paper's bandit, one arm per edge, with the paper's eta and delta.
     * ``policy="exp3-released"``: the same with the constants of the authors' released code.
 

@@ -137,7 +137,9 @@ class SamplerConfig:
                     "layers=1 leaves no layer to sample with first_hop='exact': use sampler full, "
                     "or more layers."
                 )
-            return checks.budgets(budgets, None if layers is None else self.sampled_layers(layers))
+            sampled = None if layers is None else self.sampled_layers(layers)
+            above = "layers above the exact first" if self.is_first_hop_exact else "layers"
+            return checks.budgets(budgets, sampled, above)
         if not hasattr(budgets, "__len__") or len(budgets):
             raise InputError(
                 f"budgets={budgets!r} would have no effect, because {self.title} has no budgets: "

@@ -59,9 +59,7 @@ class FirstHop:
         """Block of the targets dst [D]: no edges, and the exact aggregate as its baseline."""
         none, nothing = np.empty(0, np.int64), np.empty(0, np.float32)
         pointers = np.zeros(dst.size + 1, np.int64)
-        block = Block.from_arrays(
-            dst, dst, pointers, none, none, nothing, nothing, prob=np.ones(dst.size, np.float32)
-        )
+        block = Block.from_arrays(dst, dst, pointers, none, none, nothing, nothing)
         return replace(block, control=Control(torch.from_numpy(self.sums[dst])))
 
 

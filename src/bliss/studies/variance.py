@@ -107,9 +107,9 @@ def exact_frontiers(
     targets holds, for each layer, the targets of some batches. x is [V, F], on the CPU; the model
     may be on any device.
     """
-    sampler, found = Full(graph, layers=1), []
+    sampler, layers, found = Full(graph, layers=1), list(model), []
     device = next(model.parameters()).device
-    for layer, (function, batches) in enumerate(zip(model, targets, strict=True)):
+    for layer, batches in enumerate(targets):
         size = torch.linalg.vector_norm(x, dim=1)
         for dst in batches:
             (block,) = sampler.sample(dst, 0)
@@ -119,7 +119,7 @@ def exact_frontiers(
                 alpha = model.attention(layer, inputs, block.to(device)).cpu()
             found.append(Frontier(layer, dst, stakes(block, alpha, size[block.src])))
         if layer + 1 < len(targets):
-            x = infer_layer(function, graph, x, device=device)
+            x = infer_layer(layers[layer], graph, x, device=device)
     return found
 
 
