@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import os
+import signal
 import threading
 
 import numpy as np
@@ -251,6 +253,27 @@ def test_one_thread_and_one_workspace_serve_all_epochs(data, monkeypatch):
     assert len(threads) == 3 * 4 * 2
     assert set(threads) == {threads[0]} != {threading.current_thread()}
     assert all(workspace is workspaces[0] for workspace in workspaces)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Python 3.12: forks among threads
+def test_a_child_does_not_wait_for_the_thread_of_its_parent(data):
+    loader = BlockLoader(data, PLADIES(data, [30]), batch_size=50, prefetch=1)
+    batches = iter(loader)
+    next(batches)
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            signal.alarm(20)  # a child that hangs is killed
+            with pytest.raises(InputError, match="does not survive a fork"):
+                next(batches)
+            assert len(list(loader)) == 4  # the next epoch, with a thread of its own
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+    assert len(list(batches)) == 3  # the parent goes on
 
 
 def test_without_prefetch_there_is_no_thread(data):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -111,6 +112,7 @@ class BlockLoader:
         self._epoch, self._batch, self._step = 0, 0, 0
         self._left_early = False  # whether the last iteration ended in the middle of its epoch
         self._iteration = object()  # identifies the newest iteration
+        self._threads: dict[int, ThreadPoolExecutor] = {}  # of this process, by its id
 
     @property
     def step(self) -> int:
@@ -230,20 +232,28 @@ class BlockLoader:
         for seeds in batches:
             yield self._load(seeds, self._step)
 
-    @cached_property
     def _thread(self) -> ThreadPoolExecutor:
         """Thread that draws ahead, reused in all epochs so that its workspace is allocated once."""
-        pool = ThreadPoolExecutor(1, thread_name_prefix="bliss-prefetch")
-        weakref.finalize(self, pool.shutdown, wait=False)
-        return pool
+        if os.getpid() not in self._threads:  # a thread does not survive a fork
+            pool = ThreadPoolExecutor(1, thread_name_prefix="bliss-prefetch")
+            weakref.finalize(self, pool.shutdown, wait=False)
+            self._threads = {os.getpid(): pool}
+        return self._threads[os.getpid()]
 
     def _ahead(self, batches: Iterator[_Seeds]) -> Generator[Data, None, None]:
         """Draw batch t + 1, with the policy after update t - 1, while batch t is used."""
         waiting: Future[Data] | None = None
+        process = os.getpid()
         with self.node_sampler.drawing_ahead():
             try:
                 waiting = self._submit(batches, self._step)
                 while waiting is not None:
+                    if os.getpid() != process:
+                        waiting = None
+                        raise InputError(
+                            "the loader draws ahead in a thread, which does not survive a fork: "
+                            "iterate over the loader anew in this process, or use prefetch=0."
+                        )
                     batch = waiting.result()
                     self.node_sampler.settle()  # no draw is under way here
                     waiting = self._submit(batches, self._step + 1)
@@ -254,7 +264,7 @@ class BlockLoader:
 
     def _submit(self, batches: Iterator[_Seeds], step: int) -> Future[Data] | None:
         seeds = next(batches, None)
-        return None if seeds is None else self._thread.submit(self._load, seeds, step)
+        return None if seeds is None else self._thread().submit(self._load, seeds, step)
 
 
 def _input_nodes(nodes: Any, num_nodes: int) -> tuple[IntArray, bool]:

@@ -8,6 +8,7 @@ from statistics import median
 from time import perf_counter
 
 import torch
+from torch import Tensor
 from torch_geometric.data import Data
 
 from bliss.data import cache_folder
@@ -21,6 +22,8 @@ from bliss.train.task import Task, torch_seed
 PARTS = ("sample", "gather", "forward", "backward", "update", "total")
 TIMED = 1000
 """Number of latest steps whose times are kept for medians."""
+LARGE = 1e4
+"""Features above this are named as the cause of a loss that is not finite."""
 
 
 class Learner:
@@ -89,10 +92,7 @@ class Learner:
         loss = criterion(logits.float(), batch.y, batch.blocks[-1].dst_weight)
         value = loss.item()
         if not -float("inf") < value < float("inf"):
-            raise InputError(
-                f"loss={value} at step {self.steps}, so the network has diverged: lower lr (now "
-                f"{config.lr}) and start again."
-            )
+            raise InputError(f"loss={value} at step {self.steps}: {self._cause(batch.x)}")
         forward = self._clock()
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
@@ -106,6 +106,16 @@ class Learner:
         parts = {"forward": forward - started, "backward": backward - forward}
         self._record(batch.seconds | parts | {"update": updated - backward})
         return value
+
+    def _cause(self, x: Tensor) -> str:
+        """Likely cause of a loss that is not finite, and the remedy. x [S, F]: features."""
+        largest = float(x.abs().max())  # NaN if there is one
+        if not largest < float("inf"):
+            return "features hold NaN or infinity, replace them by finite numbers."
+        if largest > LARGE:
+            return f"features reach {largest:.3g}, scale them to a deviation of about 1."
+        rate = self.task.config.lr
+        return f"the network has diverged, lower lr (now {rate}) and start again."
 
     def mean_loss(self) -> float:
         """Mean loss since the last call."""
