@@ -24,7 +24,7 @@ from tests.statistics import (
 
 FALSE_ALARM = 1e-6  # chance that a correct sampler fails, in each test that rolls dice
 DST = np.array([0, 2, 5, 9, 14, 20, 30, 40])
-BUDGET, TIMES = 40, 12_000
+BUDGET, TIMES = 40, 8_000
 VARIANTS = {  # mass, replace
     "published": ("squared", True),
     "by-norm": ("norm", True),

@@ -16,7 +16,8 @@ from bliss.samplers.draws import Draw, Poisson, WithoutReplacement, WithReplacem
 from tests.statistics import heavy_tailed_graph, normal_limit, repeat, square_sums
 
 FALSE_ALARM = 1e-6  # chance that a correct draw fails, in each test that rolls dice
-TIMES = 40_000
+TIMES = 40_000  # of independent coins, whose pairs and sums are tested, too
+FEWER = 10_000  # of other draws
 BUDGET = 15
 # Ids in a row and ids from anywhere: coins that depend on each other could do so by either.
 CANDIDATE = np.r_[100:120, 200 + np.random.default_rng(1).permutation(800)[:20]]
@@ -82,14 +83,14 @@ def test_poisson_keeps_each_source_as_often_as_stated(overstated):
 @pytest.mark.parametrize("name", ["with-replacement", "without-replacement"])
 def test_fixed_number_draw_keeps_each_source_as_often_as_stated(name, overstated):
     prob = DRAWS[name].probability(MASS, 0, BUDGET)
-    kept = indicators(DRAWS[name], TIMES // 2)
+    kept = indicators(DRAWS[name], FEWER)
     assert (binomial_tail(kept, larger(prob) if overstated else prob) < FALSE_ALARM) == overstated
 
 
 def test_number_of_times_drawn_is_no_chance_of_being_kept():
     # k s_j / sum s counts a source drawn twice twice, and a sample keeps it once.
     expected_times = np.minimum(BUDGET * MASS / MASS.sum(), 1.0)
-    kept = indicators(DRAWS["with-replacement"], TIMES // 2)
+    kept = indicators(DRAWS["with-replacement"], FEWER)
     assert binomial_tail(kept, expected_times) < FALSE_ALARM
 
 
@@ -126,7 +127,7 @@ def test_poisson_sample_size_has_the_stated_mean_and_variance(mutant):
 
 
 def test_draw_without_replacement_keeps_exactly_the_budget():
-    kept = indicators(DRAWS["without-replacement"], TIMES // 2)
+    kept = indicators(DRAWS["without-replacement"], FEWER)
     assert (kept.sum(1) == BUDGET).all()
 
 
@@ -227,7 +228,7 @@ def sampler_draws(name: str) -> tuple[np.ndarray, np.ndarray]:
     candidate, prob = sampler.inclusion(dst, 0)
     by_node = np.zeros(sampler.graph.num_nodes)  # what is no candidate must never be kept
     by_node[candidate] = prob
-    return repeat(sampler, dst, 10_000).kept, by_node
+    return repeat(sampler, dst, FEWER).kept, by_node
 
 
 @pytest.mark.parametrize("overstated", [False, True])

@@ -25,7 +25,7 @@ from tests.statistics import (
 TOLERANCE = 0.05  # how far from the closed form a measured variance may be
 FALSE_ALARM = 1e-6  # chance that a correct sampler is further off, in each measured case
 LARGEST_ERROR = TOLERANCE / normal_limit(FALSE_ALARM, 1)  # 1.02%: the standard error it takes
-TIMES = 20_000
+TIMES = 6_000
 BUDGET = 24  # of 55 candidates
 TARGETS = np.array([0, 2, 5, 9, 14, 20, 30, 40])
 OPEN = slice(TARGETS.size, None)  # candidates whose coin decides: all but the targets
