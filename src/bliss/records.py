@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -43,25 +43,26 @@ def read(path: Path, kind: type[R], remedy: str) -> R:
     return decode(read_object(path, remedy), kind, path, remedy)
 
 
-def write_sealed(path: Path, record: Record) -> Path:
-    """Replace a file by the record's JSON with a digest."""
-    return replace_file(path, (json.dumps(sealed(_values(record)), indent=2) + "\n").encode())
+def write_sealed(path: Path, record: Record, owner: str = "") -> Path:
+    """Replace a file by the record's JSON with a digest, which also covers the text `owner`."""
+    text = json.dumps(sealed(_values(record), after=owner), indent=2) + "\n"
+    return replace_file(path, text.encode())
 
 
-def read_sealed(path: Path, kind: type[R], remedy: str) -> R:
+def read_sealed(path: Path, kind: type[R], remedy: str, owner: str = "") -> R:
     """Read a record that must match its digest."""
-    return _unseal(read_exactly(path, remedy), kind, path, remedy)
+    return _unseal(read_exactly(path, remedy), kind, path, remedy, owner)
 
 
 class Log(Generic[R]):
     """A file of records, one line of JSON each, with a digest of the line and all lines before it.
 
-    An incomplete last line, left by a killed process, is ignored. Only one `Log` of a file may
-    write at a time.
+    The first digest continues the text `owner()`. An incomplete last line, left by a killed
+    process, is ignored. Only one `Log` of a file may write at a time.
     """
 
-    def __init__(self, path: Path, kind: type[R]) -> None:
-        self.path, self.kind = path, kind
+    def __init__(self, path: Path, kind: type[R], owner: Callable[[], str] = str) -> None:
+        self.path, self.kind, self.owner = path, kind, owner
         self._last: str | None = None  # digest of the last line; None: not known yet
 
     def read(self) -> list[R]:
@@ -77,19 +78,20 @@ class Log(Generic[R]):
 
     def rewrite(self, kept: Iterable[R]) -> None:
         """Replace all lines."""
-        self._last = ""
+        self._last = self.owner()
         replace_file(self.path, "".join(map(self._line, kept)).encode())
 
     def _line(self, record: R) -> str:
         """The next line."""
-        values = sealed(_values(record), after=self._last or "")
+        assert self._last is not None
+        values = sealed(_values(record), after=self._last)
         self._last = values["digest"]
         return json.dumps(values) + "\n"
 
     def _read(self) -> tuple[list[R], str]:
-        """All records and the digest of the last line, or "" if there is none."""
+        """All records and the digest of the last line, or the owner if there is none."""
         found: list[R] = []
-        last = ""
+        last = self.owner()
         lines = _read(self.path).split(b"\n")[:-1] if self.path.exists() else []
         for number, line in enumerate(lines, start=1):
             where, remedy = f"{self.path}, line {number},", "remove it and all lines after it"
@@ -127,7 +129,8 @@ def _unseal(values: Any, kind: type[R], where: Path | str, remedy: str, after: s
     record = decode(_plain(values), kind, where, remedy)
     if not is_sealed(values, after):
         raise DamagedError(
-            f"{where} does not match its digest: it is damaged or was changed, {remedy}."
+            f"{where} does not match its digest: it is damaged, was changed or belongs to another "
+            f"run, {remedy}."
         )
     return record
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from bliss.digests import sealed
 from bliss.records import Log
+from bliss.train.folder import RunFolder, settings_digest
 from bliss.train.records import Evaluation
 
 MACHINE = {
@@ -70,7 +72,9 @@ def run(folder: Path, finished: bool = True, **changes: Any) -> Path:
         {"step": s, "loss": loss, "train_f1": f1 + 0.02, "val_f1": f1}
         for s, loss, f1 in zip(learnt["step"], learnt["loss"], learnt["val_f1"], strict=True)
     ]
-    Log(folder / "metrics.jsonl", Evaluation).rewrite(Evaluation(**line) for line in lines)
+    owner = settings_digest(config)
+    log = Log(folder / "metrics.jsonl", Evaluation, lambda: owner)
+    log.rewrite(Evaluation(**line) for line in lines)
     if finished:
         result = {key: config[key] for key in ("dataset", "model", "sampler", "policy", "seed")}
         result |= {
@@ -84,8 +88,24 @@ def run(folder: Path, finished: bool = True, **changes: Any) -> Path:
             "sampled": {"nodes": 3312.4, "edges": 21834.9},
             "peak_mb": 812.0,
         }
-        write(folder / "result.json", sealed(result))
+        write(folder / "result.json", sealed(result, after=owner))
     return folder
+
+
+def alter(path: Path, change: Callable[[Any], Any]) -> None:
+    """Change the values in the JSON files of a study or run, and bring digests up to date."""
+    files = [path] if path.is_file() else sorted(path.glob("*.json"))
+    found = {file: json.loads(file.read_text()) for file in files}
+    changed = {file: change(values) for file, values in found.items()}
+    if (config := path / "config.json") in found:
+        lines = RunFolder(path).metrics()
+        owner = settings_digest(changed[config])
+        result = changed[path / "result.json"] | {"steps": lines[-1].step}
+        del result["digest"]
+        changed[path / "result.json"] = sealed(result, after=owner)
+        Log(path / "metrics.jsonl", Evaluation, lambda: owner).rewrite(lines)
+    for file, values in changed.items():
+        write(file, values)
 
 
 def comparison(folder: Path, models: tuple[str, ...] = ("sage", "gatv2"), **changes: Any) -> Path:

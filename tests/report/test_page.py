@@ -9,7 +9,6 @@ from html.parser import HTMLParser
 
 import pytest
 
-from bliss.digests import sealed
 from bliss.report import save_figures, write_report
 from bliss.report.tables import DASH
 from tests.report import factory
@@ -190,7 +189,7 @@ class Elements(HTMLParser):
         self.names.append(tag)
 
 
-def nasty_results(tmp_path, name=NASTY):
+def nasty_results(tmp_path):
     """Results whose every name is hostile."""
 
     def named(values):
@@ -198,7 +197,7 @@ def nasty_results(tmp_path, name=NASTY):
             keys = {"dataset", "model", "sampler", "policy", "preset", "split", "remedy"}
             keys |= {"quantity", "grows_with", "stated", "command", "processor", "date"}
             return {
-                name if key in ("node", "exp3") else key: name
+                NASTY if key in ("node", "exp3") else key: NASTY
                 if key in keys and isinstance(value, str)
                 else named(value)
                 for key, value in values.items()
@@ -207,10 +206,7 @@ def nasty_results(tmp_path, name=NASTY):
 
     folders = [paths[0] for paths in factory.every_kind(tmp_path / "in").values()]
     for folder in folders[:-1]:
-        for path in [folder] if folder.is_file() else folder.glob("*.json"):
-            values = named(json.loads(path.read_text()))
-            values.pop("digest", None)
-            path.write_text(json.dumps(sealed(values)))
+        factory.alter(folder, named)
     return folders[:-1]
 
 

@@ -151,10 +151,10 @@ def test_checkpoints_without_settings_are_not_mixed_with_those_of_a_new_run(
     dataset, finished, resume
 ):
     (finished / "config.json").unlink()
+    before = {path: path.read_bytes() for path in finished.rglob("*") if path.is_file()}
     with pytest.raises(InputError, match=r"holds checkpoints, metrics.* but no config"):
         make_trainer(dataset, finished, seed=7).run(resume)
-    assert not (finished / "config.json").exists()
-    assert RunFolder(finished).result().seed == 0
+    assert before == {path: path.read_bytes() for path in finished.rglob("*") if path.is_file()}
 
 
 @pytest.mark.parametrize(
@@ -215,8 +215,23 @@ def test_lines_of_metrics_are_complete_and_in_order(finished, change):
     file.write_bytes(b"".join(orders[change]))
     with pytest.raises(DamagedError, match=r"metrics.jsonl, line [12], does not match its digest"):
         RunFolder(finished).metrics()
-    file.write_bytes(first)  # as the message says
-    assert [line.step for line in RunFolder(finished).metrics()] == [10]
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "times.jsonl"])
+def test_a_finished_run_has_the_lines_of_its_last_step(finished, name):
+    file = finished / name
+    file.write_bytes(file.read_bytes()[:-1])  # the last line is incomplete
+    with pytest.raises(DamagedError, match=rf"{name} ends before the last step \(30\)"):
+        READERS[name](RunFolder(finished))
+    (finished / "result.json").unlink()
+    assert [line.step for line in READERS[name](RunFolder(finished))] == [10, 20]
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "times.jsonl", "result.json"])
+def test_files_of_another_run_are_noticed(finished, whole, name):
+    shutil.copy(whole(seed=7) / name, finished / name)
+    with pytest.raises(DamagedError, match=rf"{name}.* belongs to another run"):
+        READERS[name](RunFolder(finished))
 
 
 @pytest.mark.parametrize("name", ["config.json", *READERS])

@@ -7,8 +7,8 @@ checkpoints/000100.*        the two newest: tensors (safetensors) and counters (
 best.safetensors            weights of the best validation F1
 result.json                 written at the end
 
-All but config.json hold a digest. Checkpoints and best weights also hold a digest of the settings,
-so that those of another run, or a changed config.json, are noticed.
+All but config.json hold a digest that also covers the settings, so that files of another run, or a
+changed config.json, are noticed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import safetensors
 import safetensors.torch
@@ -34,6 +34,7 @@ from bliss.files import check_regular, remove_scratch, replace_file, writing
 from bliss.train.config import TrainConfig
 from bliss.train.records import Evaluation, RunResult, RunSettings, StepTime
 
+L = TypeVar("L", Evaluation, StepTime)
 REMEDY = "start the run again in another folder"
 
 
@@ -50,8 +51,8 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.checkpoints = path / "checkpoints"
-        self._metrics = records.Log(path / "metrics.jsonl", Evaluation)
-        self._times = records.Log(path / "times.jsonl", StepTime)
+        self._metrics = records.Log(path / "metrics.jsonl", Evaluation, self._owner)
+        self._times = records.Log(path / "times.jsonl", StepTime, self._owner)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -104,6 +105,11 @@ class RunFolder:
                 f"from another version of bliss, {REMEDY}."
             ) from error
 
+    def _owner(self) -> str:
+        """Digest of the settings in config.json, or "" if there are none."""
+        path = self.path / "config.json"
+        return settings_digest(records.read_object(path, REMEDY)) if path.exists() else ""
+
     def check_settings(self, config: TrainConfig, may_extend: bool = False) -> None:
         """Raise an error that lists the differences if the settings are not those of the run.
 
@@ -151,12 +157,14 @@ class RunFolder:
 
     def write_result(self, result: RunResult) -> None:
         """Write result.json."""
-        records.write_sealed(self.path / "result.json", result)
+        records.write_sealed(self.path / "result.json", result, self._owner())
 
     def result(self) -> RunResult | None:
         """Result of the run, or None if it is unfinished."""
         path = self.path / "result.json"
-        return records.read_sealed(path, RunResult, REMEDY) if path.exists() else None
+        if not path.exists():
+            return None
+        return records.read_sealed(path, RunResult, REMEDY, self._owner())
 
     def add_metrics(self, evaluation: Evaluation) -> None:
         """Append a line to metrics.jsonl."""
@@ -167,12 +175,20 @@ class RunFolder:
         self._times.append(time)
 
     def metrics(self) -> list[Evaluation]:
-        """All complete lines of metrics.jsonl."""
-        return self._metrics.read()
+        """All complete lines of metrics.jsonl; of a finished run, up to the last step."""
+        return self._checked(self._metrics)
 
     def times(self) -> list[StepTime]:
-        """All complete lines of times.jsonl."""
-        return self._times.read()
+        """All complete lines of times.jsonl; of a finished run, up to the last step."""
+        return self._checked(self._times)
+
+    def _checked(self, log: records.Log[L]) -> list[L]:
+        found, result = log.read(), self.result()
+        if result is not None and (not found or found[-1].step != result.steps):
+            raise DamagedError(
+                f"{log.path} ends before the last step ({result.steps}): it is damaged, {REMEDY}."
+            )
+        return found
 
     def forget_after(self, step: int) -> None:
         """Drop the metrics and times of later steps, which a resumed run repeats."""
@@ -180,10 +196,10 @@ class RunFolder:
         self._metrics.rewrite(line for line in metrics if line.step <= step)
         self._times.rewrite(line for line in times if line.step <= step)
 
-    def save_best(self, weights: Mapping[str, Tensor], config: TrainConfig) -> None:
-        """Replace the best weights of a run with these settings."""
+    def save_best(self, weights: Mapping[str, Tensor]) -> None:
+        """Replace the best weights."""
         tensors = _contiguous(weights)
-        marks = {"settings": settings_digest(config), "digest": _tensor_digest(tensors)}
+        marks = {"settings": self._owner(), "digest": _tensor_digest(tensors)}
         data = safetensors.torch.save(tensors, metadata=marks)
         replace_file(self.path / "best.safetensors", data)
 
@@ -206,7 +222,7 @@ class RunFolder:
             ) from error
         if marks.get("digest") != _tensor_digest(weights):
             raise DamagedError(f"{path} does not match its digest: it is damaged, train again.")
-        if marks.get("settings") != settings_digest(self.settings()):
+        if marks.get("settings") != self._owner():
             raise DamagedError(
                 f"{path} was written with other settings than those in config.json: restore the "
                 "files of one run, or train again."
@@ -247,13 +263,13 @@ class RunFolder:
         return sorted(int(p.stem) for p in self.checkpoints.glob("*.json") if p.stem.isdigit())
 
 
-def settings_digest(config: TrainConfig) -> str:
+def settings_digest(settings: Mapping[str, Any]) -> str:
     """Digest of the settings that results depend on.
 
     Left out are the number of steps, which may grow, and the place of the data and the device.
     """
     left_out = ("dataset", "device", "steps")
-    return json_digest({k: v for k, v in config.to_dict().items() if k not in left_out})
+    return json_digest({k: v for k, v in settings.items() if k not in left_out})
 
 
 def _digest(data: bytes, counters: Mapping[str, Any]) -> str:

@@ -107,7 +107,7 @@ class Trainer:
         checkpoint = self.folder.load_checkpoint(self.say)
         if checkpoint is None:
             return
-        if checkpoint.counters.get("settings") != settings_digest(self.config):
+        if checkpoint.counters.get("settings") != settings_digest(self.config.to_dict()):
             raise DamagedError(
                 f"the checkpoints in {str(self.folder.path)!r} belong to other settings than those "
                 "in config.json: restore the files of one run, or start a run in another folder."
@@ -174,7 +174,7 @@ class Trainer:
         progress.stale += 1
         if found.val_f1 > progress.best_val_f1:
             progress.best_step, progress.best_val_f1, progress.stale = step, found.val_f1, 0
-            self.folder.save_best(self.task.model.state_dict(), self.config)
+            self.folder.save_best(self.task.model.state_dict())
         return found
 
     def _checkpoint(self) -> None:
