@@ -107,6 +107,18 @@ def test_ctrl_c_while_a_module_is_imported_shows_no_traceback(tmp_path, module):
     assert done.stderr == ("Interrupted.\n" if is_in_command else "")
 
 
+def test_ctrl_c_inside_the_body_of_an_imported_class_shows_no_traceback(tmp_path):
+    body = "class Odd:\n        __set_name__ = lambda *_: signal.raise_signal(signal.SIGINT)"
+    for module in ("bliss.cli.options", "bliss.train.loop"):
+        code = importing(module, "type('Owner', (), {'odd': Odd()})").replace(
+            "    class Before", f"    {body}\n\n    class Before"
+        )
+        command = program(code, "train", "--out", tmp_path / "run", *SMALL)
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode in BY_CTRL_C, done.stderr
+        assert "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize("delay", [0, 0.05, 0.2, 0.5, 2.0])
 def test_ctrl_c_at_an_early_moment_shows_no_traceback(tmp_path, delay):
     # The outcome is the same at every moment, so the speed of the machine does not matter. Before

@@ -164,6 +164,9 @@ def errors(debug: bool, remedy: str = "Run the same command again to continue.")
     except BrokenPipeError:
         raise  # the reader of a pipe has ended; typer ends without a word
     except Exception as error:
+        if isinstance(error.__cause__, KeyboardInterrupt):  # it fell into the body of a class
+            complain("Interrupted.")
+            sys.exit(130)
         if debug:
             raise
         code, sentence = _explain(error)
