@@ -28,7 +28,8 @@ MODELS = ("sage", "gatv2")
 POLICIES = ("static", "exp3", "exp3-released", "exp3-scale-free", "node")
 SURVEYED = ("node+survey", "per node")
 """Surveyed students; "per node" keeps a fitted score per node instead of attention per edge."""
-SURVEY_EVERY = 50
+WITH_HISTORY = ("static+history", "node+history")
+EVERY, SURVEY_EVERY = 30, 50
 SETTINGS: dict[str, dict[str, Any]] = {
     "ppi": {"budgets": (1024, 512, 256), "batch_size": 128, "steps": 300},
     "physics": {"budgets": (1024, 512, 256), "batch_size": 128, "steps": 300},
@@ -56,10 +57,17 @@ def main() -> None:
             )
             started = perf_counter()
             study = VarianceStudy(
-                config, load_dataset(name, arguments.root), POLICIES, 30, SURVEY_EVERY
+                config,
+                load_dataset(name, arguments.root),
+                POLICIES,
+                EVERY,
+                SURVEY_EVERY,
+                history=model == "sage",
             )
             if model == "gatv2":
                 add_student_per_node(study)
+            for policy in ("exp3", "exp3-released", "exp3-scale-free"):  # histories of the others
+                study.students.pop(f"{policy}+history", None)
             found = msgspec.to_builtins(study.run())
             found |= {
                 "machine": msgspec.to_builtins(machine()),
@@ -83,7 +91,7 @@ def write_tables() -> None:
     paths = sorted((HERE / "results").glob("*.json"))
     results = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
     lines = [(HERE / "notes.md").read_text(encoding="utf-8")]
-    columns = [*POLICIES[1:], *SURVEYED]
+    columns = [*POLICIES[1:], *SURVEYED, *WITH_HISTORY]
     lines += header("data", "network", "layer", "budget", "limit", *columns)
     for found in results:
         for number, layer in enumerate(found["layers"], start=1):
@@ -109,9 +117,16 @@ def place(found: dict[str, Any], layer: int) -> tuple[object, ...]:
     return found["dataset"], found["model"], layer
 
 
-def ratio_cell(ratios: dict[str, float] | None) -> str:
-    """V over PLADIES and, in brackets, over the limit; empty if the policy took no part."""
-    return f"{ratios['over_pladies']:.3f} ({ratios['over_limit']:.3f})" if ratios else ""
+def ratio_cell(ratios: dict[str, float | None] | None) -> str:
+    """V over PLADIES and, in brackets, over the limit; empty if the policy took no part.
+
+    A policy with a history does not sample the input layer.
+    """
+    if not ratios:
+        return ""
+    if ratios["over_limit"] is None:
+        return "exact"
+    return f"{ratios['over_pladies']:.3f} ({ratios['over_limit']:.3f})"
 
 
 def header(*names: object) -> list[str]:

@@ -45,6 +45,9 @@ def variance(
     survey_every: Annotated[
         int, typer.Option(help="Steps between surveys, from which policies also learn; 0: none.")
     ] = 0,
+    history: Annotated[
+        bool, typer.Option(help="Measure each policy with a history of every node, too.")
+    ] = False,
     json: Annotated[Path | None, typer.Option(help="Write the numbers to this file.")] = None,
     figures: Figures = None,
     threads: Threads = None,
@@ -78,7 +81,7 @@ def variance(
             )
         loaded = load_dataset(config.dataset, root, seed=config.seed)
         every = every or max(config.steps // 10, 1)
-        study = VarianceStudy(config, loaded, chosen, every, survey_every)
+        study = VarianceStudy(config, loaded, chosen, every, survey_every, history)
         with shown_steps(config.steps, "training step") as move:
             found = study.run(move)
         show_variance(found)

@@ -31,7 +31,8 @@ NOTE = (
     "V is the expected squared error of a layer's sampled sums, here divided by that of PLADIES on "
     "the same nodes, so PLADIES is at 1. The dotted line is the least V with the number of sources "
     "that PLADIES keeps. A policy that keeps a few more sources can be slightly below it; the "
-    "table compares each policy with the limit for its own number of sources."
+    "table compares each policy with the limit for its own number of sources. A policy with a "
+    "history samples changes only; it can be below the limit, which is that without a history."
 )
 COVERED = "nothing was sampled, because the budget covers every candidate; lower --budgets"
 

@@ -2,14 +2,15 @@
 
 One network is trained with PLADIES. Every policy draws its own sample of each batch, sends it
 through the network and learns from it, as it would in its own training. With surveys, each policy
-that learns from them takes part twice, the second time as "name+survey". At checkpoints the
-policies, PLADIES and the limit are evaluated on the same frontiers and exact embeddings.
+that learns from them takes part twice, the second time as "name+survey"; with histories, each
+policy takes part once more as "name+history". At checkpoints the policies, PLADIES and the limit
+are evaluated on the same frontiers and exact embeddings.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from statistics import mean
 from typing import Any, NamedTuple
 
@@ -28,6 +29,7 @@ from bliss.nn import GNN, infer_layer
 from bliss.policies import POLICIES
 from bliss.rng import Stream, derive_key, hashes
 from bliss.samplers import PLADIES, Bliss, Full, LayerSampler
+from bliss.samplers.history import History
 from bliss.studies.records import (
     AgeRatios,
     LayerErrors,
@@ -57,18 +59,20 @@ class Frontier:
     layer: int
     targets: IntArray  # int64[D]
     stake: Stake
+    changed: Mapping[str, Stake] = field(default_factory=dict)  # by the name of a history
 
 
-def stakes(block: Block, alpha: Tensor, size: Tensor) -> Stake:
+def stakes(block: Block, alpha: Tensor, size: Tensor, sampled: Tensor | None = None) -> Stake:
     """c_j of a layer whose block holds every in-edge of its targets.
 
-        absolute  c_j = |h_j|^2 sum_i alpha_ij^2
-        relative  c_j = |h_j|^2 sum_i (alpha_ij / sum_k alpha_ik |h_k|)^2
+        absolute  c_j = s_j^2 sum_i alpha_ij^2
+        relative  c_j = s_j^2 sum_i (alpha_ij / sum_k alpha_ik |h_k|)^2
 
-    The first belongs to the error sum_i |mu_hat_i - mu_i|^2. The second divides each target's error
-    by sum_k alpha_ik |h_k|, as [eq:optsample] does.
+    s_j is the size of what is sampled: |h_j| or, with a history, |h_j - h~_j|. The first belongs to
+    the error sum_i |mu_hat_i - mu_i|^2. The second divides each target's error by
+    sum_k alpha_ik |h_k|, as [eq:optsample] does.
 
-    alpha [E'], size [S] -> float64[S] each
+    alpha [E'], size |h_j| [S], sampled s_j [S], by default size -> float64[S] each
     """
     squared, size = alpha.double().square(), size.double()
     reach = torch.zeros(block.num_dst, dtype=torch.float64)
@@ -77,7 +81,8 @@ def stakes(block: Block, alpha: Tensor, size: Tensor) -> Stake:
     sums = torch.zeros(2, block.num_src, dtype=torch.float64)
     sums[0].index_add_(0, block.row, squared)
     sums[1].index_add_(0, block.row, squared * scale[block.col])
-    absolute, relative = (size.square() * sums).numpy()
+    sampled = size if sampled is None else sampled.double()
+    absolute, relative = (sampled.square() * sums).numpy()
     return Stake(absolute, relative)
 
 
@@ -100,12 +105,17 @@ def least_error(prob: FloatArray, num_dst: int, stake: FloatArray) -> float:
 
 
 def exact_frontiers(
-    model: GNN, graph: Graph, x: Tensor, targets: Sequence[Sequence[IntArray]]
+    model: GNN,
+    graph: Graph,
+    x: Tensor,
+    targets: Sequence[Sequence[IntArray]],
+    histories: Mapping[str, History] | None = None,
 ) -> list[Frontier]:
     """Stakes from the embeddings and the attention of full neighbourhoods.
 
     targets holds, for each layer, the targets of some batches. x is [V, F], on the CPU; the model
-    may be on any device.
+    may be on any device. For each history, the frontiers above the first layer also hold the stakes
+    of the changes |h_j - h~_j|.
     """
     sampler, layers, found = Full(graph, layers=1), list(model), []
     device = next(model.parameters()).device
@@ -117,10 +127,24 @@ def exact_frontiers(
             if model.config.is_attention:
                 inputs = x.index_select(0, block.src).to(device)
                 alpha = model.attention(layer, inputs, block.to(device)).cpu()
-            found.append(Frontier(layer, dst, stakes(block, alpha, size[block.src])))
+            own = size[block.src]
+            changes = {
+                name: _change(x, history, layer - 1, block)
+                for name, history in (histories or {}).items()
+                if layer > 0
+            }
+            changed = {name: stakes(block, alpha, own, one) for name, one in changes.items()}
+            found.append(Frontier(layer, dst, stakes(block, alpha, own), changed))
         if layer + 1 < len(targets):
             x = infer_layer(layers[layer], graph, x, device=device)
     return found
+
+
+def _change(x: Tensor, history: History, layer: int, block: Block) -> Tensor:
+    """|h_j - h~_j| of a block's sources, from the inputs x [V, F] of a sampled layer. [S]."""
+    known = torch.from_numpy(history.value(layer)[block.src.numpy()])
+    size: Tensor = torch.linalg.vector_norm(x[block.src] - known, dim=1)
+    return size
 
 
 class VarianceStudy:
@@ -139,6 +163,10 @@ class VarianceStudy:
     survey_every
         Steps between surveys with the current network; 0: none. A measurement at the step of a
         survey follows it.
+    history
+        Whether each policy also takes part with a history of every node. It then samples changes
+        only, and nothing in the input layer, so its V can be below the limit, which is that of
+        sampling without a history.
     """
 
     def __init__(
@@ -148,6 +176,7 @@ class VarianceStudy:
         policies: Sequence[str],
         every: int,
         survey_every: int = 0,
+        history: bool = False,
     ) -> None:
         for name in policies:
             checks.choice("policies", name, list(POLICIES))
@@ -160,11 +189,30 @@ class VarianceStudy:
         self.students = {name: self._student(name) for name in policies}
         self.surveyed = self._surveyed_students() if self.survey_every else {}
         self.students |= self.surveyed
+        if history:
+            self.students |= {f"{name}+history": self._with_history(name) for name in policies}
         self.history: list[Moment] = []
 
     def _student(self, policy: str) -> Bliss:
         config = self.config
         return Bliss(self.task.graph, config.budgets, policy=policy, seed=config.seed)
+
+    def _with_history(self, policy: str) -> Bliss:
+        task, config = self.task, self.config
+        if config.is_attention:
+            raise InputError(
+                f"history=True has no meaning for model={config.model!r}, which learns its "
+                "coefficients: choose model sage or gcn, or leave it out."
+            )
+        return Bliss(
+            task.graph,
+            config.budgets[1:],
+            policy=policy,
+            seed=config.seed,
+            history="nodes",
+            widths=task.model.widths[:-1],
+            x=task.x,
+        )
 
     def _surveyed_students(self) -> dict[str, Bliss]:
         names = [name for name, one in self.students.items() if one.learns_from_surveys]
@@ -193,8 +241,8 @@ class VarianceStudy:
         return self.summary()
 
     def _teach(self, student: LayerSampler, seeds: Tensor, step: int) -> None:
-        """Let a policy learn from its own sample of a batch, with the current network."""
-        if not student.policy.learns:
+        """Let a student learn from its own sample of a batch, with the current network."""
+        if not student.learns:
             return
         blocks = student.sample(seeds, step)
         inputs = self.task.x.index_select(0, blocks[0].src).to(self.task.device)
@@ -213,7 +261,10 @@ class VarianceStudy:
         ]
         targets = [[blocks[layer].dst.numpy() for blocks in batches] for layer in range(layers)]
         with torch.no_grad():
-            frontiers = exact_frontiers(self.task.model, self.task.graph, self.task.x, targets)
+            histories = {name: one.history for name, one in self.students.items() if one.history}
+            frontiers = exact_frontiers(
+                self.task.model, self.task.graph, self.task.x, targets, histories
+            )
         self.task.model.train(was_training)
         return Moment(
             step=step,
@@ -239,7 +290,7 @@ class VarianceStudy:
             found[f"{prefix}pladies"], found[f"{prefix}limit"] = _errors(
                 self.fixed, frontiers, kind
             )
-            errors = {n: _errors(one, frontiers, kind) for n, one in self.students.items()}
+            errors = {n: _errors(one, frontiers, kind, n) for n, one in self.students.items()}
             found[f"{prefix}policies"] = {name: pair[0] for name, pair in errors.items()}
             found[f"{prefix}limits"] = {name: pair[1] for name, pair in errors.items()}
         return LayerErrors(**found)
@@ -285,13 +336,22 @@ class VarianceStudy:
         ]
 
 
-def _errors(sampler: LayerSampler, frontiers: list[Frontier], kind: str) -> tuple[float, float]:
-    """V of a sampler and the least V at the same number of sources, summed over frontiers."""
+def _errors(
+    sampler: LayerSampler, frontiers: list[Frontier], kind: str, name: str = ""
+) -> tuple[float, float]:
+    """V of a sampler and the least V at the same number of sources, summed over frontiers.
+
+    The least V is that without a history. Both are 0 in an input layer with an exact first hop.
+    """
     own = least = 0.0
+    skipped = sampler.depth - sampler.layers  # 1 with an exact first hop
     for one in frontiers:
         stake = getattr(one.stake, kind)
-        prob = sampler.inclusion(one.targets, one.layer).prob
-        own += error(prob, stake)
+        if one.layer < skipped:
+            continue
+        prob = sampler.inclusion(one.targets, one.layer - skipped).prob
+        sampled = getattr(one.changed[name], kind) if name in one.changed else stake
+        own += error(prob, sampled)
         least += least_error(prob, one.targets.size, stake)
     return own, least
 
