@@ -12,6 +12,7 @@ import torch
 from torch.nn import functional
 
 from bliss import InputError
+from bliss.arrays import NOTHING
 from bliss.block import Block
 from bliss.nn import GNN, ModelConfig
 from bliss.nn.aggregate import aggregate, aggregate_noise
@@ -27,6 +28,7 @@ KINDS: dict[str, tuple[str, int, str, dict[str, Any]]] = {
     "neighbor-replacing": ("neighbor", 5, "mean", {"replace": True}),
     "labor": ("labor", 5, "mean", {"estimator": "ht"}),
     "bliss": ("bliss", 36, "mean", {}),
+    "bliss-ageless": ("bliss", 36, "mean", {}),  # ages matter to the policy alone
     "pladies-weights": ("pladies", 36, "weights", {}),
     "ladies": ("ladies", 36, "gcn", {"estimator": "ht", "replace": False}),
     "sketch": ("sketch", 36, "mean", {}),
@@ -57,6 +59,10 @@ def one_layer(kind: str, history: np.ndarray, **options: Any) -> Sampler:
     state["history.0.value"].copy_(torch.from_numpy(history.astype(np.float32)))
     state["history.0.stamp"].copy_(torch.arange(60) % 7 - 1)  # ages, and nodes never seen
     state["history.now"][0] = 40
+    if kind == "bliss-ageless":
+        prob = sampler.inclusion(TARGETS, 0).prob
+        sampler.policy.age_factor = lambda layer: NOTHING
+        assert not np.allclose(sampler.inclusion(TARGETS, 0).prob, prob, rtol=0.01)
     return sampler
 
 
