@@ -2,9 +2,11 @@
 
 Graph (b) with 602 random features and 41 classes, graph (c) with 300 and 100 labels per node;
 batches of 256, budgets 4096/2048/1024, hidden 256, 3 layers, one thread. PLADIES, exp3 and node
-train in turn on the same seeds; numbers are medians, ratios within the run. With SAGE also PLADIES
-with an exact first hop, at the same budgets of the sampled layers (2048/1024), and BLISS with a
-history at a quarter of them (512/256).
+train in turn on the same seeds; numbers are medians, ratios within the run.
+
+With SAGE also, in a second pass without dropout and a third with dropout 0.1: PLADIES with an
+exact first hop, at the same budgets of the sampled layers (2048/1024), and BLISS with each kind of
+history at a quarter of them (512/256). With dropout, a history doubles the work of the network.
 """
 
 from __future__ import annotations
@@ -29,9 +31,13 @@ SAMPLERS: dict[str, dict[str, Any]] = {
     "exp3": {"policy": "exp3", "budgets": BUDGETS},
     "node": {"policy": "node", "budgets": BUDGETS},
 }
-WITHOUT_FIRST_HOP: dict[str, dict[str, Any]] = {
+QUARTER = tuple(budget // 4 for budget in BUDGETS[1:])
+LESS_TO_SAMPLE: dict[str, dict[str, Any]] = {
+    "pladies": {"sampler": "pladies", "budgets": BUDGETS},
     "first_hop": {"sampler": "pladies", "first_hop": "exact", "budgets": BUDGETS[1:]},
-    "history": {"history": "nodes", "budgets": tuple(b // 4 for b in BUDGETS[1:])},
+    "history": {"history": "nodes", "budgets": QUARTER},
+    "half_history": {"history": "nodes", "history_type": "float16", "budgets": QUARTER},
+    "survey_history": {"history": "surveys", "budgets": QUARTER},
 }
 
 
@@ -69,8 +75,7 @@ def measure(dataset: Dataset, model: str, repeats: int) -> dict[str, Any]:
     """Parts of a step in ms for each policy, their ratios, and growth with the budget."""
     device = torch.device("cpu")
     forget_peak(device)
-    more = WITHOUT_FIRST_HOP if model == "sage" else {}
-    parts = steps(dataset, model, repeats, SAMPLERS | more)
+    parts = steps(dataset, model, repeats, SAMPLERS)
     peak = peak_mb(device)  # graph, features, and all learners
     totals = {name: taken["total"] for name, taken in parts.items()}
     twice = {"policy": "node", "budgets": tuple(2 * b for b in BUDGETS)}
@@ -79,12 +84,25 @@ def measure(dataset: Dataset, model: str, repeats: int) -> dict[str, Any]:
     return {
         "node_over_pladies": totals["node"] / totals["pladies"],
         "exp3_over_pladies": totals["exp3"] / totals["pladies"],
-        **{f"{name}_over_pladies": totals[name] / totals["pladies"] for name in more},
+        **(less_to_sample(dataset, repeats) if model == "sage" else {}),
         "sampling_share": (node["sample"] + node["update"]) / node["total"],
         "step_ms": parts,
         "growth_when_budget_doubles": {p: doubled["node"][p] / node[p] for p in PARTS},
         "peak_mb": peak,
     }
+
+
+def less_to_sample(dataset: Dataset, repeats: int) -> dict[str, Any]:
+    """Steps with an exact first hop and with histories, over those of PLADIES."""
+    found: dict[str, Any] = {}
+    for suffix, dropout in (("", 0.0), ("_with_dropout", 0.1)):
+        settings = {name: own | {"dropout": dropout} for name, own in LESS_TO_SAMPLE.items()}
+        parts = steps(dataset, "sage", repeats, settings)
+        for name in list(LESS_TO_SAMPLE)[1:]:
+            ratio = parts[name]["total"] / parts["pladies"]["total"]
+            found[f"{name}_over_pladies{suffix}"] = ratio
+        found[f"less_to_sample_ms{suffix}"] = parts
+    return found
 
 
 def steps(
@@ -97,6 +115,8 @@ def steps(
         )
         for name, own in settings.items()
     }
+    for learner in learners.values():
+        survey_at_random(learner)
     batches = {name: learner.batches() for name, learner in learners.items()}
     for _ in range(WARM_UP + repeats):
         for name, learner in learners.items():
@@ -105,3 +125,11 @@ def steps(
         name: {part: median(list(learner.times[part])[WARM_UP:]) * 1e3 for part in PARTS}
         for name, learner in learners.items()
     }
+
+
+def survey_at_random(learner: Learner) -> None:
+    """Write a history of every node, so that sums are looked up and no row is empty."""
+    history, generator = learner.sampler.history, np.random.default_rng(0)
+    for layer in range(learner.sampler.layers if history else 0):
+        shape = history.value(layer).shape
+        history.survey(layer, generator.standard_normal(shape, dtype=np.float32))
