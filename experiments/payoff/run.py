@@ -3,7 +3,7 @@
 `python -m experiments.payoff.run CASE --root DATA` trains every cell of a case (a graph and a
 network) and writes each result to results/CASE.json as soon as it is known; finished cells are
 skipped. `python -m experiments.payoff.times CASE` measures the time of a step, and
-`python -m experiments.payoff.tables` rewrites tables.md and the figure.
+`python -m experiments.payoff.tables` rewrites README.md and the figures.
 
 A run ends with its last step: no checkpoint is selected, and no setting was chosen by a test score.
 """
@@ -27,7 +27,19 @@ from experiments.payoff.three_hops import three_hops
 
 HERE = Path(__file__).parent
 SHARES = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
-LINEAR = ("bliss", "bliss+history", "pladies", "vrgcn", "neighbor", "labor-*", "saint-rw", "full")
+LINEAR = (
+    "bliss",
+    "bliss+history",
+    "bliss+survey history",
+    "pladies",
+    "vrgcn",
+    "neighbor",
+    "labor-*",
+    "saint-rw",
+    "full",
+)
+HISTORIES = {"history": "nodes", "survey history": "surveys"}
+SURVEYED = ("bliss+survey", "bliss+survey history")
 ATTENTION = ("bliss", "bliss+survey", "pladies", "neighbor", "labor-*", "full")
 
 
@@ -42,7 +54,7 @@ class Case:
     roots: int  # random walks of GraphSAINT
     samplers: tuple[str, ...] = LINEAR
     shares: tuple[float, ...] = SHARES
-    survey_every: int = 50  # steps between surveys of bliss+survey
+    survey_every: int = 50  # steps between surveys of SURVEYED
     more: dict[str, Any] = field(default_factory=dict)  # settings of single samplers
 
 
@@ -82,7 +94,7 @@ CASES = {
             "dataset": "physics",
             "model": "sage",
             "batch_size": 256,
-            "steps": 150,
+            "steps": 100,
             "layers": 3,
             "hidden": 64,
             "dropout": 0.3,
@@ -92,7 +104,7 @@ CASES = {
         budget=2048,
         fanout=16,
         roots=2048,
-        shares=(1 / 16, 1 / 4, 1.0),
+        shares=(1 / 16, 1 / 4),
     ),
     "three-hops-sage": Case(
         load=lambda root: three_hops(),
@@ -141,11 +153,11 @@ def config(case: Case, sampler: str, share: float, seed: int) -> TrainConfig:
     """Settings of a cell."""
     name, _, extra = sampler.partition("+")
     given = {**case.settings, "sampler": name, "seed": seed}
-    layers = resolve(**given).layers
-    sampled = layers - (name == "vrgcn" or extra == "history")
-    if extra == "history":
-        given.pop("estimator", None)
-        given["history"] = "nodes"
+    if name in ("saint-rw", "full", "vrgcn") or extra in HISTORIES:
+        given.pop("estimator", None)  # they have one only
+    if extra in HISTORIES:
+        given["history"] = HISTORIES[extra]
+    sampled = resolve(**given).layers - (name == "vrgcn" or extra in HISTORIES)
     if name in ("bliss", "pladies"):
         given["budgets"] = (int(share * case.budget),) * sampled
     elif name in ("neighbor", "labor-*"):
@@ -156,8 +168,6 @@ def config(case: Case, sampler: str, share: float, seed: int) -> TrainConfig:
         given["budgets"] = ()
     if name == "saint-rw":
         given["batch_size"] = int(share * case.roots)
-    if name in ("saint-rw", "full", "vrgcn"):
-        given.pop("estimator", None)
     return resolve(**given, **case.more.get(sampler, {}))
 
 
@@ -167,7 +177,7 @@ def train(case: Case, dataset: Dataset, sampler: str, share: float, seed: int) -
     learner = Learner(task)
     for batch in learner.batches():
         learner.learn(batch)
-        if sampler == "bliss+survey" and learner.steps % case.survey_every == 0:
+        if sampler in SURVEYED and learner.steps % case.survey_every == 0:
             learner.sampler.survey(task.model, task.x)
     scores = evaluate(task, ("train", "val", "test"))
     sampled = learner.mean_sampled()
@@ -190,7 +200,7 @@ def missing(case: Case, seeds: list[int], done: list[Cell]) -> list[tuple[int, f
     wanted = [
         (seed, share, sampler)
         for seed, share, sampler in product(seeds, case.shares, case.samplers)
-        if sampler != "full" or share == 1.0
+        if sampler != "full" or share == max(case.shares)
     ]
     return [cell for cell in wanted if cell not in finished]
 

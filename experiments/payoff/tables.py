@@ -1,4 +1,4 @@
-"""Write tables.md, the figure of the README and the claims from the results of all cases."""
+"""Write README.md and the figures from notes.md and the results of all cases."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ from experiments.payoff.times import Times
 TITLES = {
     "ppi-sage": "PPI, GraphSAGE, 3 layers of 256, batches of 512, 500 steps",
     "ppi-gatv2": "PPI, GATv2, 3 layers of 256, batches of 512, 500 steps",
-    "physics-sage": "Physics, GraphSAGE, 3 layers of 64, batches of 256, 150 steps",
+    "physics-sage": "Physics, GraphSAGE, 3 layers of 64, batches of 256, 100 steps",
     "three-hops-sage": "Synthetic graph of 200,000 nodes, GraphSAGE, 3 layers of 128, 400 steps",
 }
 COLOURS = {
     "bliss+history": "#0b6e4f",
     "bliss+survey": "#0b6e4f",
+    "bliss+survey history": "#77c3a5",
     "bliss": "#5aa469",
     "pladies": "#d1495b",
     "vrgcn": "#8d6a9f",
@@ -77,6 +78,42 @@ def table(name: str, case: Case) -> str:
     return "\n".join([*lines, "", f"Seeds: {', '.join(map(str, seeds))}.", ""])
 
 
+def share_for(cells: list[Cell], sampler: str, target: float) -> float | None:
+    """Smallest share at which the mean test F1 reaches a target; None if it never does.
+
+    Between two measured shares, F1 is linear in the logarithm of the share.
+    """
+    known = sorted({cell.share for cell in cells if cell.sampler == sampler})
+    scores = [mean(c.test_f1 for c in cells if (c.sampler, c.share) == (sampler, s)) for s in known]
+    if not known or max(scores) < target:
+        return None
+    place = next(n for n, score in enumerate(scores) if score >= target)
+    if place == 0:
+        return known[0]
+    part = (target - scores[place - 1]) / (scores[place] - scores[place - 1])
+    return float(known[place - 1] * (known[place] / known[place - 1]) ** part)
+
+
+def equal_f1(name: str, case: Case) -> str:
+    """The share that each layer-wise sampler needs for the F1 of PLADIES at its largest share."""
+    cells, _ = load(name)
+    largest = [c.test_f1 for c in cells if (c.sampler, c.share) == ("pladies", max(case.shares))]
+    if not largest:
+        return ""
+    target = mean(largest) - 0.005
+    told = []
+    for sampler in ("bliss", "bliss+survey", "bliss+history", "bliss+survey history"):
+        share = share_for(cells, sampler, target)
+        if sampler in case.samplers:
+            smallest = share == min(case.shares)
+            less = "at most " if smallest else ""
+            told.append(f"`{sampler}` {less}{share:.2f}" if share else f"`{sampler}` never")
+    return (
+        f"Share of the budget for the F1 of PLADIES at share {max(case.shares):g}, less half a "
+        f"point ({target:.4f}), interpolated: {', '.join(told)}.\n"
+    )
+
+
 def figure(name: str, path: Path) -> None:
     """Test F1 over seconds of training, a point per budget."""
     case = CASES[name]
@@ -106,13 +143,16 @@ def figure(name: str, path: Path) -> None:
 
 
 def main() -> None:
-    """Write tables.md and one figure per case with times."""
+    """Write README.md and one figure per case with times."""
     names = [name for name in CASES if load(name)[0]]
-    text = "# Payoff of a budget\n\n" + "\n".join(table(name, CASES[name]) for name in names)
-    (HERE / "tables.md").write_text(text, encoding="utf-8")
+    parts = [(HERE / "notes.md").read_text(encoding="utf-8")]
+    for name in names:
+        parts += [table(name, CASES[name]), equal_f1(name, CASES[name])]
+    (HERE / "README.md").write_text("\n".join(parts), encoding="utf-8")
     for name in names:
         if load(name)[1]:
             figure(name, HERE / f"{name}.svg")
+    figure("ppi-sage", HERE.parents[1] / "docs" / "figures" / "payoff.svg")
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from bliss import records
 from bliss.studies.records import Machine
 from bliss.studies.runs import machine
 from bliss.train import Learner, build_task
-from experiments.payoff.run import CASES, HERE, config, missing
+from experiments.payoff.run import CASES, HERE, SURVEYED, config, missing
 
 WARM_UP = 5
 
@@ -54,6 +54,8 @@ def main() -> None:
             sampler: Learner(build_task(config(case, sampler, share, 0), dataset))
             for _, _, sampler in cells
         }
+        for name in set(SURVEYED) & set(learners):  # a survey is the time of an evaluation
+            learners[name].sampler.survey(learners[name].task.model, learners[name].task.x)
         batches = {name: learner.batches() for name, learner in learners.items()}
         for _ in range(WARM_UP + arguments.steps):
             for name, learner in learners.items():
