@@ -203,23 +203,36 @@ def test_progress_is_told_after_every_chunk_up_to_one(graph):
     np.testing.assert_allclose(shares, np.arange(1, 161) / 160)
 
 
+@pytest.mark.parametrize("input_residual", [False, True])
 @pytest.mark.parametrize("model", MODELS)
-def test_residual_layers_add_their_input_before_normalisation_and_activation(graph, model):
+def test_residual_layers_add_their_input_before_normalisation_and_activation(
+    graph, model, input_residual
+):
     torch.manual_seed(0)
     config = ModelConfig(
-        model=model, layers=3, hidden=8, heads=2, residual=True, normalisation="layer"
+        model=model,
+        layers=3,
+        hidden=8,
+        heads=2,
+        residual=True,
+        input_residual=input_residual,
+        normalisation="layer",
     )
     network = GNN(6, 4, config).eval()
     blocks = Full(graph.with_norm(config.norm), layers=3).sample(np.arange(10), 0)
     activation = torch.nn.functional.elu if config.is_attention else torch.relu
     inputs = torch.randn(80, 6)[blocks[0].src]
-    x = activation(network.norms[0](network.convs[0](inputs, blocks[0])))  # the first has none
+    first = network.convs[0](inputs, blocks[0])
+    if input_residual:
+        first = first + inputs[: blocks[0].num_dst] @ network.residuals["0"].weight.T
+    x = activation(network.norms[0](first))
     own = x[: blocks[1].num_dst]  # widths agree: as it is
     x = activation(network.norms[1](network.convs[1](x, blocks[1]) + own))
-    own = x[: blocks[2].num_dst] @ network.residuals[1].weight.T  # 8 -> 4: projected
+    own = x[: blocks[2].num_dst] @ network.residuals["2"].weight.T  # 8 -> 4: projected
     expected = network.convs[2](x, blocks[2]) + own
     torch.testing.assert_close(network(inputs, blocks), expected)
-    assert [p.shape for p in network.residuals.parameters()] == [(4, 8)]
+    shapes = [p.shape for p in network.residuals.parameters()]
+    assert shapes == [*([(8, 6)] if input_residual else []), (4, 8)]
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -34,6 +34,9 @@ class ModelConfig:
     """Dropout rate of attention weights."""
     residual: bool = False
     """Residual connections from the second layer on, projected if widths differ."""
+    input_residual: bool = False
+    """A residual connection in the first layer. Without it, an attention layer sees a node's own
+    features only as one of its neighbours."""
     bias: bool = True
     """Whether convolutions have a bias."""
     normalisation: str = "none"

@@ -34,10 +34,12 @@ class GNN(nn.Module):
             [self._conv(widths[i], widths[i + 1], i == last) for i in range(config.layers)]
         )
         self.norms = nn.ModuleList([self._norm() for _ in range(last)])
-        self.residuals = nn.ModuleList(
-            [self._residual(widths[i], widths[i + 1]) for i in range(1, config.layers)]
-            if config.residual
-            else []
+        self.residuals = nn.ModuleDict(
+            {
+                str(i): self._residual(widths[i], widths[i + 1])
+                for i in range(config.layers)
+                if (config.residual if i > 0 else config.input_residual)
+            }
         )
         if config.initialisation == "relu":
             self._start_wide()
@@ -123,9 +125,9 @@ class GNN(nn.Module):
         return replace(block, control=Control(self._drop(control.baseline)))
 
     def _add_residual(self, number: int, out: Tensor, own: Tensor) -> Tensor:
-        if not self.config.residual or number == 0:
+        if str(number) not in self.residuals:
             return out
-        added: Tensor = out + self.residuals[number - 1](own)
+        added: Tensor = out + self.residuals[str(number)](own)
         return added
 
     def _activate(self, x: Tensor) -> Tensor:
