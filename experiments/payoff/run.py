@@ -95,7 +95,7 @@ CASES = {
             "dataset": "physics",
             "model": "sage",
             "batch_size": 256,
-            "steps": 100,
+            "steps": 60,
             "layers": 3,
             "hidden": 64,
             "dropout": 0.3,
@@ -125,7 +125,7 @@ CASES = {
         budget=8192,
         fanout=16,
         roots=8192,
-        shares=(1 / 16, 1 / 4, 1.0),
+        shares=(1 / 16, 1 / 4),
     ),
 }
 
