@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from datetime import datetime, timezone
 from pathlib import Path
 from time import perf_counter
@@ -27,8 +26,11 @@ from bliss.studies.runs import machine
 from bliss.train import TrainConfig, resolve
 
 PILOT_STEPS = 60
+"""Steps of a pilot."""
 LIMIT = 0.1
-AUTO = "auto"
+"""Largest relative error of the gradient that is accepted."""
+DEFAULT = "default"
+"""Name of the row of the settings without advice."""
 
 
 def advise(
@@ -69,43 +71,32 @@ def advise(
     checks.positive("limit", limit, "start with 0.1.")
     given = {k: v for k, v in settings.items() if v is not None and k != "budgets"}
     number = dataset.graph.num_nodes
-    eligible = {name: one.fitted(number) for name, one in configs(given).items()}
-    if not eligible:
-        raise InputError(
-            f"no advice is known for sampler={resolve(**given).sampler!r} with these options: "
-            f"choose one of {', '.join(dict.fromkeys(one['sampler'] for one in KINDS.values()))}, "
-            "with the estimator ht or hajek, or pass budgets as numbers."
-        )
+    eligible = {name: one.fitted(number) for name, one in _eligible(given).items()}
     teacher = max(eligible.values(), key=lambda one: one.sampler_config.has_history)
     say(f"Pilot: {pilot_steps} steps with {teacher.sampler}")
     pilot = Pilot(teacher, dataset, pilot_steps)
     wanted = {name: with_best_estimator(one, pilot, given) for name, one in eligible.items()}
-    if compare:
-        others = {name: one.fitted(number) for name, one in references(given).items()}
-        wanted |= {name: one for name, one in others.items() if name not in wanted}
+    others = references(given) if compare else {}
+    wanted |= {name: others[name].fitted(number) for name in others if name not in wanted}
     found: list[tuple[AdviceRow, Candidate]] = []
     for name, config in wanted.items():
         say(f"Measuring {name}")
         candidate = Candidate(name, config, pilot, limit)
         found.append((_row(name, candidate, candidate.choose()), candidate))
     best, chosen = min((one for one in found if one[0].name in eligible), key=_rank(limit))
-    rows = [row for row, _ in found]
-    default = resolve(**given).fitted(number)
-    if compare and not any(_is_like(row, default) for row in rows):
-        usual = next((one for _, one in found if one.config == default), None)
-        if usual is None:
-            usual = Candidate("default", default, pilot, limit)
-            usual.measure([default.budgets])
-        found.append((_row("default", usual, default.budgets), usual))
     if compare:
         say("Checking what is expected")
-        rows = [
-            _checked(row, one) if row is best or row.name in (*references(given), "default") else row
-            for row, one in found
-        ]
-        best = next(row for row in rows if row.name == best.name)
-    config = _with(chosen.config, best.budgets)
-    noise = pilot.noise
+        default = resolve(**given).fitted(number)
+        usual = next((one for _, one in found if one.config == default), None)
+        usual = usual or Candidate(DEFAULT, default, pilot, limit)
+        usual.measure([default.budgets])
+        found.append((_row(DEFAULT, usual, default.budgets), usual))
+        checked = {best.name, DEFAULT, *others}
+        found = [(_checked(*one), one[1]) if one[0].name in checked else one for one in found]
+        best = next(row for row, _ in found if row.name == best.name)
+    config = TrainConfig.from_dict({**chosen.config.to_dict(), "budgets": best.budgets})
+    rows = [row for row, _ in found]
+    noise = pilot.noise.batch / max(pilot.noise.square, 1e-300)
     return Advice(
         dataset=config.dataset,
         model=config.model,
@@ -115,15 +106,27 @@ def advise(
         choice=best,
         rows=rows,
         limit=limit,
-        batch_noise=noise.batch / max(noise.square, 1e-300),
-        default_error=rows[-1].gradient_error if rows[-1].name == "default" else None,
-        fits=[one.fit() for one in dict.fromkeys(c for _, c in found) if one.is_sampled],
+        batch_noise=noise,
+        sign=_sign(rows[-1] if compare else best, noise, limit),
+        fits=[one.fit() for one in dict.fromkeys(c for _, c in found) if len(one.settings) > 1],
         pilot_steps=pilot_steps,
         seconds=perf_counter() - started,
         machine=machine(),
         date=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         settings=config.to_dict(),
     )
+
+
+def _eligible(given: Mapping[str, Any]) -> dict[str, TrainConfig]:
+    """Settings of what can be advised; raises an error if there is nothing."""
+    found = configs(given)
+    if not found:
+        raise InputError(
+            f"no advice is known for sampler={resolve(**given).sampler!r} with these options: "
+            f"choose one of {', '.join(dict.fromkeys(one['sampler'] for one in KINDS.values()))}, "
+            "with the estimator ht or hajek, or pass budgets as numbers."
+        )
+    return found
 
 
 def command(given: Mapping[str, Any], config: TrainConfig, root: Path | None = None) -> str:
@@ -143,11 +146,6 @@ def command(given: Mapping[str, Any], config: TrainConfig, root: Path | None = N
         else:
             words += [f"--{flag}", str(value)]
     return shlex.join(words)
-
-
-def _with(config: TrainConfig, budgets: list[int]) -> TrainConfig:
-    """The settings with other budgets."""
-    return TrainConfig.from_dict({**config.to_dict(), "budgets": budgets})
 
 
 def _rank(limit: float) -> Callable[[tuple[AdviceRow, Candidate]], tuple[float, float]]:
@@ -174,6 +172,17 @@ def _checked(row: AdviceRow, candidate: Candidate) -> AdviceRow:
     error, ms = candidate.check(tuple(row.budgets))
     values = {name: getattr(row, name) for name in row.__struct_fields__}
     return AdviceRow(**values | {"measured_error": error, "measured_ms": ms})
+
+
+def _sign(row: AdviceRow, batch_noise: float, limit: float) -> str:
+    """Whether the task feels the variance of sampling, with the settings of a row."""
+    error = row.gradient_error if row.measured_error is None else row.measured_error
+    ratio = f", {error / batch_noise:.2g} times the variance between batches" if batch_noise else ""
+    verdict = "the task feels" if error > limit else "the task hardly feels"
+    return (
+        f"With the {row.name} settings, sampling adds {error:.2g} of the gradient's square{ratio}: "
+        f"{verdict} the variance of sampling there."
+    )
 
 
 def _reason(best: AdviceRow, rows: list[AdviceRow]) -> str:

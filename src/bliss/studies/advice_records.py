@@ -65,8 +65,8 @@ class Advice(Record, frozen=True, kw_only=True, tag_field="kind", tag="advice"):
     """Largest gradient error that was accepted."""
     batch_noise: float
     """Variance of the gradient between batches, over the gradient's square."""
-    default_error: float | None
-    """Gradient error of the default settings; None if they are not known to the advice."""
+    sign: str
+    """Whether the task feels the variance of sampling, by the usual settings."""
     fits: list[Fit]
     pilot_steps: int
     seconds: float

@@ -48,7 +48,7 @@ class Sensitivity(NamedTuple):
 
     def gradient_error(self, errors: Sequence[float]) -> float:
         """r for the relative errors of the layers."""
-        return float(self.weight @ np.asarray(errors)) ** self.power
+        return float((self.weight @ np.asarray(errors)) ** self.power)
 
 
 def fit_sensitivity(

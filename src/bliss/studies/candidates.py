@@ -106,7 +106,7 @@ class Candidate:
     def choose(self) -> Budgets:
         """Best budgets: measure some, search, measure around what was found, search again, ..."""
         if not self.is_sampled:
-            self._time([()])
+            self.measure([()])
             return ()
         self.measure(list(self._first_settings()))
         found = self._search(self.config.budgets)
@@ -120,24 +120,34 @@ class Candidate:
     def measure(self, settings: list[Budgets]) -> None:
         """Measure gradient errors and times of these budgets, and fit the models to all so far."""
         new = [one for one in dict.fromkeys(settings) if one not in self.settings]
-        for budgets in new:
-            errors, _ = self.pilot.expected(self.sampler, budgets, self.changes, len(self.pilot.batches))
+        if not new:
+            return
+        for budgets in new if self.is_sampled else ():
+            errors, _ = self.pilot.expected(
+                self.sampler, budgets, self.changes, len(self.pilot.batches)
+            )
             self.errors.append(errors)
             self.gradient.append(self.pilot.gradient_error(self.sampler, budgets))
         self.settings += new
         self._time(new)
+        if not self.is_sampled:
+            return
         self.sensitivity = fit_sensitivity(self.errors, self.gradient, self.limit)
         self.costs = fit_costs(self.works, self.ms, self.sampler.history is not None)
         self._known.clear()
 
     def expect(self, budgets: Budgets) -> Expectation:
-        """Errors and time that are expected of these budgets."""
+        """Errors and time that are expected; the gradient error as measured, if it was."""
         if not self.is_sampled:
             return Expectation(self.ms[0], 0.0, (0.0,) * self.config.layers)
         if budgets not in self._known:
             assert self.sensitivity is not None and self.costs is not None
             errors, work = self.pilot.expected(self.sampler, budgets, self.changes)
-            gradient = self.sensitivity.gradient_error(errors)
+            gradient = (
+                self.gradient[self.settings.index(budgets)]
+                if budgets in self.settings
+                else self.sensitivity.gradient_error(errors)
+            )
             self._known[budgets] = Expectation(self.costs.ms(work), gradient, tuple(errors))
         return self._known[budgets]
 
@@ -191,16 +201,12 @@ def _lowered(budgets: Budgets, by: int) -> list[Budgets]:
     ]
 
 
-def with_best_estimator(
-    config: TrainConfig, pilot: Pilot, given: Mapping[str, Any]
-) -> TrainConfig:
+def with_best_estimator(config: TrainConfig, pilot: Pilot, given: Mapping[str, Any]) -> TrainConfig:
     """The settings with ht or hajek, whichever has the smaller gradient error at default budgets.
 
     A given estimator stays. With attention the coefficients do not come from the estimator.
     """
-    offered = [
-        name for name in ("hajek", "ht") if config.sampler_config.allows("estimator", name)
-    ]
+    offered = [name for name in ("hajek", "ht") if config.sampler_config.allows("estimator", name)]
     if "estimator" in given or config.is_attention or len(offered) < 2:
         return config
     tried = [

@@ -128,10 +128,11 @@ class ExactLayer:
 
 
 def _projected(x: Tensor) -> Tensor:
-    """Rows times a fixed matrix of random signs, over the root of its width. [V, F] -> [V, WIDE]."""
+    """Rows times a fixed matrix of random signs, scaled. [V, F] -> [V, WIDE]."""
     generator = torch.Generator().manual_seed(0)
     signs = torch.randint(2, (x.size(1), WIDE), generator=generator).to(x.dtype) * 2 - 1
-    return x @ (signs / WIDE**0.5)
+    found: Tensor = x @ (signs / WIDE**0.5)
+    return found
 
 
 class ExactErrors:
@@ -175,7 +176,6 @@ class ExactErrors:
         sampler: Sampler,
         blocks: Sequence[Block],
         changes: Sequence[FloatArray] | None = None,
-        kind: str | None = None,
     ) -> list[LayerError]:
         """Error of each layer for the targets of drawn blocks, input layer first.
 
@@ -187,11 +187,9 @@ class ExactErrors:
             Blocks that it drew. Only their targets matter.
         changes
             Result of `changes`, for a sampler with a history.
-        kind
-            Estimator: ht or hajek; by default the sampler's own.
         """
         assert isinstance(sampler.config, EstimatorConfig)
-        kind = "hajek" if self.is_attention else kind or sampler.config.estimator
+        kind = "hajek" if self.is_attention else sampler.config.estimator
         skipped = len(blocks) - sampler.layers  # 1 with an exact first hop
         found = [LayerError(0.0, 0.0)] * skipped
         for number, block in enumerate(blocks[skipped:]):
@@ -201,7 +199,8 @@ class ExactErrors:
             squares = exact.squares(edge, kind, None if changes is None else changes[number])
             if isinstance(sampler, LayerSampler):
                 chosen = sampler.inclusion(dst, number)
-                stake = np.bincount(self.graph.indices[edge], squares, self.graph.num_nodes)
+                sources, nodes = self.graph.indices[edge], self.graph.num_nodes
+                stake: FloatArray = np.bincount(sources, squares, nodes).astype(float)
                 value = error(chosen.prob, stake[chosen.candidate])
             else:
                 centre = exact.square[dst] if kind == "ht" else np.zeros(dst.size)

@@ -14,17 +14,18 @@ import torch
 from torch import Tensor
 
 from bliss.arrays import FloatArray, IntArray
+from bliss.block import Block
 from bliss.data import Dataset
 from bliss.rng import Stream, derive_key, hashes
 from bliss.samplers import Full, Sampler
 from bliss.studies.budgets import Budgets
 from bliss.studies.costs import LayerWork, Work, count, mean_work
 from bliss.studies.layer_errors import ExactErrors, LayerError
-from bliss.train import Learner, Task, TrainConfig, build_task
+from bliss.train import Learner, TrainConfig, build_task
 from bliss.train.metrics import criterion
 
 BATCHES, SEEDS = 6, 1024
-"""Each measurement of gradients has at least so many batches, and seeds in up to 4 times as many."""
+"""Batches of a measurement: at least BATCHES, for SEEDS seeds up to four times as many."""
 EXPECTED_BATCHES = 2
 """Batches of each expected error."""
 TIMED_STEPS = 7
@@ -69,7 +70,7 @@ class Pilot:
     """
 
     def __init__(self, config: TrainConfig, dataset: Dataset, steps: int) -> None:
-        self.settings = {"steps": steps, "schedule": "constant", "prefetch": 0}
+        self.settings: dict[str, Any] = {"steps": steps, "schedule": "constant", "prefetch": 0}
         self.task = build_task(replace(config, **self.settings), dataset)
         self.learner = Learner(self.task)
         age = min(steps, config.evaluate_every) // 2
@@ -116,15 +117,14 @@ class Pilot:
         budgets: Budgets,
         changes: Sequence[FloatArray] | None,
         number: int = EXPECTED_BATCHES,
-        kind: str | None = None,
     ) -> tuple[list[float], list[LayerWork]]:
-        """Relative error of each layer in closed form, and the work of a step, for drawn targets."""
+        """Relative error of each layer in closed form, and the work of a step."""
         errors: list[list[LayerError]] = []
         works: list[Work] = []
         with with_budgets(sampler, budgets):
             for place, seeds in enumerate(self.batches[:number]):
                 blocks = sampler.sample(seeds, Stream.MEASUREMENT + place)
-                errors.append(self.exact.of(sampler, blocks, changes, kind))
+                errors.append(self.exact.of(sampler, blocks, changes))
                 works.append(self._count(blocks))
         total = [LayerError(*np.sum(layer, axis=0)) for layer in zip(*errors, strict=True)]
         return [float(layer.relative) for layer in total], mean_work(works)
@@ -156,7 +156,7 @@ class Pilot:
         task = replace(self.task, config=replace(config, **self.settings | {"steps": 10**9}))
         return Learner(task)
 
-    def _count(self, blocks: Sequence[Any]) -> list[LayerWork]:
+    def _count(self, blocks: Sequence[Block]) -> list[LayerWork]:
         return count(self.task.graph, blocks, self.task.model.widths)
 
     def _seeds(self, number: int) -> IntArray:
