@@ -97,7 +97,8 @@ def search(
     """Budgets of least cost with r <= limit, among the powers of two up to `largest`.
 
     Steepest descent from `start`. A move halves or doubles one budget or all of them; if none
-    helps, it changes two. While r exceeds the limit, moves that lower r come first.
+    helps, it raises one and lowers another, each by a factor of 2 or 4. While r exceeds the limit,
+    moves that lower r come first.
     """
     top = (largest - 1).bit_length()  # 2^top covers every candidate
     known: dict[Budgets, tuple[float, float]] = {}
@@ -121,11 +122,8 @@ def search(
 
 
 def _moves(number: int) -> list[list[Budgets]]:
-    """Changes of the logarithms: of one or of all, then of two."""
-    every = list(product((-1, 0, 1), repeat=number))
-    changed = {move: sum(map(abs, move)) for move in every}
-    all_alike = [(-1,) * number, (1,) * number]
-    return [
-        [move for move in every if changed[move] == 1 or move in all_alike],
-        [move for move in every if changed[move] in (1, 2)],
-    ]
+    """Changes of the logarithms: of one or of all by 1, then up to 2 from one to another."""
+    steps = list(product(range(-2, 3), repeat=number))
+    single = [move for move in steps if sum(map(abs, move)) == 1]
+    trades = [move for move in steps if np.count_nonzero(move) == 2 and min(move) < 0 < max(move)]
+    return [[*single, (-1,) * number, (1,) * number], trades or single]

@@ -51,8 +51,9 @@ def configs(given: Mapping[str, Any]) -> dict[str, TrainConfig]:
             config = resolve(**{**given, **kind})
         except InputError:  # an option that this sampler does not have, or attention
             continue
-        if _is_supported(config) and config not in found.values():
-            found[name] = config
+        if _is_supported(config):
+            found = {other: one for other, one in found.items() if one != config}
+            found[name] = config  # by its most specific name
     return found
 
 
