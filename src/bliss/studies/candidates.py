@@ -43,6 +43,7 @@ MOST_NEIGHBOURS = 1024
 
 def configs(given: Mapping[str, Any]) -> dict[str, TrainConfig]:
     """Settings of the kinds that agree with the given ones, with default budgets or none."""
+    given = {**given, **({"sampler": str(given["sampler"]).lower()} if "sampler" in given else {})}
     found: dict[str, TrainConfig] = {}
     for name, kind in KINDS.items():
         if any(given.get(key, value) != value for key, value in kind.items()):
@@ -67,10 +68,10 @@ def references(given: Mapping[str, Any]) -> dict[str, TrainConfig]:
 def _is_supported(config: TrainConfig) -> bool:
     """Whether the errors of the sampler have a closed form."""
     options = config.sampler_options
-    if config.layers - config.sampler_config.sampled_layers(config.layers) >= config.layers:
-        return False
     if config.sampler == "full":
         return True
+    if config.sampler_config.sampled_layers(config.layers) < 1:
+        return False
     is_uniform = options["policy"] == "uniform" and not options["replace"]
     is_nodewise = config.sampler_config.unit == "neighbours"
     if is_nodewise and (not is_uniform or options["history"] != "none"):
