@@ -22,7 +22,7 @@ from bliss.errors import InputError
 from bliss.nn.config import MODELS, ModelConfig
 from bliss.samplers.config_base import SamplerConfig
 from bliss.samplers.configs import SAMPLERS
-from bliss.train.config import TrainConfig, recipe, resolve
+from bliss.train.config import AUTO, TrainConfig, recipe, resolve
 
 
 def folder(text: str | Path) -> Path:
@@ -241,8 +241,10 @@ def class_docs(module: str) -> dict[str, dict[str, str]]:
 
 
 def parse(name: str, value: Any) -> Any:
-    """Value of a setting: budgets as numbers; options of samplers as JSON values or text."""
+    """Value of a setting: budgets as numbers or auto; options of samplers as JSON or text."""
     if name == "budgets":
+        if value == AUTO:
+            return value
         return whole_numbers("budgets", value, "4096,2048,1024")
     if name in sampler_option_names() and isinstance(value, str):
         try:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from bliss.cli.advise import auto_config
 from bliss.cli.console import console, errors, say, shown
 from bliss.cli.options import Debug, Root, Run, Threads, Verify, folder, set_threads, takes_settings
+from bliss.train.config import AUTO
 
 if TYPE_CHECKING:
-    from bliss.train import Task
+    from bliss.train import Task, TrainConfig
 
 
 @takes_settings()
@@ -47,11 +50,15 @@ def train(
         from bliss.train import Trainer, resolve
         from bliss.train.tensorboard import tensorboard_writer
 
-        config = resolve(**settings)
-        name = f"{Path(config.dataset).name}-{config.model}-{config.sampler}-{config.seed}"
+        is_auto = settings.get("budgets") == AUTO
+        config = resolve(**{k: v for k, v in settings.items() if not is_auto or k != "budgets"})
+        kind = AUTO if is_auto else config.sampler
+        name = f"{Path(config.dataset).name}-{config.model}-{kind}-{config.seed}"
         place = out or Path("runs") / name.replace("*", "star")
         set_threads(threads)
         loaded = load_dataset(config.dataset, root, seed=config.seed, verify=verify)
+        if is_auto:
+            config = chosen_before(place, config) or auto_config(settings, loaded)
         trainer = Trainer(config, loaded, place, say)
         policy = f" ({config.policy})" if config.policy else ""
         say(
@@ -62,6 +69,18 @@ def train(
             result = trainer.run(resume, bar, log)
         show_result(result)
         say(f"Written to {place}")
+
+
+def chosen_before(place: Path, config: TrainConfig) -> TrainConfig | None:
+    """The settings with the sampler and budgets of the run in a folder, if there is one."""
+    from bliss.train import RunFolder
+
+    run = RunFolder(place)
+    if not run.is_started:
+        return None
+    then = run.settings()
+    options = then.sampler_options
+    return replace(config, sampler=then.sampler, sampler_options=options, budgets=then.budgets)
 
 
 def evaluate(

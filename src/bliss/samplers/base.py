@@ -223,6 +223,10 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         self.apply([news])
         return out
 
+    def learn_survey(self, layers: Sequence[LayerSurvey]) -> None:
+        """Learn from the surveys of all layers of a pass made before, input layer first."""
+        self.apply([[self._digest_survey(one) for one in layers[self.depth - self.layers :]]])
+
     def digest(self, blocks: Sequence[Block]) -> list[News]:
         """News of observed blocks, by layer, input layer first. The state does not change."""
         if len(blocks) != self.depth:

@@ -1,3 +1,5 @@
+from .advice import advise as advise
+from .advice_records import Advice as Advice
 from .comparison import EVERYTHING as EVERYTHING
 from .comparison import compare as compare
 from .records import TABLES as TABLES

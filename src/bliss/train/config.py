@@ -15,6 +15,9 @@ from bliss.nn.config import ModelConfig
 from bliss.samplers.config_base import SamplerConfig
 from bliss.samplers.configs import sampler_config
 
+AUTO = "auto"
+"""Value of budgets that asks `bliss train` for a pilot, which chooses them."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig(ModelConfig):
@@ -28,7 +31,8 @@ class TrainConfig(ModelConfig):
     """Settings of the sampler and its policy, by name: policy, estimator, replace, eta, ..."""
     budgets: tuple[int, ...] = ()
     """Budget per layer, input layer first: sources kept on average, or, for node-wise samplers,
-    neighbours kept per target. Default: 2048,1024,512 (less on small graphs), or 10 per layer."""
+    neighbours kept per target. Default: 2048,1024,512 (less on small graphs), or 10 per layer. With
+    auto, `bliss train` chooses them by a pilot; see docs/advice.md."""
     batch_size: int = 256
     """Seed nodes per step; for subgraph samplers see docs/subgraphs.md."""
     steps: int = 300
@@ -69,6 +73,7 @@ class TrainConfig(ModelConfig):
                 f"sampler_options={self.sampler_options!r} must be a mapping: pass names with "
                 'values, such as {"replace": True}.'
             )
+        refuse_auto(self.budgets)
         sampler = self.sampler_config
         object.__setattr__(self, "sampler_options", sampler.to_dict())
         if self.budgets or sampler.unit == "none":
@@ -165,6 +170,7 @@ def resolve(**given: Any) -> TrainConfig:
     have are ignored.
     """
     given = {name: value for name, value in given.items() if value is not None}
+    refuse_auto(given.get("budgets"))
     for name, spell in (("dataset", canonical), ("model", str.lower), ("sampler", str.lower)):
         if name in given:
             given[name] = spell(str(given[name]))
@@ -182,6 +188,15 @@ def resolve(**given: Any) -> TrainConfig:
     budgets = tuple(counts.get(kind.unit, ()))
     values["budgets"] = budgets[len(budgets) - kind.sampled_layers(len(budgets)) :]
     return TrainConfig.of(**{**values, **given, "sampler_options": options})
+
+
+def refuse_auto(budgets: Any) -> None:
+    """Raise an error for budgets="auto", which needs the graph."""
+    if isinstance(budgets, str) and budgets == AUTO:
+        raise InputError(
+            "budgets='auto' needs a pilot on the graph: use `bliss train --budgets auto`, or "
+            "config = bliss.studies.advise(settings, dataset).config, or pass numbers."
+        )
 
 
 def recipe(dataset: str, model: str, sampler: str) -> dict[str, Any]:

@@ -1,0 +1,199 @@
+"""Advice: which sampler, estimator, first hop, history and budgets to train with.
+
+A pilot trains the network for a few steps. On the network as it is then, each kind of sampler is
+measured at several budgets: the error of the gradient and the time of a step. Models of both
+(`budgets`, `costs`), with the layers' errors in closed form (`layer_errors`), give the budgets of
+least ms (1 + r) with r at most a limit. The least of all kinds is the advice.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from bliss import checks
+from bliss.data import Dataset
+from bliss.errors import InputError
+from bliss.studies.advice_records import Advice, AdviceRow
+from bliss.studies.budgets import Budgets
+from bliss.studies.candidates import KINDS, Candidate, configs, references, with_best_estimator
+from bliss.studies.pilot import Pilot
+from bliss.studies.runs import machine
+from bliss.train import TrainConfig, resolve
+
+PILOT_STEPS = 60
+"""Steps of a pilot."""
+LIMIT = 0.1
+"""Largest relative error of the gradient that is accepted."""
+DEFAULT = "default"
+"""Name of the row of the settings without advice."""
+
+
+def advise(
+    settings: Mapping[str, Any],
+    dataset: Dataset,
+    *,
+    pilot_steps: int = PILOT_STEPS,
+    limit: float = LIMIT,
+    compare: bool = True,
+    root: Path | None = None,
+    say: Callable[[str], None] = lambda _: None,
+) -> Advice:
+    """Advice for a data set and settings of a run.
+
+    The choice depends on measured times, so that two calls can differ.
+
+    Parameters
+    ----------
+    settings
+        Settings as `resolve` takes them. Sampler, estimator, first_hop, history and options of the
+        sampler that are given stay as they are. Budgets are chosen.
+    dataset
+        The data set of the settings.
+    pilot_steps
+        Steps of the pilot.
+    limit
+        Largest relative error of the gradient that is accepted.
+    compare
+        Whether to compare the choice with PLADIES, neighbour sampling and full neighbourhoods,
+        and to check what is expected of them.
+    root
+        Folder of data sets, for the command.
+    say
+        Function called with messages of progress.
+    """
+    started = perf_counter()
+    checks.whole("pilot_steps", pilot_steps, least=2)
+    checks.positive("limit", limit, "start with 0.1.")
+    given = {k: v for k, v in settings.items() if v is not None and k != "budgets"}
+    number = dataset.graph.num_nodes
+    eligible = {name: one.fitted(number) for name, one in _eligible(given).items()}
+    teacher = max(eligible.values(), key=lambda one: one.sampler_config.has_history)
+    say(f"Pilot: {pilot_steps} steps with {teacher.sampler}")
+    pilot = Pilot(teacher, dataset, pilot_steps)
+    wanted = {name: with_best_estimator(one, pilot, given) for name, one in eligible.items()}
+    others = references(given) if compare else {}
+    wanted |= {name: others[name].fitted(number) for name in others if name not in wanted}
+    found: list[tuple[AdviceRow, Candidate]] = []
+    for name, config in wanted.items():
+        say(f"Measuring {name}")
+        candidate = Candidate(name, config, pilot, limit)
+        found.append((_row(name, candidate, candidate.choose()), candidate))
+    best, chosen = min((one for one in found if one[0].name in eligible), key=_rank(limit))
+    if compare:
+        say("Checking what is expected")
+        default = resolve(**given).fitted(number)
+        usual = next((one for _, one in found if one.config == default), None)
+        usual = usual or Candidate(DEFAULT, default, pilot, limit)
+        usual.measure([default.budgets])
+        found.append((_row(DEFAULT, usual, default.budgets), usual))
+        checked = {best.name, DEFAULT, *others}
+        found = [(_checked(*one), one[1]) if one[0].name in checked else one for one in found]
+        best = next(row for row, _ in found if row.name == best.name)
+    config = TrainConfig.from_dict({**chosen.config.to_dict(), "budgets": best.budgets})
+    rows = [row for row, _ in found]
+    noise = pilot.noise.batch / max(pilot.noise.square, 1e-300)
+    return Advice(
+        dataset=config.dataset,
+        model=config.model,
+        batch_size=config.batch_size,
+        command=command(given, config, root),
+        reason=_reason(best, rows),
+        choice=best,
+        rows=rows,
+        limit=limit,
+        batch_noise=noise,
+        sign=_sign(rows[-1] if compare else best, noise, limit),
+        fits=[one.fit() for one in dict.fromkeys(c for _, c in found) if len(one.settings) > 1],
+        pilot_steps=pilot_steps,
+        seconds=perf_counter() - started,
+        machine=machine(),
+        date=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        settings=config.to_dict(),
+    )
+
+
+def _eligible(given: Mapping[str, Any]) -> dict[str, TrainConfig]:
+    """Settings of what can be advised; raises an error if there is nothing."""
+    found = configs(given)
+    if not found:
+        raise InputError(
+            f"no advice is known for sampler={resolve(**given).sampler!r} with these options: "
+            f"choose one of {', '.join(dict.fromkeys(one['sampler'] for one in KINDS.values()))}, "
+            "with the estimator ht or hajek, or pass budgets as numbers."
+        )
+    return found
+
+
+def command(given: Mapping[str, Any], config: TrainConfig, root: Path | None = None) -> str:
+    """The command that trains with a choice, and with all settings that were given."""
+    options = dict(given) | {"dataset": config.dataset, "model": config.model}
+    options["sampler"] = config.sampler
+    for name in ("estimator", "first_hop", "history"):
+        if (value := config.sampler_options.get(name)) not in (None, "none", "sampled"):
+            options[name] = value
+    if config.budgets:
+        options["budgets"] = ",".join(map(str, config.budgets))
+    words = ["bliss", "train"]
+    for name, value in (options | ({} if root is None else {"root": root})).items():
+        flag = name.replace("_", "-")
+        if isinstance(value, bool):
+            words.append(f"--{flag}" if value else f"--no-{flag}")
+        else:
+            words += [f"--{flag}", str(value)]
+    return shlex.join(words)
+
+
+def _rank(limit: float) -> Callable[[tuple[AdviceRow, Candidate]], tuple[float, float]]:
+    return lambda one: (max(one[0].gradient_error - limit, 0.0), one[0].cost)
+
+
+def _row(name: str, candidate: Candidate, budgets: Budgets) -> AdviceRow:
+    expected, options = candidate.expect(budgets), candidate.config.sampler_options
+    return AdviceRow(
+        name=name,
+        sampler=candidate.config.sampler,
+        estimator=str(options.get("estimator", "")),
+        first_hop=str(options.get("first_hop", "")),
+        history=str(options.get("history", "")),
+        budgets=list(budgets),
+        errors=list(expected.errors),
+        gradient_error=expected.gradient_error,
+        ms=expected.ms,
+        cost=expected.cost,
+    )
+
+
+def _checked(row: AdviceRow, candidate: Candidate) -> AdviceRow:
+    error, ms = candidate.check(tuple(row.budgets))
+    values = {name: getattr(row, name) for name in row.__struct_fields__}
+    return AdviceRow(**values | {"measured_error": error, "measured_ms": ms})
+
+
+def _sign(row: AdviceRow, batch_noise: float, limit: float) -> str:
+    """Whether the task feels the variance of sampling, with the settings of a row."""
+    error = row.gradient_error if row.measured_error is None else row.measured_error
+    ratio = f", {error / batch_noise:.2g} times the variance between batches" if batch_noise else ""
+    verdict = "the task feels" if error > limit else "the task hardly feels"
+    return (
+        f"With the {row.name} settings, sampling adds {error:.2g} of the gradient's square{ratio}: "
+        f"{verdict} the variance of sampling there."
+    )
+
+
+def _reason(best: AdviceRow, rows: list[AdviceRow]) -> str:
+    """One sentence: the choice, and what the references would cost."""
+    others = [
+        f"{row.name} {row.ms:.0f} ms and {row.gradient_error:.2g}"
+        for row in rows
+        if row.name in ("pladies", "neighbor", "full") and row.name != best.name
+    ]
+    beside = f"; {', '.join(others)}" if others else ""
+    return (
+        f"{best.name} has the least ms (1 + error): about {best.ms:.0f} ms per step with a "
+        f"gradient error of {best.gradient_error:.2g}{beside}."
+    )
