@@ -1,5 +1,5 @@
-from .comparison import EVERYTHING as EVERYTHING
 from .comparison import compare as compare
+from .entrants import EVERYTHING as EVERYTHING
 from .records import TABLES as TABLES
 from .records import Comparison as Comparison
 from .records import Reproduction as Reproduction
