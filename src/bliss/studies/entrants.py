@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any
 
@@ -14,6 +14,7 @@ from bliss.errors import InputError
 from bliss.samplers import SAMPLERS
 from bliss.samplers.config_base import UNBIASED
 from bliss.samplers.configs import sampler_config
+from bliss.studies.sizes import Budgets, sized_by
 from bliss.train import TrainConfig, resolve
 from bliss.train.config import recipe
 
@@ -87,27 +88,35 @@ def estimator_of(settings: Mapping[str, Any], model: str, wanted: str | None) ->
 
 
 def settings_of(
-    settings: Mapping[str, Any], model: str, one: Entrant, estimator: str
+    settings: Mapping[str, Any],
+    model: str,
+    one: Entrant,
+    estimator: str,
+    budgets: Budgets | None = None,
 ) -> tuple[TrainConfig, str]:
     """Settings of a sampler with the estimator, and a note if it does not offer that.
 
-    It then has its own default, or an unbiased estimator if it has a history.
+    It then has its own default, or an unbiased estimator if it has a history. Of the budgets, it
+    takes those of its unit.
     """
-    given = {k: v for k, v in settings.items() if k != "estimator"}
+    given = {k: v for k, v in settings.items() if k not in ("budgets", "estimator")}
     given |= {"model": model, "sampler": one.sampler} | dict(one.options)
+    fixed = {part.name for part in fields(TrainConfig)}
+    options = {k: v for k, v in given.items() if k not in fixed}
     own = getattr(SAMPLERS[one.sampler], "estimator", None)
-    if own is None or "estimator" in one.options:
-        return resolve(**given), ""
     chosen = own if estimator == OWN else estimator
-    for name in (chosen, own, *UNBIASED):
+    is_free = own is not None and "estimator" not in one.options
+    for name in dict.fromkeys((chosen, own, *UNBIASED)) if is_free else ():
         try:
-            sampler_config(one.sampler, **one.options, estimator=name)
+            kind = sampler_config(one.sampler, **options, estimator=name)
         except InputError:
             continue
-        why = "its history needs an unbiased one" if "history" in one.options else "not offered"
+        why = "its history needs an unbiased one" if kind.has_history else "not offered"
         note = f"{one.label} has the estimator {name} instead of {chosen} ({why})."
-        return resolve(**given, estimator=name), "" if name == chosen else note
-    return resolve(**given), ""  # raises the error of another option
+        given |= {"estimator": name, **sized_by(kind, budgets or {})}
+        return resolve(**given), "" if name == chosen else note
+    kind = sampler_config(one.sampler, **options)  # raises the error of another option
+    return resolve(**{**given, **sized_by(kind, budgets or {})}), ""
 
 
 def check_estimator(name: str | None) -> None:

@@ -98,8 +98,8 @@ def nearest(
 
     The factor is found by interpolation of log ratio over log factor between one that is too small
     and one that is too large. The search ends at the tolerance, at the least size, where three
-    doublings do not increase the ratio, where no size is left in between, where two sizes in between
-    are no nearer than the ends, or after MOST sizes.
+    doublings do not increase the ratio, where no size is left in between, where two sizes in
+    between repeat a known ratio, or after MOST sizes.
     """
     tried: dict[Size, float] = {}
     below: float | None = None  # largest factor known to be too small, and least too large
@@ -145,4 +145,4 @@ def _between(
     """Factor at which the interpolated log ratio is 0, away from both ends."""
     low, high = (math.log(max(tried[size_at(f)], 1e-9)) for f in (below, above))
     share = -low / (high - low) if high > low else 0.5
-    return below * (above / below) ** min(max(share, 0.1), 0.9)
+    return float(below * (above / below) ** min(max(share, 0.1), 0.9))

@@ -23,7 +23,6 @@ from bliss.studies.sizes import (
     Budgets,
     authors_settings,
     check_layers,
-    given_size,
     parse_budgets,
     scaled,
     size_of,
@@ -130,23 +129,25 @@ def plan(request: Request, num_nodes: int) -> Plan:
     labels = [one.sampler for one in request.samplers]
     dataset = str(request.settings.get("dataset", TrainConfig.dataset))
     authors = authors_settings(dataset, labels) if request.sizes else {}
+    for model in request.models:
+        layers = request.settings.get("layers") or recipe(canonical(dataset), model, "").get(
+            "layers"
+        )
+        check_layers(request.budgets, int(layers or TrainConfig.layers))
     for model, one in product(request.models, request.samplers):
         estimator = estimator_of(request.settings, model, request.estimator)
         own = authors.get(one.sampler, {})
         try:
-            config, note = settings_of({**request.settings, **own}, model, one, estimator)
+            merged = {**request.settings, **own}
+            config, note = settings_of(merged, model, one, estimator, request.budgets)
         except InputError as error:
             if len(request.samplers) == 1:
                 raise
             found.skipped.append(Skipped(model=model, sampler=one.label, why=str(error)))
             continue
-        check_layers(request.budgets, config.layers)
-        config = config.fitted(num_nodes)
-        size = given_size(config, request.budgets)
-        config = with_size(config, size) if size else config
-        start = Start(model, one, config, estimator)
+        start = Start(model, one, config.fitted(num_nodes), estimator)
         found.notes += [note] if note and note not in found.notes else []
-        found.notes += _remarks(request, start, bool(own), is_given=bool(size))
+        found.notes += _remarks(request, start, is_authors=bool(own))
         found.starts.append(start)
     if not found.starts:
         raise InputError(f"nothing can be compared: {found.skipped[0].why}")
@@ -163,12 +164,12 @@ def _check_first(request: Request, first: Start) -> None:
         )
 
 
-def _remarks(request: Request, start: Start, is_authors: bool, is_given: bool) -> list[str]:
+def _remarks(request: Request, start: Start, is_authors: bool) -> list[str]:
     name, size = start.sampler.label, size_text(start.unit, size_of(start.config))
     found = []
     if request.sizes and not is_authors and size:
         found.append(f"{name} has no published size for this data: it runs at {size}.")
-    if request.match == "none" and request.budgets and start.unit and not is_given:
+    if request.match == "none" and request.budgets and start.unit not in (*request.budgets, ""):
         found.append(f"{name} has no {start.unit}= in --budgets: it runs at its default {size}.")
     if start.config.sampler_config.has_history:
         found.append(

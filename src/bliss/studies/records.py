@@ -63,8 +63,8 @@ def average_curve(
             at.setdefault(line.step, []).append(line)
     steps = sorted(at)
     taken: dict[int, list[float]] = {}
-    for line in (line for run in times for line in run):
-        taken.setdefault(line.step, []).append(line.seconds)
+    for moment in (moment for run in times for moment in run):
+        taken.setdefault(moment.step, []).append(moment.seconds)
     val_f1 = [mean_and_deviation(line.val_f1 for line in at[step]) for step in steps]
     loss = [mean_and_deviation(line.loss for line in at[step]) for step in steps]
     return Curve(
@@ -136,7 +136,7 @@ class ComparisonRow(Record, frozen=True, kw_only=True):
     curve: Curve
     unit: str = ""
     """Unit of the size: layer, node, subgraph; empty for samplers without one."""
-    batch_size: int | None = None
+    batch_size: int = 0
     estimator: str = ""
     """Estimator; empty for samplers that offer no choice."""
     lr: float | None = None

@@ -99,7 +99,7 @@ def _work(group: Sequence[Outcome], match: str) -> float:
     """Mean work of a step over all runs of a row."""
     if match == "ms":
         return mean(one.result.step_ms["total"] for one in group)
-    return mean(getattr(one.result.sampled, match) for one in group)
+    return float(mean(getattr(one.result.sampled, match) for one in group))
 
 
 def mismatches(rows: Sequence[ComparisonRow], match: str) -> list[str]:
@@ -108,7 +108,7 @@ def mismatches(rows: Sequence[ComparisonRow], match: str) -> list[str]:
     for row in rows:
         if row.match is None or abs(row.match - 1) <= CLOSE:
             continue
-        size = size_text(row.unit, row.budgets or [row.batch_size or 0])
+        size = size_text(row.unit, row.budgets or [row.batch_size])
         place = f"at its nearest size, {size}" if size else "and has no size to change"
         found.append(
             f"{row.sampler} with {row.model} at share {row.budget_share:g} has {row.match:.2f} "

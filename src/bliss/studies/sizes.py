@@ -75,14 +75,17 @@ def with_size(config: TrainConfig, size: Size) -> TrainConfig:
     return replace(config, budgets=size)
 
 
-def given_size(config: TrainConfig, budgets: Budgets) -> Size:
-    """The size that the budgets have for a sampler; empty if they do not name its unit.
+def sized_by(kind: SamplerConfig, budgets: Budgets) -> dict[str, Any]:
+    """Settings that the budgets have for a sampler; empty if they do not name its unit.
 
     A sampler with an exact first hop takes the numbers of the layers above.
     """
-    kind = config.sampler_config
     size = budgets.get(unit_of(kind), ())
-    return size if kind.makes_batches else size[len(size) - kind.sampled_layers(len(size)) :]
+    if not size:
+        return {}
+    if kind.makes_batches:
+        return {"batch_size": size[0]}
+    return {"budgets": size[len(size) - kind.sampled_layers(len(size)) :]}
 
 
 def scaled(size: Size, factor: float, unit: str) -> Size:
