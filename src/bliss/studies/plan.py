@@ -30,7 +30,7 @@ from bliss.studies.sizes import (
     unit_of,
     with_size,
 )
-from bliss.train import TrainConfig
+from bliss.train import TrainConfig, resolve
 
 
 class Key(NamedTuple):
@@ -130,10 +130,8 @@ def plan(request: Request, num_nodes: int) -> Plan:
     dataset = str(request.settings.get("dataset", TrainConfig.dataset))
     authors = authors_settings(dataset, labels) if request.sizes else {}
     for model in request.models:
-        layers = request.settings.get("layers") or recipe(canonical(dataset), model, "").get(
-            "layers"
-        )
-        check_layers(request.budgets, int(layers or TrainConfig.layers))
+        base = {"dataset": dataset, "model": model, "layers": request.settings.get("layers")}
+        check_layers(request.budgets, resolve(**base, sampler="full").layers)
     for model, one in product(request.models, request.samplers):
         estimator = estimator_of(request.settings, model, request.estimator)
         own = authors.get(one.sampler, {})
