@@ -1,4 +1,4 @@
-"""`python -m benchmarks sampling|samplers|step|dropout|pyg --json FILE`."""
+"""`python -m benchmarks sampling|samplers|step|dropout|pyg|dgl --json FILE`."""
 
 from __future__ import annotations
 
@@ -16,16 +16,20 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch starts its pool
 def main() -> None:
     """Run one benchmark and write what it measured."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument(
-        "name", choices=["sampling", "samplers", "step", "dropout", "pyg"], help="what to measure"
-    )
+    names = ["sampling", "samplers", "step", "dropout", "pyg", "dgl"]
+    parser.add_argument("name", choices=names, help="what to measure")
     parser.add_argument("--json", type=Path, help="where to write the numbers")
     parser.add_argument("--batches", type=int, default=41, help="batches timed after warm-up")
+    parser.add_argument("--dgl", type=Path, help="dgl: environment with DGL 2.1.0")
+    parser.add_argument("--make", action="store_true", help="dgl: make the environment if missing")
     arguments = parser.parse_args()
 
     started = time.time()
     benchmark = importlib.import_module(f"benchmarks.{arguments.name}")
-    result = benchmark.run(arguments.batches)
+    options = {}
+    if arguments.name == "dgl":
+        options = {"environment": arguments.dgl or benchmark.HOME, "make": arguments.make}
+    result = benchmark.run(arguments.batches, **options)
     result["machine"] = f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores"
     result["seconds"] = round(time.time() - started, 1)
     if arguments.json:

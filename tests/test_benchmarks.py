@@ -8,9 +8,10 @@ from __future__ import annotations
 from itertools import combinations
 from math import comb
 
+import numpy as np
 import pytest
 
-from benchmarks import dropout, samplers, sampling, step
+from benchmarks import dgl, dropout, samplers, sampling, step
 from benchmarks.graphs import power_law
 from benchmarks.pyg import floyd_chances, one_sample, two_samples
 from bliss.samplers import SAMPLERS
@@ -70,3 +71,20 @@ def test_the_benchmark_of_steps_times_every_part_of_every_policy(monkeypatch):
 def test_the_benchmark_of_dropout_compares_each_part():
     found = dropout.measure(20, 5, 0.5, repeats=1)
     assert set(found["torch_over_hashed"]) == {"forward", "backward", "both"}
+
+
+def test_the_benchmark_of_dgl_times_our_side(tmp_path):
+    graph = power_law(500, 5000)
+    np.save(tmp_path / "indptr.npy", graph.indptr)
+    np.save(tmp_path / "indices.npy", graph.indices)
+    np.save(tmp_path / "seeds.npy", dgl.seeds(500, dgl.WARM_UP + 2))
+    found = dgl.time_side("ours", tmp_path)
+    assert set(found["rows"]) == set(dgl.SAMPLERS)
+    for row in found["rows"].values():
+        assert len(row["ms"]) == len(row["edges"]) == 2
+        assert min(row["sources"]) > dgl.BATCH
+
+
+def test_the_benchmark_of_dgl_explains_the_environment(tmp_path):
+    with pytest.raises(SystemExit, match="pip install 'dgl==2.1.0' 'torch==2.2.1'"):
+        dgl.prepared(tmp_path / "none", make=False)

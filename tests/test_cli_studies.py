@@ -87,6 +87,21 @@ def test_comparison_shows_every_sampler_and_how_long_it_will_take(compared):
         assert word in text
 
 
+def test_budgets_have_units_on_the_command_line(tmp_path):
+    out = tmp_path / "compared"
+    sizes = ["--budgets", "layer=200,100,50", "node=3,2,2", "subgraph=100"]
+    result = bliss(
+        "compare", "--samplers", "bliss,neighbor,saint-rw", "--seeds", "1", "--steps", "2",
+        "--hidden", "8", "--out", out, *sizes,
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    found = json.loads((out / "compare.json").read_text())
+    given = [(row["unit"], row["budgets"] or [row["batch_size"]]) for row in found["rows"]]
+    assert given == [("layer", [200, 100, 50]), ("node", [3, 2, 2]), ("subgraph", [100])]
+    assert found["match"] == ""
+    assert "estimator hajek" in result.output
+
+
 def test_reports_take_comparisons_runs_and_variance(compared, tmp_path):
     out, _ = compared
     run = next((out / "runs").iterdir())
@@ -121,6 +136,12 @@ def test_reproduction_runs_small_and_says_what_is_missing(data_root, tmp_path):
         (["compare", "--seeds", "1,1", "--out", "x"], "seeds='1,1'"),
         (["compare", "--shares", "half", "--out", "x"], "shares='half'"),
         (["compare", "--samplers", "blis", "--out", "x"], "samplers='blis'"),
+        (["compare", "--samplers", "bliss+steps=2", "--out", "x"], "'steps' is not an option"),
+        (["compare", "--out", "x", "--budgets", "edge=5"], "budgets='edge=5'"),
+        (["compare", "--match", "bytes", "--out", "x"], "match='bytes'"),
+        (["compare", "--estimator", "best", "--out", "x"], "estimator='best'"),
+        (["compare", "--sizes", "ours", "--out", "x"], "sizes='ours'"),
+        (["compare", "--search", "99", "--out", "x"], "search=99"),
         (["reproduce", "--preset", "theirs", "--out", "x"], "preset='theirs'"),
         (["report", "nowhere"], "nowhere"),
     ],

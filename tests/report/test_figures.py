@@ -13,7 +13,8 @@ import pytest
 import bliss.report
 from bliss.errors import InputError
 from bliss.report import save_figures
-from bliss.report.style import SERIES
+from bliss.report.charts import Series, coincidences, coinciding, curves, shrinking
+from bliss.report.style import SERIES, look
 from bliss.report.svg import inline
 from tests.report import factory
 
@@ -123,3 +124,35 @@ def test_colours_stand_out_in_every_theme():
 def test_matplotlib_is_loaded_only_for_a_report():
     code = "import bliss.report, sys; sys.exit('matplotlib' in sys.modules)"
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)
+
+
+def line(label, y, index):
+    return Series.of(label, [1, 2, 3, 4], y, index=index)
+
+
+SAME = [line("a", [0.1, 0.5, 0.7, 0.8], 0), line("b", [0.1, 0.5, 0.7, 0.801], 1)]
+APART = line("c", [0.2, 0.6, 0.8, 0.9], 2)
+
+
+def test_lines_that_coincide_are_drawn_wide_beneath_and_named():
+    series = [*SAME, APART]
+    assert coincidences(series) == [(0, 1)]
+    assert coinciding(series) == ["a and b coincide"]
+    drawn = curves(series, "step", "F1").axes[0].get_lines()
+    assert drawn[0].get_linewidth() > 2 * drawn[1].get_linewidth()
+    assert drawn[1].get_linewidth() == drawn[2].get_linewidth()
+
+
+def test_error_bars_at_the_same_share_are_set_apart():
+    series = [Series.of(name, [1, 0.5], [0.9, 0.8], [0.1, 0.1], index=n) for n, name in
+              enumerate("abc")]  # fmt: skip
+    axes = shrinking(series, "share", "F1").axes[0]
+    places = [bars.lines[0].get_xdata()[0] for bars in axes.containers]
+    assert len({round(float(x), 3) for x in places}) == 3
+    assert places[1] == pytest.approx(1)
+    assert sorted(axes.get_xticks()) == [0.5, 1]
+
+
+def test_twenty_series_look_different():
+    looks = [look(index) for index in range(20)]
+    assert len({(str(one["color"]), str(one["linestyle"])) for one in looks}) == 20

@@ -71,6 +71,48 @@ def test_the_page_never_scrolls_sideways(browser, page_of, kind):
             assert widest <= width
 
 
+def test_the_title_and_the_contents_come_first(browser, page_of):
+    with opened(browser, page_of("comparison")) as page:
+        assert page.title() == "Comparison: sage and gatv2 on synthetic"
+        origin = page.locator(".origin").inner_text()
+        for words in ("2026-02-03", "Example 9000, 2 cores", "20,000 nodes, 561,311 edges"):
+            assert words in origin
+        tops = page.locator("h1, .origin, nav, #summary, #section-1").evaluate_all(
+            "all => all.map(box => box.getBoundingClientRect().top)"
+        )
+        assert tops == sorted(tops)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_entry_of_the_contents_leads_somewhere(browser, page_of, kind):
+    with opened(browser, page_of(kind)) as page:
+        links = page.locator("nav a").evaluate_all("all => all.map(a => a.getAttribute('href'))")
+        assert len(links) == len(set(links)) >= 3
+        for link in links:
+            assert page.locator(link).count() == 1
+
+
+def test_a_page_of_several_results_has_a_title(browser, page_of):
+    with opened(browser, page_of("together")) as page:
+        title = page.locator("h1").inner_text()
+        assert title.startswith("Run of sage on synthetic, and")
+        assert title.endswith("comparison, reproduction and variance")
+
+
+def test_decisive_columns_are_visible_on_a_phone(browser, page_of):
+    with opened(browser, page_of("comparison"), viewport={"width": 390, "height": 844}) as page:
+        heads = page.locator("table").first.locator("th")
+        assert heads.all_inner_texts()[:5] == [
+            "Sampler",
+            "Rank",
+            "Test F1",
+            "Difference",
+            "p, Holm",
+        ]
+        right = heads.nth(4).evaluate("cell => cell.getBoundingClientRect().right")
+        assert right <= 390
+
+
 def test_long_names_do_not_widen_the_page(browser, tmp_path):
     run = factory.run(tmp_path / "run", dataset="d" * 300, sampler="s" * 200)
     page_path = write_report([run], tmp_path / "report.html")

@@ -14,7 +14,8 @@ from tests.report import factory
 
 
 def table(sections, caption, part=0):
-    (found,) = [t for t in sections[0].parts[part].tables if t.caption == caption]
+    own = sections[0].parts[part]
+    (found,) = [t for t in (*own.lead, *own.tables) if t.caption == caption]
     return found
 
 
@@ -71,6 +72,47 @@ def test_a_comparison_separates_the_largest_share_from_the_others(results, secti
         assert [float(c.key) for c in column(step, "Sample")] == [
             r["step_ms"]["sample"] for r in whole
         ]
+
+
+def test_scores_start_with_rank_test_f1_and_difference(sections_of):
+    found = table(sections_of("comparison"), "Scores")
+    assert found.columns[:5] == ["Sampler", "Rank", "Test F1", "Difference", "p, Holm"]
+    assert [cell.text for cell in column(found, "Rank")] == ["3=", "3=", "1=", "1="]
+    assert column(found, "Test F1")[0].text == "0.8840 ± 0.0040"
+    settings = table(sections_of("comparison"), "Sizes and settings")
+    assert column(settings, "Size")[0].text == "layer 2,048 / 1,024 / 512"
+    assert [cell.text for cell in column(settings, "Match")] == ["1.00", "1.01", "1.02", "1.03"]
+    assert column(settings, "Search, runs")[0].value == 1
+    words = sections_of("comparison")[0].summary[0]
+    assert "bliss (exp3) and bliss (node) share the first rank" in words
+
+
+NEW = (
+    "unit", "batch_size", "estimator", "lr", "dropout", "match", "scores", "test_f1_interval",
+    "rank", "is_tied", "search",
+)  # fmt: skip
+
+
+def test_files_of_before_are_shown_with_deviations(tmp_path):
+    rows = read(factory.comparison(tmp_path) / "compare.json")["rows"]
+    rows = [{key: value for key, value in row.items() if key not in NEW} for row in rows]
+    for row in rows:
+        del row["curve"]["seconds"]
+    (section,) = build([factory.comparison(tmp_path, rows=rows, graph=None, match="")])
+    found = table([section], "Scores")
+    assert "Rank" not in found.columns
+    assert column(found, "Test F1")[0].text == "0.8840 ± 0.0032"
+    assert "one standard deviation" in found.note
+    assert "Validation F1 over time" not in [chart.title for chart in section.charts]
+    assert dict(section.origin)["Graph"] == "synthetic"
+
+
+def test_sections_follow_the_order_of_the_paths(results):
+    kinds = ("variance", "comparison", "reproduction", "run")
+    paths = [results[kind][0] for kind in kinds]
+    found = [section.kind for section in build(paths)]
+    assert found == ["Variance", "Comparison", "Reproduction", "Run"]
+    assert [section.kind for section in build(paths[::-1])] == found[::-1]
 
 
 def test_a_comparison_without_the_full_budget_uses_its_largest_share(tmp_path):
@@ -186,8 +228,8 @@ def test_headlines_name_only_significant_differences(tmp_path):
     clear, chance = (two_samplers(tmp_path / str(p), p_value=p) for p in (0.01, 0.21))
     test = "(paired t-test over equal seeds, Holm's correction for 1 comparison, 5% level)"
     assert clear.summary[0].startswith(
-        "sage on synthetic: mean test F1 over 5 seeds is pladies 0.884 ± 0.003 and bliss 0.896 ± "
-        "0.003. bliss (+0.012, p = 0.010) differs significantly from pladies in test F1 " + test
+        "sage on synthetic: mean test F1 over 5 seeds is pladies 0.884 ± 0.004 and bliss 0.896 ± "
+        "0.004. bliss (+0.012, p = 0.010) differs significantly from pladies in test F1 " + test
     )
     assert f"No sampler differs significantly from pladies in test F1 {test}" in chance.summary[0]
     assert [tile.value for tile in clear.tiles][:2] == ["0.884", "+0.012"]

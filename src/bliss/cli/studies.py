@@ -61,6 +61,8 @@ def variance(
     probabilities that keep the same number of sources on average.
     """
     with errors(debug):
+        from msgspec.structs import replace
+
         from bliss import records
         from bliss.cli.tables import show_variance
         from bliss.data import load_dataset
@@ -68,6 +70,7 @@ def variance(
         from bliss.files import refuse_folder
         from bliss.report import save_figures
         from bliss.studies import VarianceStudy
+        from bliss.studies.runs import graph_facts, machine, today
         from bliss.train import resolve
 
         set_threads(threads)
@@ -84,6 +87,7 @@ def variance(
         study = VarianceStudy(config, loaded, chosen, every, survey_every, history)
         with shown_steps(config.steps, "training step") as move:
             found = study.run(move)
+        found = replace(found, machine=machine(), date=today(), graph=graph_facts(loaded))
         show_variance(found)
         if json is None and figures is not None:
             json = figures / "variance.json"
@@ -94,21 +98,67 @@ def variance(
             say(f"{len(save_figures([json], figures))} figures written to {figures}")
 
 
-@takes_settings(without=("model", "sampler", "seed"))
+@takes_settings(without=("model", "sampler", "seed", "budgets", "estimator"))
 def compare(
     settings: dict[str, Any],
     out: Out,
+    more: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="More budgets, as after --budgets.",
+            metavar="[UNIT=NUMBERS]...",
+            show_default=False,
+        ),
+    ] = None,
     samplers: Annotated[
         str,
         typer.Option(
-            help="Names, or all; bliss:exp3 selects a policy. Others are compared with the first."
+            help="Names, or all; bliss:exp3 selects a policy, bliss+history an option. Others are "
+            "compared with the first."
         ),
     ] = "bliss,pladies,ladies",
     models: Annotated[str, typer.Option(help="Networks, separated by commas.")] = "sage",
-    seeds: Annotated[str, typer.Option(help="Seeds, or their number: 0,1,2 or 3.")] = "3",
+    seeds: Annotated[str, typer.Option(help="Seeds, or their number: 0,1,2 or 3.")] = "5",
+    budgets: Annotated[
+        str | None,
+        typer.Option(
+            help="Sizes by unit: layer=4096,2048,1024 node=10,10,10 subgraph=6000 (sources per "
+            "layer, neighbours per target, batch size of subgraph samplers; input layer first). "
+            "Without a unit: layer. With --match, the size of the first sampler.",
+            show_default="the recipe's",
+        ),
+    ] = None,
+    match: Annotated[
+        str | None,
+        typer.Option(
+            help="Give samplers the size at which a step has as many nodes, edges or ms as one of "
+            "the first sampler; none: the sizes of --budgets.",
+            show_default="nodes; none if --budgets has units",
+        ),
+    ] = None,
+    sizes: Annotated[
+        str,
+        typer.Option(
+            help="authors: the sizes that samplers' authors published for the data set.",
+            show_default=False,
+        ),
+    ] = "",
+    estimator: Annotated[
+        str | None,
+        typer.Option(
+            help="Estimator of all samplers that offer it; own: the default of each.",
+            show_default="the recipe's, otherwise hajek",
+        ),
+    ] = None,
+    search: Annotated[
+        int,
+        typer.Option(
+            help="Settings of learning rate and dropout to try for each sampler, by validation."
+        ),
+    ] = 0,
     shares: Annotated[
-        str, typer.Option(help="Shares of the budget, above 0 and at most 1, in any order.")
-    ] = "1,0.5,0.25",
+        str, typer.Option(help="Shares of the size, above 0 and at most 1, such as 1,0.5,0.25.")
+    ] = "1",
     target_f1: Annotated[
         float | None,
         typer.Option(help="Target validation F1 for timing; default the highest all runs reached."),
@@ -117,13 +167,14 @@ def compare(
     root: Root = None,
     debug: Debug = False,
 ) -> None:
-    """Compare samplers on the same data, recipe, budget and seeds."""
+    """Compare samplers on the same data, recipe, work per step, estimator and seeds."""
     with errors(debug):
         from bliss.cli.tables import show_comparison
         from bliss.studies import EVERYTHING
         from bliss.studies import compare as run_comparison
 
         set_threads(threads)
+        given = " ".join([*([budgets] if budgets is not None else []), *(more or [])])
         with shown_study() as move:
             found = run_comparison(
                 settings,
@@ -132,6 +183,11 @@ def compare(
                 parse_seeds(seeds),
                 numbers("shares", shares, "1,0.5,0.25"),
                 out,
+                budgets=given if budgets is not None or more else None,
+                match=match,
+                sizes=sizes,
+                estimator=estimator,
+                search=search,
                 root=root,
                 target_f1=target_f1,
                 command=command_line(),

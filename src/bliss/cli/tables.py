@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.table import Table
 
 from bliss.cli.console import console, say
-from bliss.studies.records import Comparison, Reproduction, Rerun, Variance
+from bliss.studies.records import Comparison, ComparisonRow, Reproduction, Rerun, Variance
 from bliss.train.records import RunResult
 
 
@@ -69,39 +69,75 @@ def course(found: Variance, layer: int, policy: str) -> str:
 
 
 def show_comparison(found: Comparison) -> None:
-    """Print one line for each row of a comparison."""
+    """Print one line for each row of a comparison: results first, then what they cost."""
+    plural = "s" if len(found.seeds) > 1 else ""
+    same = f", as many {found.match} per step" if found.match else ""
     table = Table(
         "model",
         "sampler",
-        "budget",
+        "share",
+        "rank",
         "test F1",
         "difference",
         "p",
-        "ms/step",
-        "nodes",
-        "edges",
-        "peak MB",
         f"s to F1 {found.target_f1:.3f}",
-        title=f"{found.dataset}, {len(found.seeds)} seed{'s' if len(found.seeds) > 1 else ''}",
+        title=f"{found.dataset}, {len(found.seeds)} seed{plural}{same}: test F1 ± 95% interval",
     )
     for row in found.rows:
         wait = row.seconds_to_target
         table.add_row(
             row.model,
             row.sampler,
-            f"{row.budget_share:.0%}" if row.budgets else "",
-            spread(row.test_f1, row.test_f1_std, 4),
+            f"{row.budget_share:.0%}" if row.unit else "",
+            rank(row),
+            spread(row.test_f1, row.test_f1_interval, 4),
             "" if row.difference is None else f"{row.difference:+.4f}",
             "" if row.p_value is None else f"{row.p_value:.3f}",
+            "never" if wait is None else f"{wait:.1f} ({row.reached}/{row.seeds})",
+        )
+    console().print(table)
+    show_conditions(found)
+    for one in found.skipped:
+        say(f"Left out: {one.sampler} with {one.model}: {one.why}")
+
+
+def show_conditions(found: Comparison) -> None:
+    """Print what each row of a comparison was run with, and what a step of it cost."""
+    table = Table(
+        "sampler",
+        "size",
+        "match",
+        "estimator",
+        "lr",
+        "dropout",
+        "search",
+        "ms/step",
+        "nodes",
+        "edges",
+        "peak MB",
+        title=f"sizes and cost; estimator {found.estimator}",
+    )
+    for row in found.rows:
+        size = row.budgets or ([row.batch_size] if row.unit == "subgraph" else [])
+        table.add_row(
+            row.sampler,
+            f"{row.unit} {', '.join(map(str, size))}" if size else "",
+            "" if row.match is None else f"{row.match:.2f}",
+            row.estimator or "\u2013",
+            "" if row.lr is None else f"{row.lr:g}",
+            "" if row.dropout is None else f"{row.dropout:g}",
+            f"{len(row.search.trials)} runs, {row.search.seconds:.0f} s" if row.search else "",
             f"{row.step_ms['total']:.1f}",
             f"{row.nodes:,.0f}",
             f"{row.edges:,.0f}",
             f"{row.peak_mb:,.0f}",
-            "never" if wait is None else f"{wait:.1f} ({row.reached}/{row.seeds})",
         )
     console().print(table)
-    for one in found.skipped:
-        say(f"Left out: {one.sampler} with {one.model}: {one.why}")
+
+
+def rank(row: ComparisonRow) -> str:
+    """The rank, with "tied" if it is shared."""
+    return "" if row.rank is None else f"{row.rank}{' tied' if row.is_tied else ''}"
 
 
 def spread(value: float, deviation: float | None, places: int) -> str:

@@ -1,4 +1,4 @@
-"""Paths -> sections: runs of one network on one data set together, studies by themselves."""
+"""Paths -> sections, in order: runs of one network on one data set together, studies apart."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bliss.report.comparison import comparison_section
-from bliss.report.load import Run, S, Study, load
+from bliss.report.load import Run, Study, load
 from bliss.report.reproduction import reproduction_section
 from bliss.report.run import run_section
 from bliss.report.sections import Names, Section
@@ -18,10 +18,11 @@ def build(paths: Sequence[Path]) -> list[Section]:
     """Read the paths and make the sections of a page, with their figures."""
     sources, names = load(paths), Names()
 
-    def studies(kind: type[S]) -> list[Study[S]]:
-        return [s for s in sources if isinstance(s, Study) and isinstance(s.record, kind)]
-
-    variances = {study.path.resolve(): study for study in studies(Variance)}
+    variances = {
+        study.path.resolve(): Study(study.path, study.record)
+        for study in sources
+        if isinstance(study, Study) and isinstance(study.record, Variance)
+    }
 
     def near(*folders: Path) -> list[Study[Variance]]:
         """Take the variance files in these folders."""
@@ -32,12 +33,22 @@ def build(paths: Sequence[Path]) -> list[Section]:
     for source in sources:
         if isinstance(source, Run):
             runs.setdefault((source.settings.dataset, source.settings.model), []).append(source)
+    sections: list[Section | Study[Variance]] = []  # in the order of the paths
+    for source in sources:
+        if isinstance(source, Run):
+            own = runs.pop((source.settings.dataset, source.settings.model), [])
+            if own:
+                sections.append(run_section(own, near(*(run.path for run in own)), names))
+        elif isinstance(source.record, Reproduction):
+            sections.append(reproduction_section(source.record, names))
+        elif isinstance(source.record, Comparison):
+            beside = near(source.path.parent)
+            sections.append(comparison_section(source.record, beside, names))
+        else:
+            sections.append(Study(source.path, source.record))
+    left = set(variances)
     return [
-        *(reproduction_section(study.record, names) for study in studies(Reproduction)),
-        *(
-            comparison_section(study.record, near(study.path.parent), names)
-            for study in studies(Comparison)
-        ),
-        *(run_section(own, near(*(run.path for run in own)), names) for own in runs.values()),
-        *(variance_section(study.record, names) for study in variances.values()),
+        variance_section(one.record, names) if isinstance(one, Study) else one
+        for one in sections
+        if not isinstance(one, Study) or one.path.resolve() in left
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -16,6 +16,7 @@ from bliss.report.style import GRID, INK, PAPER, SERIES, WIDTH, look, settings
 from bliss.report.tables import DASH, Number, significant
 from bliss.text import printable
 
+DODGE = 0.06  # distance between lines over shares, in powers of 2
 HUGE = 1e30  # larger numbers, or smaller than its inverse, would flatten all others and overflow
 
 
@@ -70,9 +71,10 @@ class Level:
 
 def curves(series: Sequence[Series], x: str, y: str, level: Level | None = None) -> Figure:
     """Lines with a band of one deviation."""
+    beneath = {lower for lower, _ in coincidences(series)}
     with _drawing() as (figure, axes):
-        for line in series:
-            _plot(axes, line)
+        for place, line in enumerate(series):
+            _plot(axes, line, is_beneath=place in beneath)
             if any(map(math.isfinite, line.deviation)):
                 low = [a - d for a, d in zip(line.y, line.deviation, strict=True)]
                 high = [a + d for a, d in zip(line.y, line.deviation, strict=True)]
@@ -81,7 +83,7 @@ def curves(series: Sequence[Series], x: str, y: str, level: Level | None = None)
         if level:
             axes.axhline(level.y, label=_name(level.label), color=INK, linewidth=1, dashes=(1, 2))
         axes.set(xlabel=x, ylabel=y)
-        axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+        axes.xaxis.set_major_locator(MaxNLocator(5, integer=x == "step"))
         axes.yaxis.set_major_locator(MaxNLocator(6))
         _finish(figure, axes)
     return figure
@@ -91,8 +93,9 @@ def ratios(series: Sequence[Series], limit: Series, x: str, y: str) -> Figure:
     """Lines from 0 up, with a reference line at 1 and a dotted limit."""
     with _drawing() as (figure, axes):
         axes.axhline(1, label="PLADIES", color=INK, linewidth=0.8, alpha=0.6)
-        for line in series:
-            _plot(axes, line)
+        beneath = {lower for lower, _ in coincidences(series)}
+        for place, line in enumerate(series):
+            _plot(axes, line, is_beneath=place in beneath)
         if limit.is_drawable:
             axes.plot(limit.x, limit.y, label=limit.label, color=INK, linestyle=":", linewidth=1.6)
         axes.set(xlabel=x, ylabel=y)
@@ -104,10 +107,15 @@ def ratios(series: Sequence[Series], limit: Series, x: str, y: str) -> Figure:
 
 
 def shrinking(series: Sequence[Series], x: str, y: str) -> Figure:
-    """Points with error bars over shares of a budget: the largest left, on a log scale."""
+    """Points with error bars over shares of a budget: the largest left, on a log scale.
+
+    Lines are set apart a little, so that bars at the same share do not hide each other.
+    """
     with _drawing() as (figure, axes):
-        for line in series:
-            _points(axes, line, elinewidth=1)
+        for place, line in enumerate(series):
+            aside = 2 ** (DODGE * (place - (len(series) - 1) / 2))
+            moved = replace(line, x=[x * aside for x in line.x])
+            _points(axes, moved, elinewidth=1, capsize=1.5, markersize=4)
         axes.set_xscale("log", base=2)
         axes.invert_xaxis()
         axes.set_xticks(sorted({share for line in series for share in line.x}))
@@ -139,7 +147,7 @@ def growth(series: Sequence[Series], x: str, y: str) -> Figure:
     """Lines on logarithmic axes: the slope is the exponent."""
     with _drawing() as (figure, axes):
         for line in series:
-            _plot(axes, line)
+            _plot(axes, line, is_beneath=False)
         _log_axis(axes, "x")
         _log_axis(axes, "y")
         axes.set(xlabel=_name(x), ylabel=_name(y))
@@ -184,7 +192,9 @@ def stacks(labels: Sequence[str], parts: Mapping[str, Sequence[float]], x: str) 
 def _drawing(height: float = 2.9) -> Iterator[tuple[Figure, Axes]]:
     with settings():
         figure = Figure(figsize=(WIDTH, height), layout="constrained")
-        yield figure, figure.add_subplot()
+        axes = figure.add_subplot()
+        axes.margins(0.07)  # markers stay off the axes
+        yield figure, axes
 
 
 def _finish(figure: Figure, axes: Axes, grid: str = "y") -> None:
@@ -199,9 +209,37 @@ def _finish(figure: Figure, axes: Axes, grid: str = "y") -> None:
     figure.set_figheight(figure.get_figheight() + 0.19 * rows)  # room for the legend
 
 
-def _plot(axes: Axes, line: Series) -> None:
+def coincidences(series: Sequence[Series]) -> list[tuple[int, int]]:
+    """Pairs of lines (lower, upper) that would hide each other, by their place.
+
+    They are closer than 1% of the range of all values at most of the places that they share.
+    """
+    values = [y for line in series for y in line.y if math.isfinite(y)]
+    close = 0.01 * (max(values) - min(values)) if values else 0.0
+    found = []
+    for upper, line in enumerate(series):
+        at = dict(zip(line.x, line.y, strict=True))
+        for lower in range(upper):
+            other = zip(series[lower].x, series[lower].y, strict=True)
+            gaps = [abs(at[x] - y) for x, y in other if x in at and math.isfinite(at[x] - y)]
+            if gaps and 2 * sum(gap <= close for gap in gaps) > len(gaps):
+                found.append((lower, upper))
+    return found
+
+
+def coinciding(series: Sequence[Series]) -> list[str]:
+    """Which lines coincide, as words."""
+    return [f"{series[a].label} and {series[b].label} coincide" for a, b in coincidences(series)]
+
+
+def _plot(axes: Axes, line: Series, is_beneath: bool) -> None:
+    """A line; one beneath another is wide and pale. Markers of lines are not at the same places."""
     every = max(1, len(line.x) // 8)
-    axes.plot(line.x, line.y, label=_name(line.label), markevery=every, **look(line.index))
+    options = look(line.index)
+    if is_beneath:
+        options |= {"linewidth": 5, "alpha": 0.45, "markersize": 8, "linestyle": "-"}
+    places = (line.index % every, every)
+    axes.plot(line.x, line.y, label=_name(line.label), markevery=places, **options)
 
 
 def _points(axes: Axes, line: Series, **changes: Any) -> None:

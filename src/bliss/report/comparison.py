@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from bliss.report.charts import Chart, Series, shrinking
+from bliss.report.comparison_tables import (
+    conditions,
+    costs,
+    error,
+    error_words,
+    scores,
+    shares,
+    step_parts,
+)
 from bliss.report.load import Study
 from bliss.report.sections import (
     Entry,
@@ -14,37 +23,21 @@ from bliss.report.sections import (
     Section,
     Tile,
     facts,
+    graph_words,
     known,
     labels,
     learning,
     machine_words,
+    origin,
     present,
     step_time,
 )
-from bliss.report.significance import LEVEL, corrected, equals, verdict
-from bliss.report.tables import (
-    Cell,
-    Number,
-    Table,
-    chance,
-    f1,
-    f1_spread,
-    fixed,
-    number,
-    plural,
-    plus,
-    rounded,
-    sentence_list,
-    share,
-    signed,
-    significant,
-    text,
-    whole_numbers,
-)
+from bliss.report.significance import corrected, equals, standing, verdict
+from bliss.report.tables import fixed, plural, plus, sentence_list, significant
 from bliss.report.variance import variance_group, variance_table, variance_words
+from bliss.studies.ranking import LEVEL
 from bliss.studies.records import Comparison, ComparisonRow, Variance
 
-Columns = dict[str, Callable[[ComparisonRow], Cell]]
 Look = dict[tuple[str, str], tuple[int, str]]  # (sampler, policy) -> place among all, label
 
 
@@ -62,7 +55,7 @@ def comparison_section(
         fitting = [v for v in left if (v.dataset, v.model) == (dataset, model)]
         left = [v for v in left if v not in fitting]
         about = f"{model} on {dataset}"
-        parts.append(_part(about, rows, look, file.target_f1, fitting, names))
+        parts.append(_part(about, file, rows, look, fitting, names))
         summary.append(_words(about, _main(rows), look, file.target_f1))
         tiles += _tiles(model, _main(rows), look, alone=len(nets) == 1)
     parts += [
@@ -85,11 +78,16 @@ def comparison_section(
             *file.notes,
             *(f"{one.sampler} with {one.model} was left out: {one.why}" for one in file.skipped),
         ],
+        origin=origin(file.date, file.machine, graph_words(file.graph, file.dataset)),
         details=facts(
             {
                 "Command": file.command,
                 "Machine": machine_words(file.machine),
                 "Date": file.date,
+                "Load per core at the start": fixed(file.load, 2) if file.load is not None else "",
+                "Estimator": file.estimator,
+                "Equal in a step": file.match,
+                "Sizes": file.sizes,
                 "Seeds": ", ".join(map(str, file.seeds)),
                 "Target": f"validation F1 of {fixed(file.target_f1, 3)}",
             }
@@ -105,13 +103,17 @@ def _main(rows: Sequence[ComparisonRow]) -> list[ComparisonRow]:
 
 def _part(
     about: str,
+    file: Comparison,
     rows: Sequence[ComparisonRow],
     look: Look,
-    target: float,
     beside: Sequence[Variance],
     names: Names,
 ) -> Part:
-    main = _main(rows)
+    main, target = _main(rows), file.target_f1
+
+    def label(row: ComparisonRow) -> str:
+        return _label(row, look)
+
     entries = [
         Entry(_label(row, look), look[row.sampler, row.policy][0], row.curve, row.step_ms)
         for row in main
@@ -122,11 +124,13 @@ def _part(
         _shrinking(rows, look, about, names) if len(main) < len(rows) else None,
         step_time(entries, about, names),
     ]
-    tables = [_scores(main, look), _costs(main, target), _step(main)]
+    tables = []
     if len(main) < len(rows):
-        tables.append(_shares(rows))
+        tables.append(shares(rows))
+    tables += [costs(main, target), step_parts(main)]
     tables += [variance_table(other) for other in beside]
-    return Part(about, present(groups), tables)
+    lead = [scores(main, label), conditions(file, main, label)]
+    return Part(about, present(groups), tables, lead)
 
 
 def _shrinking(rows: Sequence[ComparisonRow], look: Look, about: str, names: Names) -> Group | None:
@@ -138,7 +142,7 @@ def _shrinking(rows: Sequence[ComparisonRow], look: Look, about: str, names: Nam
             label,
             [row.budget_share for row in own],
             [row.test_f1 for row in own],
-            map(_deviation, own),
+            map(error, own),
             index=index,
         )
         if line.is_drawable:
@@ -152,82 +156,11 @@ def _shrinking(rows: Sequence[ComparisonRow], look: Look, about: str, names: Nam
     chart = Chart(
         names(about, "shrinking budget"), "Test F1 over the share of the budget", alt, figure
     )
-    note = "Every layer's budget is multiplied by the share. Bars are one standard deviation."
+    note = (
+        "Sizes of the first sampler are multiplied by the share. Bars are "
+        f"{error_words(rows)}; lines are set apart a little."
+    )
     return Group("F1 as the budget shrinks", [chart], note)
-
-
-WHO: Columns = {
-    "Sampler": lambda row: text(row.sampler),
-    "Policy": lambda row: text(row.policy),
-}
-TESTED: Columns = {
-    "Test F1": lambda row: f1_spread(row.test_f1, _deviation(row)),
-    "Difference": lambda row: signed(row.difference),
-    "p": lambda row: chance(row.p_value),
-}
-BUDGETS: Columns = {"Budgets": lambda row: text(whole_numbers(row.budgets))}
-
-
-def _scores(rows: Sequence[ComparisonRow], look: Look) -> Table:
-    after = {id(row): p for row, p in corrected(rows)}
-    return Table.of(
-        "Scores",
-        rows,
-        WHO
-        | TESTED
-        | {
-            "p, Holm": lambda row: chance(after.get(id(row))),
-            "Validation F1": lambda row: f1_spread(
-                row.val_f1, row.val_f1_std if row.seeds > 1 else None
-            ),
-            "Training F1": lambda row: f1(row.train_f1),
-            "Seeds": lambda row: number(row.seeds),
-        }
-        | BUDGETS,
-        "Micro-F1, means over seeds ± one standard deviation. Difference is test F1 minus that of "
-        f"{_label(rows[0], look)} with the same seeds, and p is its paired t-test, also with "
-        "Holm's correction over the rows of this table. Budgets are listed input layer first.",
-    )
-
-
-def _costs(rows: Sequence[ComparisonRow], target: float) -> Table:
-    return Table.of(
-        "Cost",
-        rows,
-        WHO
-        | {
-            "Step, ms": lambda row: rounded(row.step_ms.get("total")),
-            "Nodes per step": lambda row: number(row.nodes),
-            "Edges per step": lambda row: number(row.edges),
-            "Peak, MB": lambda row: number(row.peak_mb),
-            "Training, s": lambda row: rounded(row.seconds),
-            "To target, s": lambda row: rounded(row.seconds_to_target),
-            "Seeds at target": lambda row: number(row.reached),
-        },
-        "Nodes are those of the input layer, edges those of all layers: means over steps. The "
-        f"target is a validation F1 of {target:.3g}; its time is a mean over the seeds that reach "
-        "it.",
-    )
-
-
-def _step(rows: Sequence[ComparisonRow]) -> Table:
-    def time(part: str) -> Callable[[ComparisonRow], Cell]:
-        return lambda row: rounded(row.step_ms.get(part))
-
-    parts = dict.fromkeys(part for row in rows for part in row.step_ms)
-    columns = WHO | {part.capitalize(): time(part) for part in parts}
-    return Table.of("Time of a step, in milliseconds", rows, columns, "Medians over steps.")
-
-
-def _shares(rows: Sequence[ComparisonRow]) -> Table:
-    columns: Columns = {
-        "Share": lambda row: share(row.budget_share) if row.budgets else number(None),
-        **TESTED,
-        "Nodes per step": lambda row: number(row.nodes),
-        "Step, ms": lambda row: rounded(row.step_ms.get("total")),
-    }
-    note = "Differences are taken at the same share; p is not corrected."
-    return Table.of("As the budget shrinks", rows, WHO | columns | BUDGETS, note)
 
 
 def _words(about: str, rows: Sequence[ComparisonRow], look: Look, target: float) -> str:
@@ -236,6 +169,7 @@ def _words(about: str, rows: Sequence[ComparisonRow], look: Look, target: float)
         f"{about}: mean test F1 over {plural(rows[0].seeds, 'seed')} is {sentence_list(scores)}."
     )
     words += verdict(rows, lambda row: _label(row, look))
+    words += standing(rows, lambda row: _label(row, look))
     waits = [(row, row.seconds_to_target) for row in rows]
     reached = [(row, wait) for row, wait in waits if wait is not None]
     if reached:
@@ -271,12 +205,7 @@ def _label(row: ComparisonRow, look: Look) -> str:
     return look[row.sampler, row.policy][1]
 
 
-def _deviation(row: ComparisonRow) -> Number:
-    """Deviation of test F1; files of earlier versions have 0 for one seed."""
-    return row.test_f1_std if row.seeds > 1 else None
-
-
 def _mean(row: ComparisonRow) -> str:
-    deviation = _deviation(row)
-    spread = "" if deviation is None else f" ± {fixed(deviation, 3)}"
+    half = error(row)
+    spread = "" if half is None else f" ± {fixed(half, 3)}"
     return fixed(row.test_f1, 3) + spread

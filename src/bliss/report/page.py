@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from bliss.report.sections import Section
 from bliss.report.svg import inline
+from bliss.report.tables import sentence_list
 from bliss.text import printable
 
 HERE = Path(__file__).parent
@@ -37,6 +38,7 @@ def page(sections: Sequence[Section]) -> str:
     return environment.get_template("page.html").render(
         sections=sections,
         title=_title(sections),
+        origin=_origin(sections),
         style=Markup((HERE / "page.css").read_text(encoding="utf-8")),
         script=Markup(script),
         digest=digest,
@@ -50,9 +52,24 @@ def _shown(value: object) -> object:
 
 
 def _title(sections: Sequence[Section]) -> str:
+    """'Comparison: sage on ppi', or 'Comparison of sage on ppi, and variance' of several."""
     if len(sections) == 1:
         return f"{sections[0].kind}: {sections[0].title}"
-    return "Results"
+    others = list(dict.fromkeys(one.kind.lower() for one in sections[1:]))
+    return f"{sections[0].kind} of {sections[0].title}, and {sentence_list(others)}"
+
+
+def _origin(sections: Sequence[Section]) -> list[tuple[str, list[str]]]:
+    """Dates, machines and graphs of all sections, each once."""
+    found: dict[str, dict[str, None]] = {}
+    for section in sections:
+        for name, value in section.origin:
+            found.setdefault(name, {})[value] = None
+    graphs = found.get("Graph", {})
+    found["Graph"] = {  # a name alone is left out if its sizes are told
+        value: None for value in graphs if not any(o.startswith(f"{value}: ") for o in graphs)
+    }
+    return [(name, list(found[name])) for name in ("Date", "Machine", "Graph") if found.get(name)]
 
 
 def _bound(text: str) -> str:

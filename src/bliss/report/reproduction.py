@@ -17,6 +17,7 @@ from bliss.report.sections import (
     facts,
     learning,
     machine_words,
+    origin,
     present,
 )
 from bliss.report.tables import (
@@ -42,6 +43,7 @@ def reproduction_section(file: Reproduction, names: Names) -> Section:
     tables = file.tables
     used = [row.preset for rows in (tables.f1, tables.time, file.figures) for row in rows]
     presets = [preset for preset in dict.fromkeys([*file.presets, *used]) if preset in used]
+    datasets = dict.fromkeys(row.dataset for rows in (tables.f1, tables.time) for row in rows)
     parts, words, tiles = [], [], []
     for preset in presets:
         scores = [row for row in tables.f1 if row.preset == preset]
@@ -59,6 +61,7 @@ def reproduction_section(file: Reproduction, names: Names) -> Section:
         tiles=tiles,
         parts=parts,
         remarks=[f"{one.dataset} is missing. {one.remedy}".strip() for one in file.missing],
+        origin=origin(file.date, file.machine, ", ".join(datasets)),
         details=facts(
             {
                 "Command": file.command,

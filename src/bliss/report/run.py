@@ -18,6 +18,7 @@ from bliss.report.sections import (
     known,
     labels,
     learning,
+    origin,
     present,
     step_time,
 )
@@ -57,6 +58,7 @@ def run_section(runs: Sequence[Run], beside: Sequence[Study[Variance]], names: N
         tiles=_tiles(runs),
         parts=[Part("", present(groups), tables)],
         remarks=[_unfinished(run) for run in runs if run.result is None],
+        origin=origin("", None, runs[0].settings.dataset),
         details=[_settings(run) for run in runs],
     )
 

@@ -7,12 +7,13 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from bliss.report.charts import Chart, Level, Series, curves, stacks
+from bliss.report.charts import Chart, Level, Series, coinciding, curves, stacks
 from bliss.report.tables import DASH, Table, fixed, plural, sentence_list, significant
-from bliss.studies.records import Curve, Machine
+from bliss.studies.records import Curve, GraphFacts, Machine
 
 PARTS_OF_A_STEP = ("sample", "gather", "forward", "backward", "update")
 BAND = "Bands are one standard deviation over seeds."
+OVER_TIME = "Seconds are those of training steps, without evaluations."
 NOTE_ON_TIME = (
     "Each part is a median over steps, so the sum differs slightly from the median of whole steps."
 )
@@ -42,6 +43,8 @@ class Part:
     title: str
     groups: Sequence[Group] = ()
     tables: Sequence[Table] = ()
+    lead: Sequence[Table] = ()
+    """Tables that come before the charts."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,8 @@ class Section:
     parts: Sequence[Part]
     remarks: Sequence[str] = ()
     details: Sequence[Details] = ()
+    origin: Sequence[tuple[str, str]] = ()
+    """Date, machine and graph, as far as they are known."""
 
     @property
     def charts(self) -> list[Chart]:
@@ -110,33 +115,49 @@ def labels(pairs: Sequence[tuple[str, str]]) -> list[str]:
 def learning(
     entries: Sequence[Entry], about: str, names: Names, target: float | None = None
 ) -> Group | None:
-    """Validation F1 and loss over steps."""
-    charts = []
-    for key, title in (("val_f1", "Validation F1"), ("loss", "Training loss")):
-        series = drawable(
-            Series.of(
-                entry.label,
-                entry.curve.step,
-                getattr(entry.curve, key),
-                getattr(entry.curve, f"{key}_std"),
-                index=entry.index,
-            )
-            for entry in entries
-        )
-        if not series:
-            continue
-        alt = f"{title} over steps, {about}. At the last evaluation: {_last(series)}."
-        level = None
-        if key == "val_f1" and target is not None:
-            level = Level(f"target {target:.3g}", target)
-            alt += f" The target is {target:.3g}."
-        charts.append(Chart(names(about, title), title, alt, curves(series, "step", title, level)))
+    """Validation F1 and loss over steps, and validation F1 over time where it is known."""
+    charts = [
+        _curves(entries, about, names, key, over, target)
+        for key, over in (("val_f1", "step"), ("val_f1", "seconds"), ("loss", "step"))
+    ]
+    drawn = [chart for chart in charts if chart]
     has_band = any(
         deviation is not None
         for entry in entries
         for deviation in [*entry.curve.val_f1_std, *entry.curve.loss_std]
     )
-    return Group("Learning curves", charts, BAND if has_band else "") if charts else None
+    notes = [BAND] if has_band else []
+    notes += [OVER_TIME] if any(entry.curve.seconds for entry in entries) else []
+    return Group("Learning curves", drawn, " ".join(notes)) if drawn else None
+
+
+def _curves(
+    entries: Sequence[Entry], about: str, names: Names, key: str, over: str, target: float | None
+) -> Chart | None:
+    """Validation F1 or loss over steps or seconds."""
+    title = "Validation F1" if key == "val_f1" else "Training loss"
+    series = drawable(
+        Series.of(
+            entry.label,
+            getattr(entry.curve, over),
+            getattr(entry.curve, key),
+            getattr(entry.curve, f"{key}_std"),
+            index=entry.index,
+        )
+        for entry in entries
+        if getattr(entry.curve, over)
+    )
+    if not series:
+        return None
+    axis = "step" if over == "step" else "seconds of training steps"
+    name = title if over == "step" else f"{title} over time"
+    alt = f"{title} over {axis}, {about}. At the last evaluation: {_last(series, over)}."
+    level = None
+    if key == "val_f1" and target is not None:
+        level = Level(f"target {target:.3g}", target)
+        alt += f" The target is {target:.3g}."
+    alt += "".join(f" {words}." for words in coinciding(series))
+    return Chart(names(about, name), name, alt, curves(series, axis, title, level))
 
 
 def step_time(entries: Sequence[Entry], about: str, names: Names) -> Group | None:
@@ -186,17 +207,39 @@ def machine_words(machine: Machine) -> str:
     return ", ".join(filter(None, words))
 
 
+def graph_words(graph: GraphFacts | None, name: str) -> str:
+    """'ppi: 56,944 nodes, 1,587,264 edges, 50 features, 121 classes'; the name if it is all."""
+    if graph is None:
+        return name
+    counts = [
+        plural(graph.nodes, "node"),
+        plural(graph.edges, "edge"),
+        plural(graph.features, "feature"),
+        f"{graph.classes:,} {'class' if graph.classes == 1 else 'classes'}",
+    ]
+    return f"{name}: {', '.join(counts)}"
+
+
+def origin(date: str, machine: Machine | None, graph: str) -> list[tuple[str, str]]:
+    """The known ones of date, machine and graph."""
+    day = date.replace("T", " ").replace("+00:00", " UTC")
+    told = {"Date": day, "Machine": machine_words(machine) if machine else "", "Graph": graph}
+    return [(name, value) for name, value in told.items() if value]
+
+
 def facts(items: dict[str, str]) -> list[Details]:
     """Details of how the numbers were measured, without unknown values."""
     told = [(name, value) for name, value in items.items() if value]
     return [Details("How this was measured", told)] if told else []
 
 
-def _last(series: Sequence[Series]) -> str:
+def _last(series: Sequence[Series], over: str) -> str:
     told = []
     for line in series:
         at = max(n for n, y in enumerate(line.y) if math.isfinite(y))
         deviation = line.deviation[at]
         spread = f" (deviation {significant(deviation, 2)})" if math.isfinite(deviation) else ""
-        told.append(f"{line.label} {line.y[at]:.3f}{spread} at step {fixed(line.x[at], 0)}")
+        at_step, at_time = f"step {fixed(line.x[at], 0)}", f"{significant(line.x[at])} s"
+        place = at_step if over == "step" else at_time
+        told.append(f"{line.label} {line.y[at]:.3f}{spread} at {place}")
     return sentence_list(told)

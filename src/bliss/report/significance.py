@@ -5,19 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from bliss.report.tables import plural, plus, probability, sentence_list
+from bliss.studies.ranking import LEVEL, holm
 from bliss.studies.records import ComparisonRow
-
-LEVEL = 0.05  # differences with smaller corrected p-values are called significant
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's correction: the i-th smallest of m p-values becomes (m - i + 1) p, made monotone."""
-    order = sorted(range(len(p_values)), key=lambda n: p_values[n])
-    found, highest = [0.0] * len(p_values), 0.0
-    for rank, n in enumerate(order):
-        highest = max(highest, min(1.0, (len(order) - rank) * p_values[n]))
-        found[n] = highest
-    return found
 
 
 def corrected(rows: Sequence[ComparisonRow]) -> list[tuple[ComparisonRow, float]]:
@@ -48,6 +37,18 @@ def verdict(rows: Sequence[ComparisonRow], label: Callable[[ComparisonRow], str]
         return f" No sampler differs significantly from {first} in test F1 ({test})."
     verb = "differs" if len(found) == 1 else "differ"
     return f" {sentence_list(found)} {verb} significantly from {first} in test F1 ({test})."
+
+
+def standing(rows: Sequence[ComparisonRow], label: Callable[[ComparisonRow], str]) -> str:
+    """Sentence about who is first; samplers that do not differ significantly share the rank."""
+    first = [label(row) for row in rows if row.rank == 1]
+    if not first or len(rows) < 2:
+        return ""
+    if len(first) == len(rows):
+        return " All samplers share the first rank: none is significantly worse than the best."
+    if len(first) > 1:
+        return f" {sentence_list(first)} share the first rank; the others are significantly worse."
+    return f" {first[0]} is first; all others are significantly worse."
 
 
 def equals(p: float) -> str:

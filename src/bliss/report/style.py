@@ -19,7 +19,7 @@ from bliss.errors import InputError
 
 INK, GRID, PAPER = "#1c1d1f", "#d9dbde", "#fefefe"
 SERIES = ("#0072b2", "#c2410c", "#007a5a", "#a23e8c", "#8a6d00", "#62666d")
-MARKERS = "os^Dv*"
+MARKERS = "os^Dv*PX<>hd"
 STYLES: tuple[str | tuple[int, tuple[float, ...]], ...] = (
     "-",
     (0, (5, 1.6)),
@@ -68,12 +68,12 @@ def settings() -> Iterator[None]:
 
 
 def look(index: int) -> dict[str, Any]:
-    """Colour, marker and line style of a series; line styles change after six colours."""
+    """Colour, marker and line style of a series; the others change after six colours."""
     number = len(SERIES)
     return {
         "color": SERIES[index % number],
-        "marker": MARKERS[index % number],
-        "linestyle": STYLES[(index + index // number) % len(STYLES)],
+        "marker": MARKERS[index % len(MARKERS)],
+        "linestyle": STYLES[(index + 2 * (index // number)) % len(STYLES)],
         "markeredgewidth": 0,
     }
 

@@ -93,9 +93,9 @@ def rounded_spread(value: Number, deviation: Number) -> Cell:
     return Cell(f"{significant(value)} ± {significant(deviation, 2)}", value)
 
 
-def share(value: float) -> Cell:
-    """A share, with no more digits than it needs."""
-    return Cell(f"{value:.4g}", value)
+def short(value: Number) -> Cell:
+    """A number with no more digits than it needs."""
+    return Cell(DASH if value is None else f"{value:.4g}", value)
 
 
 def signed(value: Number, places: int = 4) -> Cell:

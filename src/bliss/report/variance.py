@@ -12,7 +12,9 @@ from bliss.report.sections import (
     Tile,
     drawable,
     facts,
+    graph_words,
     known,
+    origin,
     present,
 )
 from bliss.report.tables import (
@@ -51,6 +53,7 @@ def variance_section(file: Variance, names: Names) -> Section:
                 [variance_table(file), *([age_table(file)] if file.ages else [])],
             )
         ],
+        origin=origin(file.date, file.machine, graph_words(file.graph, file.dataset)),
         details=variance_facts(file),
     )
 

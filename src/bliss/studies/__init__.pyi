@@ -1,7 +1,7 @@
 from .advice import advise as advise
 from .advice_records import Advice as Advice
-from .comparison import EVERYTHING as EVERYTHING
 from .comparison import compare as compare
+from .entrants import EVERYTHING as EVERYTHING
 from .records import TABLES as TABLES
 from .records import Comparison as Comparison
 from .records import Reproduction as Reproduction

@@ -1,45 +1,34 @@
-"""Comparison of samplers with the same data, recipe, budget and seeds."""
+"""Comparison of samplers with the same data, recipe, work per step, estimator and seeds."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timezone
-from itertools import product
 from pathlib import Path
-from statistics import mean
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
-import scipy.stats
-
-from bliss import checks, records
-from bliss.data import Dataset
-from bliss.errors import InputError
-from bliss.nn import MODELS
-from bliss.rng import Stream, derive_key, hashes
-from bliss.samplers import SAMPLERS, Full
-from bliss.studies.records import (
-    Comparison,
-    ComparisonRow,
-    Skipped,
-    average_curve,
-    mean_and_deviation,
+from bliss import records
+from bliss.studies.matching import Matcher
+from bliss.studies.plan import Key, Plan, Request, coverage_notes, plan, sized
+from bliss.studies.ranking import ENOUGH_SEEDS
+from bliss.studies.records import Comparison, Search
+from bliss.studies.rows import best_validation, comparison_rows, mismatches
+from bliss.studies.runs import (
+    Cell,
+    DataCache,
+    Outcome,
+    Standing,
+    graph_facts,
+    load_per_core,
+    machine,
+    run_cells,
+    today,
 )
-from bliss.studies.runs import Cell, DataCache, Outcome, Standing, machine, run_cells
-from bliss.train import PARTS, RunFolder, TrainConfig, resolve
+from bliss.studies.search import candidates, chosen, trials
+from bliss.train import RunFolder, TrainConfig, resolve
 
-ALIASES = ("labor-0",)  # second names of a sampler
-EVERYTHING = ("bliss", *(name for name in SAMPLERS if name not in (*ALIASES, "bliss")))
-"""The samplers of `--samplers all`; the others are compared with the first."""
-
-
-class Key(NamedTuple):
-    """Key of a row: the settings that its runs share."""
-
-    model: str
-    sampler: str
-    share: float
+IDLE = 0.3
+"""Largest load per core of a machine that is called idle."""
 
 
 def compare(
@@ -50,6 +39,11 @@ def compare(
     shares: Sequence[float],
     out: Path,
     *,
+    budgets: str | None = None,
+    match: str | None = None,
+    sizes: str = "",
+    estimator: str | None = None,
+    search: int = 0,
     root: Path | None = None,
     target_f1: float | None = None,
     command: str = "",
@@ -63,206 +57,147 @@ def compare(
     settings
         Settings for `bliss.train.resolve`, the same for all runs.
     samplers
-        Names of samplers. The others are compared with the first. "bliss:exp3" selects a policy.
+        Names of samplers. The others are compared with the first. "bliss:exp3" selects a policy,
+        "bliss+history" or "neighbor+first_hop=exact" an option.
     models
         Names of networks.
     seeds
         Seeds of the runs and of random splits.
     shares
-        Shares of the budget in (0, 1], in any order. A sampler without budgets runs once, and its
-        row has the largest share.
+        Shares of the size in (0, 1], in any order. A sampler without a size runs once, and its row
+        has the largest share.
     out
         Folder of the study. Runs that are finished there are not repeated.
+    budgets
+        Sizes by unit, such as "layer=4096,2048,1024 node=10,10,10 subgraph=6000". Numbers without a
+        unit are of layers.
+    match
+        "nodes", "edges" or "ms": the first sampler has its size, and the others the size at which a
+        step has as many of them. "none": all have the given or default sizes. Default: "nodes", but
+        "none" if budgets have units or sizes are given.
+    sizes
+        "authors": sizes that the samplers' authors published for the data set.
+    estimator
+        Estimator of all samplers that offer it; "own" for the default of each. Default: the
+        recipe's, otherwise "hajek".
+    search
+        Number of settings of learning rate and dropout that are tried for each sampler, with a
+        seed that is not a test seed. The one with the best validation F1 is used; 0: the recipe's.
     target_f1
         Validation F1 whose time is reported; by default the highest that every run reached.
     """
-    if not shares or len(set(shares)) < len(shares) or any(not 0 < s <= 1 for s in shares):
-        raise InputError(
-            f"shares={list(shares)} must be distinct numbers in (0, 1]: write for instance "
-            "1,0.5,0.25."
-        )
-    for model in models:
-        checks.choice("models", model, MODELS)
-    for sampler in samplers:
-        checks.choice("samplers", sampler.partition(":")[0], list(SAMPLERS))
+    request = Request.of(
+        settings,
+        samplers,
+        models,
+        seeds,
+        shares,
+        budgets=budgets,
+        match=match,
+        sizes=sizes,
+        estimator=estimator,
+        search=search,
+    )
     folder, data = RunFolder(out), DataCache(root)
     dataset = data.load(resolve(dataset=settings.get("dataset"), seed=seeds[0]))
-    cells, skipped = plan(settings, samplers, models, seeds, shares, dataset.graph.num_nodes)
+    made = plan(request, dataset.graph.num_nodes)
+    tried = candidates(made.starts[0].config, search)
+    load = load_per_core()
     with folder.locked():
-        notes = coverage_notes(cells, dataset)
+        matcher = None
+        if request.match != "none":
+            matcher = Matcher(request.match, dataset, out / "pilots.json")
+        rows = sized(request, made.starts, matcher, say)
+        notes = [*made.notes, *coverage_notes(rows, dataset), *_conditions(seeds, load)]
         for note in notes:
             say(f"Warning: {note}")
+        found: dict[tuple[str, str], Search] = {}
+        if tried:
+            rows, found = _search(request, made, rows, out, data, say, on_progress)
+        cells = [(key, cell) for key, config in rows for cell in _cells(request, key, config)]
         outcomes = run_cells([cell for _, cell in cells], out / "runs", data, say, on_progress)
         grouped: dict[Key, list[Outcome]] = {}
         for (key, _), one in zip(cells, outcomes, strict=True):
             grouped.setdefault(key, []).append(one)
         target = min(map(best_validation, outcomes)) if target_f1 is None else target_f1
-        found = Comparison(
-            dataset=cells[0][1].config.dataset,
+        compared = comparison_rows(grouped, target, request.match, found)
+        unmatched = mismatches(compared, request.match)
+        for note in unmatched:
+            say(f"Warning: {note}")
+        result = Comparison(
+            dataset=rows[0][1].dataset,
             command=command,
             machine=machine(),
-            date=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            date=today(),
             seeds=list(seeds),
             target_f1=target,
-            rows=rows(grouped, samplers[0], target),
-            skipped=skipped,
-            notes=notes,
+            rows=compared,
+            match="" if request.match == "none" else request.match,
+            sizes=request.sizes,
+            estimator=made.starts[0].estimator,
+            load=load,
+            graph=graph_facts(dataset),
+            skipped=made.skipped,
+            notes=[*notes, *unmatched],
         )
-        records.write(out / "compare.json", found)
-    return found
+        records.write(out / "compare.json", result)
+    return result
 
 
-def plan(
-    settings: Mapping[str, Any],
-    samplers: Sequence[str],
-    models: Sequence[str],
-    seeds: Sequence[int],
-    shares: Sequence[float],
-    num_nodes: int,
-) -> tuple[list[tuple[Key, Cell]], list[Skipped]]:
-    """The runs with their rows, and the combinations that are impossible with the reason."""
-    cells, skipped = [], []
-    for model, sampler in product(models, samplers):
-        name, _, policy = sampler.partition(":")
-        given = dict(settings) | {"model": model, "sampler": name}
-        if policy:
-            given["policy"] = policy
-        try:
-            whole = resolve(**given).fitted(num_nodes)
-        except InputError as error:
-            if len(samplers) == 1:
-                raise
-            skipped.append(Skipped(model=model, sampler=sampler, why=str(error)))
-            continue
-        for share in shares if has_budgets(sampler) else [max(shares)]:
-            for seed in seeds:
-                config = shrunk(whole, share, seed)
-                label = f"{model}-{sampler.replace(':', '-').replace('*', 'star')}"
-                cell = Cell(f"{label}-{share:g}-{seed}", config)
-                cells.append((Key(model, sampler, share), cell))
-    if not cells:
-        raise InputError(f"nothing can be compared: {skipped[0].why}")
-    return cells, skipped
-
-
-def has_budgets(sampler: str) -> bool:
-    """Whether a sampler, named with or without its policy, has a budget that can shrink."""
-    return SAMPLERS[sampler.partition(":")[0]].unit != "none"
-
-
-def shrunk(whole: TrainConfig, share: float, seed: int) -> TrainConfig:
-    """Settings of one run, with every layer's budget multiplied by the share."""
-    budgets = tuple(max(1, round(share * budget)) for budget in whole.budgets)
-    return replace(whole, seed=seed, budgets=budgets)
-
-
-def coverage_notes(cells: Sequence[tuple[Key, Cell]], dataset: Dataset) -> list[str]:
-    """One sentence for each row whose budget covers everything, so that it equals `full`."""
-    configs = {key: cell.config for key, cell in cells}
-    return [
-        f"{key.sampler} with {key.model} at share {key.share:g} keeps every neighbour of a batch "
-        f"(budgets {', '.join(map(str, config.budgets))}), so it equals full. Lower --budgets."
-        for key, config in configs.items()
-        if covers_everything(config, dataset)
-    ]
-
-
-def covers_everything(config: TrainConfig, dataset: Dataset) -> bool:
-    """Whether the budgets cover the full neighbourhoods of a batch of training nodes."""
-    kind = config.sampler_config
-    if kind.unit == "none" or config.sampler == "fastgcn" or getattr(kind, "replace", False):
-        return False
-    sampler, nodes = Full(dataset.graph, layers=1), dataset.splits["train"].numpy()
-    order = np.argsort(hashes(derive_key(config.seed, Stream.ORDER, 0), nodes))  # ids are no sample
-    targets = nodes[order[: config.batch_size]]
-    for budget in reversed(config.budgets):
-        (block,) = sampler.sample(targets, 0)
-        needed = block.num_src if kind.unit == "sources" else int(block.indptr.diff().max())
-        if budget < needed:
-            return False
-        targets = block.src.numpy()
-    return True
-
-
-def rows(
-    grouped: Mapping[Key, Sequence[Outcome]], first: str, target: float
-) -> list[ComparisonRow]:
-    """One row for each model, sampler and share of the budget."""
+def _conditions(seeds: Sequence[int], load: float | None) -> list[str]:
+    """What weakens a ranking or disturbs its times."""
     found = []
-    for key, group in grouped.items():
-        results = [one.result for one in group]
-        scores: dict[str, Any] = {}
-        for name in ("train_f1", "val_f1", "test_f1"):
-            scores[name], scores[f"{name}_std"] = mean_and_deviation(
-                getattr(result, name) for result in results
-            )
-        difference, p_value = None, None
-        if key.sampler != first:
-            difference, p_value = paired(group, rival(grouped, key, first))
-        waits = [wait for one in group if (wait := seconds_to(one, target)) is not None]
-        row = ComparisonRow(
-            dataset=results[0].dataset,
-            model=key.model,
-            sampler=key.sampler,
-            policy=results[0].policy,
-            budget_share=key.share,
-            budgets=list(group[0].cell.config.budgets),
-            seeds=len(group),
-            **scores,
-            difference=difference,
-            p_value=p_value,
-            step_ms={
-                part: mean(result.step_ms[part] for result in results)
-                for part in PARTS
-                if all(part in result.step_ms for result in results)
-            },
-            nodes=mean(result.sampled.nodes for result in results),
-            edges=mean(result.sampled.edges for result in results),
-            peak_mb=max(result.peak_mb for result in results),
-            seconds=mean(result.seconds for result in results),
-            seconds_to_target=mean(waits) if waits else None,
-            reached=len(waits),
-            curve=average_curve([one.metrics for one in group]),
+    if len(seeds) < ENOUGH_SEEDS:
+        found.append(
+            f"A ranking needs at least {ENOUGH_SEEDS} seeds, and there are {len(seeds)}: most "
+            "differences will be ties. Raise --seeds."
         )
-        found.append(row)
+    if load is not None and load > IDLE:
+        found.append(
+            f"The machine was busy when the comparison started (load {load:.2f} per core): times "
+            "are too long. Scores are not affected."
+        )
     return found
 
 
-def rival(grouped: Mapping[Key, Sequence[Outcome]], key: Key, first: str) -> Sequence[Outcome]:
-    """Runs of the first sampler at the same share; without budgets, its only runs."""
-    if has_budgets(first):
-        return grouped.get(key._replace(sampler=first), [])
-    same = (own for own in grouped if (own.model, own.sampler) == (key.model, first))
-    return [one for own in same for one in grouped[own]]
+def _search(
+    request: Request,
+    made: Plan,
+    rows: Sequence[tuple[Key, TrainConfig]],
+    out: Path,
+    data: DataCache,
+    say: Callable[[str], None],
+    on_progress: Callable[[Standing], None] | None,
+) -> tuple[list[tuple[Key, TrainConfig]], dict[tuple[str, str], Search]]:
+    """Choose learning rate and dropout of each network and sampler at its largest size."""
+    largest = {}
+    for key, config in sorted(rows, key=lambda row: row[0].share):
+        largest[key[:2]] = (key, config)
+    base = {start.model: start.config for start in reversed(made.starts)}  # the first of each
+    groups = {
+        own: trials(
+            _name(request, key), config, candidates(base[key.model], request.search), request.seeds
+        )
+        for own, (key, config) in largest.items()
+    }
+    cells = [cell for group in groups.values() for cell in group]
+    done = dict(zip(cells, run_cells(cells, out / "search", data, say, on_progress), strict=True))
+    picked = {own: chosen([done[cell] for cell in group]) for own, group in groups.items()}
+    for (model, sampler), ((lr, dropout), _) in picked.items():
+        say(f"{sampler} with {model}: lr {lr:g}, dropout {dropout:g}")
+    tuned = []
+    for key, config in rows:
+        lr, dropout = picked[key[:2]][0]
+        tuned.append((key, replace(config, lr=lr, dropout=dropout)))
+    return tuned, {own: search for own, (_, search) in picked.items()}
 
 
-def paired(
-    group: Sequence[Outcome], others: Sequence[Outcome]
-) -> tuple[float | None, float | None]:
-    """Mean difference of test F1 over equal seeds, and the p-value of a paired t-test.
-
-    There is no p-value for fewer than two seeds, or if all differences are equal.
-    """
-    theirs = {one.cell.config.seed: one.result.test_f1 for one in others}
-    pairs = [
-        (one.result.test_f1, theirs[one.cell.config.seed])
-        for one in group
-        if one.cell.config.seed in theirs
-    ]
-    if not pairs:
-        return None, None
-    differences = [ours - other for ours, other in pairs]
-    if len(set(differences)) == 1:
-        return mean(differences), None
-    return mean(differences), float(scipy.stats.ttest_rel(*zip(*pairs, strict=True)).pvalue)
+def _name(request: Request, key: Key) -> str:
+    """Folder of a row's runs, without the seed."""
+    (one,) = (one for one in request.samplers if one.label == key.sampler)
+    return f"{key.model}-{one.slug}-{key.share:g}"
 
 
-def best_validation(one: Outcome) -> float:
-    """The highest validation F1 of a run."""
-    return max(line.val_f1 for line in one.metrics)
-
-
-def seconds_to(one: Outcome, target: float) -> float | None:
-    """Seconds of training steps until validation F1 reached the target; None if never."""
-    times = {line.step: line.seconds for line in one.times}
-    return next((times.get(line.step) for line in one.metrics if line.val_f1 >= target), None)
+def _cells(request: Request, key: Key, config: TrainConfig) -> list[Cell]:
+    name = _name(request, key)
+    return [Cell(f"{name}-{seed}", replace(config, seed=seed)) for seed in request.seeds]

@@ -12,7 +12,7 @@ from statistics import mean, stdev
 import msgspec
 
 from bliss.records import Record
-from bliss.train.records import Evaluation
+from bliss.train.records import Evaluation, StepTime
 
 
 def mean_and_deviation(values: Iterable[float]) -> tuple[float, float | None]:
@@ -43,20 +43,28 @@ class Curve(Record, frozen=True, kw_only=True):
     val_f1_std: list[float | None]
     loss: list[float]
     loss_std: list[float | None]
+    seconds: list[float] = msgspec.field(default_factory=list)
+    """Time in training steps until each step, mean over seeds; empty if it is not known."""
 
     def __post_init__(self) -> None:
-        for name in ("val_f1", "val_f1_std", "loss", "loss_std"):
-            if (length := len(getattr(self, name))) != len(self.step):
+        for name in ("val_f1", "val_f1_std", "loss", "loss_std", "seconds"):
+            length = len(getattr(self, name))
+            if length != len(self.step) and (length or name != "seconds"):
                 raise ValueError(f"{length} values of `{name}` for {len(self.step)} steps")
 
 
-def average_curve(runs: Sequence[Sequence[Evaluation]]) -> Curve:
+def average_curve(
+    runs: Sequence[Sequence[Evaluation]], times: Sequence[Sequence[StepTime]] = ()
+) -> Curve:
     """Mean and deviation at each step over the runs that were evaluated there."""
     at: dict[int, list[Evaluation]] = {}
     for run in runs:
         for line in run:
             at.setdefault(line.step, []).append(line)
     steps = sorted(at)
+    taken: dict[int, list[float]] = {}
+    for moment in (moment for run in times for moment in run):
+        taken.setdefault(moment.step, []).append(moment.seconds)
     val_f1 = [mean_and_deviation(line.val_f1 for line in at[step]) for step in steps]
     loss = [mean_and_deviation(line.loss for line in at[step]) for step in steps]
     return Curve(
@@ -65,7 +73,33 @@ def average_curve(runs: Sequence[Sequence[Evaluation]]) -> Curve:
         val_f1_std=[deviation for _, deviation in val_f1],
         loss=[average for average, _ in loss],
         loss_std=[deviation for _, deviation in loss],
+        seconds=[mean(taken[step]) for step in steps] if set(steps) <= set(taken) else [],
     )
+
+
+class Trial(Record, frozen=True, kw_only=True):
+    """One setting of a search, with its validation F1."""
+
+    lr: float
+    dropout: float
+    val_f1: float
+
+
+class Search(Record, frozen=True, kw_only=True):
+    """What was tried to choose the learning rate and the dropout of a sampler."""
+
+    trials: list[Trial]
+    seconds: float
+    """Duration of all trials."""
+
+
+class GraphFacts(Record, frozen=True, kw_only=True):
+    """Size of a graph. Edges are directed and without self-loops."""
+
+    nodes: int
+    edges: int
+    features: int
+    classes: int
 
 
 class ComparisonRow(Record, frozen=True, kw_only=True):
@@ -100,6 +134,25 @@ class ComparisonRow(Record, frozen=True, kw_only=True):
     reached: int
     """Number of seeds that reached the target F1."""
     curve: Curve
+    unit: str = ""
+    """Unit of the size: layer, node, subgraph; empty for samplers without one."""
+    batch_size: int = 0
+    estimator: str = ""
+    """Estimator; empty for samplers that offer no choice."""
+    lr: float | None = None
+    dropout: float | None = None
+    match: float | None = None
+    """Work of a step over that of the first sampler at the same share, in the unit of the match:
+    means over all steps of all runs, 1 for the first."""
+    scores: list[float] = msgspec.field(default_factory=list)
+    """Test F1 by seed."""
+    test_f1_interval: float | None = None
+    """Half the width of the 95% t-interval of the mean test F1."""
+    rank: int | None = None
+    """Rank by test F1 among the rows of the same network and share; None for one seed."""
+    is_tied: bool = False
+    """Whether the rank is shared."""
+    search: Search | None = None
 
 
 class Skipped(Record, frozen=True, kw_only=True):
@@ -121,6 +174,15 @@ class Comparison(Record, frozen=True, kw_only=True, tag_field="kind", tag="compa
     target_f1: float
     """Validation F1 whose time is reported."""
     rows: list[ComparisonRow]
+    match: str = ""
+    """What is equal in a step of every sampler: nodes, edges or ms; empty if sizes were given."""
+    sizes: str = ""
+    """"authors" for the sizes of the samplers' authors."""
+    estimator: str = ""
+    """The estimator of all samplers that offer it, or "own" for the default of each."""
+    load: float | None = None
+    """Load of the machine before the first run: running processes per core over a minute."""
+    graph: GraphFacts | None = None
     skipped: list[Skipped] = msgspec.field(default_factory=list)
     notes: list[str] = msgspec.field(default_factory=list)
     """Warnings that the numbers must be read with."""
@@ -283,6 +345,9 @@ class Variance(
     """Steps between surveys; 0 if there were none."""
     ages: list[AgeRatios] = msgspec.field(default_factory=list)
     """Ratios by the age of the survey, in ascending order; empty without surveys."""
+    machine: Machine | None = None
+    date: str = ""
+    graph: GraphFacts | None = None
 
     def __post_init__(self) -> None:
         found = [(f"the history of step {one.step}", len(one.layers)) for one in self.history]

@@ -7,12 +7,13 @@ import platform
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 
 import torch
 
-from bliss.data import Dataset, load_dataset
-from bliss.studies.records import Machine
+from bliss.data import Dataset, describe, load_dataset
+from bliss.studies.records import GraphFacts, Machine
 from bliss.train import Evaluation, RunFolder, RunResult, TrainConfig, Trainer
 from bliss.train.loop import Standing as RunStanding
 from bliss.train.records import StepTime
@@ -25,6 +26,8 @@ class Cell:
     name: str
     """Its folder, relative to the study's."""
     config: TrainConfig
+    split_seed: int | None = None
+    """Seed of random splits; by default that of the run."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +57,9 @@ class DataCache:
         self.root = root
         self._key: tuple[str, int] | None = None
 
-    def load(self, config: TrainConfig) -> Dataset:
+    def load(self, config: TrainConfig, split_seed: int | None = None) -> Dataset:
         """The data set of a run; random splits depend on the seed."""
-        key = (config.dataset, config.seed)
+        key = (config.dataset, config.seed if split_seed is None else split_seed)
         if self._key != key:
             self._key, self._last = key, load_dataset(key[0], self.root, seed=key[1])
         return self._last
@@ -85,7 +88,7 @@ def run_cells(
 
         result = folder.result()
         if result is None:
-            trainer = Trainer(config, data.load(config), folder.path, say)
+            trainer = Trainer(config, data.load(config, cell.split_seed), folder.path, say)
             result = trainer.run(folder.is_started, move)
             shutil.rmtree(folder.checkpoints)  # the best weights stay
         folder.check_settings(config)
@@ -106,6 +109,24 @@ def machine() -> Machine:
         torch=str(torch.__version__),
         python=platform.python_version(),
     )
+
+
+def load_per_core() -> float | None:
+    """Running processes per core over the last minute; None if the system does not tell."""
+    if not hasattr(os, "getloadavg"):
+        return None
+    return os.getloadavg()[0] / (os.cpu_count() or 1)
+
+
+def graph_facts(dataset: Dataset) -> GraphFacts:
+    """Size of a data set's graph."""
+    found = describe(dataset)
+    return GraphFacts(**{name: found[name] for name in ("nodes", "edges", "features", "classes")})
+
+
+def today() -> str:
+    """Date and time, UTC, to the second."""
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
 def processor() -> str:

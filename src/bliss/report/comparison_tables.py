@@ -1,0 +1,165 @@
+"""Tables of a comparison: scores, conditions, cost, time of a step, smaller budgets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from bliss.report.significance import corrected
+from bliss.report.tables import (
+    Cell,
+    Number,
+    Table,
+    chance,
+    f1,
+    f1_spread,
+    fixed,
+    number,
+    rounded,
+    short,
+    signed,
+    text,
+    whole_numbers,
+)
+from bliss.studies.records import Comparison, ComparisonRow
+
+Columns = dict[str, Callable[[ComparisonRow], Cell]]
+Label = Callable[[ComparisonRow], str]
+
+
+def error(row: ComparisonRow) -> Number:
+    """Half the 95% interval of test F1; of earlier files its deviation; None for one seed."""
+    if row.seeds < 2:
+        return None
+    return row.test_f1_std if row.test_f1_interval is None else row.test_f1_interval
+
+
+def error_words(rows: Sequence[ComparisonRow]) -> str:
+    """What stands after the sign ±."""
+    has_interval = any(row.test_f1_interval is not None for row in rows)
+    return "half the 95% interval of the mean" if has_interval else "one standard deviation"
+
+
+def rank(row: ComparisonRow) -> Cell:
+    """The rank, with an equals sign if it is shared."""
+    shown = fixed(row.rank, 0) + ("=" if row.is_tied else "")
+    return Cell(shown, row.rank)
+
+
+WHO: Columns = {
+    "Sampler": lambda row: text(row.sampler),
+    "Policy": lambda row: text(row.policy),
+}
+TESTED: Columns = {
+    "Test F1": lambda row: f1_spread(row.test_f1, error(row)),
+    "Difference": lambda row: signed(row.difference),
+    "p": lambda row: chance(row.p_value),
+}
+
+
+def scores(rows: Sequence[ComparisonRow], label: Label) -> Table:
+    """Test F1 with ranks and differences first, then the rest."""
+    after = {id(row): p for row, p in corrected(rows)}
+    columns: Columns = {
+        "Sampler": lambda row: text(label(row)),
+        "Rank": rank,
+        "Test F1": TESTED["Test F1"],
+        "Difference": TESTED["Difference"],
+        "p, Holm": lambda row: chance(after.get(id(row))),
+        "p": TESTED["p"],
+        "Validation F1": lambda row: f1_spread(
+            row.val_f1, row.val_f1_std if row.seeds > 1 else None
+        ),
+        "Training F1": lambda row: f1(row.train_f1),
+        "Seeds": lambda row: number(row.seeds),
+        "Policy": lambda row: text(row.policy),
+    }
+    ranked = (
+        " Samplers that are not significantly worse than the best of a rank share it (=)."
+        if any(row.rank is not None for row in rows)
+        else ""
+    )
+    return Table.of(
+        "Scores",
+        rows,
+        columns,
+        f"Micro-F1, means over seeds. Test F1 ± {error_words(rows)}, validation F1 ± one standard "
+        f"deviation. Difference is test F1 minus that of {label(rows[0])} with the same seeds, and "
+        "p is its paired t-test, also with Holm's correction over the rows of this table." + ranked,
+    )
+
+
+def conditions(file: Comparison, rows: Sequence[ComparisonRow], label: Label) -> Table:
+    """What each sampler was run with."""
+    note = "Sizes are sources per layer, neighbours per target, or the batch size of a subgraph."
+    if file.match:
+        note += (
+            f" Match is the {file.match} of a step over those of {label(rows[0])}, means over all "
+            "steps."
+        )
+    if any(row.search for row in rows):
+        note += " Learning rate and dropout are those of the best validation F1 in the search."
+    columns: Columns = {
+        "Sampler": lambda row: text(label(row)),
+        "Size": lambda row: text(size(row)),
+        "Match": lambda row: number(row.match, 2),
+        "Estimator": lambda row: text(row.estimator),
+        "Learning rate": lambda row: short(row.lr),
+        "Dropout": lambda row: short(row.dropout),
+        "Search, runs": lambda row: number(len(row.search.trials) if row.search else None),
+        "Search, s": lambda row: rounded(row.search.seconds if row.search else None),
+    }
+    return Table.of("Sizes and settings", rows, columns, note)
+
+
+def size(row: ComparisonRow) -> str:
+    """'layer 4,096 / 2,048 / 1,024', 'subgraph 6,000'; budgets alone in earlier files."""
+    if row.unit == "subgraph":
+        return f"subgraph {row.batch_size:,}"
+    return f"{row.unit} {whole_numbers(row.budgets)}".strip()
+
+
+def costs(rows: Sequence[ComparisonRow], target: float) -> Table:
+    """Time, counts and memory."""
+    return Table.of(
+        "Cost",
+        rows,
+        WHO
+        | {
+            "Step, ms": lambda row: rounded(row.step_ms.get("total")),
+            "Nodes per step": lambda row: number(row.nodes),
+            "Edges per step": lambda row: number(row.edges),
+            "Peak, MB": lambda row: number(row.peak_mb),
+            "Training, s": lambda row: rounded(row.seconds),
+            "To target, s": lambda row: rounded(row.seconds_to_target),
+            "Seeds at target": lambda row: number(row.reached),
+        },
+        "Nodes are those of the input layer, edges those of all layers: means over steps. The "
+        f"target is a validation F1 of {target:.3g}; its time is a mean over the seeds that reach "
+        "it.",
+    )
+
+
+def step_parts(rows: Sequence[ComparisonRow]) -> Table:
+    """Milliseconds of a step by part."""
+
+    def time(part: str) -> Callable[[ComparisonRow], Cell]:
+        return lambda row: rounded(row.step_ms.get(part))
+
+    parts = dict.fromkeys(part for row in rows for part in row.step_ms)
+    columns = WHO | {part.capitalize(): time(part) for part in parts}
+    return Table.of("Time of a step, in milliseconds", rows, columns, "Medians over steps.")
+
+
+def shares(rows: Sequence[ComparisonRow]) -> Table:
+    """Scores at every share of the size."""
+    columns: Columns = {
+        "Share": lambda row: short(row.budget_share) if row.budgets or row.unit else number(None),
+        **TESTED,
+        "Rank": rank,
+        "Nodes per step": lambda row: number(row.nodes),
+        "Step, ms": lambda row: rounded(row.step_ms.get("total")),
+        "Size": lambda row: text(size(row)),
+        "Policy": WHO["Policy"],
+    }
+    note = "Differences are taken at the same share; p is not corrected."
+    return Table.of("As the budget shrinks", rows, {"Sampler": WHO["Sampler"]} | columns, note)

@@ -1,0 +1,133 @@
+"""Rows of a comparison: means over seeds, differences, ranks and the match that was reached."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import mean
+from typing import Any
+
+from bliss.studies.plan import Key
+from bliss.studies.ranking import interval, paired, ranks
+from bliss.studies.records import ComparisonRow, Search, average_curve, mean_and_deviation
+from bliss.studies.runs import Outcome
+from bliss.studies.sizes import size_text, unit_of
+from bliss.train import PARTS
+
+CLOSE = 0.1
+"""Relative distance to the target above which a row is said not to match."""
+WORDS = {"nodes": "nodes", "edges": "edges", "ms": "milliseconds"}
+
+
+def comparison_rows(
+    grouped: Mapping[Key, Sequence[Outcome]],
+    target: float,
+    match: str = "none",
+    searches: Mapping[tuple[str, str], Search] | None = None,
+) -> list[ComparisonRow]:
+    """One row for each model, sampler and share; the first sampler of a model is the reference."""
+    found = []
+    placed = _ranks(grouped)
+    for key, group in grouped.items():
+        results = [one.result for one in group]
+        config = group[0].cell.config
+        scores: dict[str, Any] = {}
+        for name in ("train_f1", "val_f1", "test_f1"):
+            scores[name], scores[f"{name}_std"] = mean_and_deviation(
+                getattr(result, name) for result in results
+            )
+        rival = _rival(grouped, key)
+        is_first = rival is group
+        difference, p_value = (None, None) if is_first else paired(by_seed(group), by_seed(rival))
+        waits = [wait for one in group if (wait := seconds_to(one, target)) is not None]
+        rank, is_tied = placed[key]
+        row = ComparisonRow(
+            dataset=results[0].dataset,
+            model=key.model,
+            sampler=key.sampler,
+            policy=results[0].policy,
+            budget_share=key.share,
+            budgets=list(config.budgets),
+            seeds=len(group),
+            **scores,
+            difference=difference,
+            p_value=p_value,
+            step_ms={
+                part: mean(result.step_ms[part] for result in results)
+                for part in PARTS
+                if all(part in result.step_ms for result in results)
+            },
+            nodes=mean(result.sampled.nodes for result in results),
+            edges=mean(result.sampled.edges for result in results),
+            peak_mb=max(result.peak_mb for result in results),
+            seconds=mean(result.seconds for result in results),
+            seconds_to_target=mean(waits) if waits else None,
+            reached=len(waits),
+            curve=average_curve([one.metrics for one in group], [one.times for one in group]),
+            unit=unit_of(config.sampler_config),
+            batch_size=config.batch_size,
+            estimator=str(config.sampler_options.get("estimator", "")),
+            lr=config.lr,
+            dropout=config.dropout,
+            match=None if match == "none" else _work(group, match) / _work(rival, match),
+            scores=[result.test_f1 for result in results],
+            test_f1_interval=interval([result.test_f1 for result in results]),
+            rank=rank,
+            is_tied=is_tied,
+            search=(searches or {}).get((key.model, key.sampler)),
+        )
+        found.append(row)
+    return found
+
+
+def _ranks(grouped: Mapping[Key, Sequence[Outcome]]) -> dict[Key, tuple[int | None, bool]]:
+    """Ranks within each network and share; samplers without a size take part at the largest."""
+    found: dict[Key, tuple[int | None, bool]] = {}
+    for place in dict.fromkeys((key.model, key.share) for key in grouped):
+        own = [key for key in grouped if (key.model, key.share) == place]
+        found |= zip(own, ranks([by_seed(grouped[key]) for key in own]), strict=True)
+    return found
+
+
+def _rival(grouped: Mapping[Key, Sequence[Outcome]], key: Key) -> Sequence[Outcome]:
+    """Runs of the first sampler of the model at the same share; without a size, its only runs."""
+    own = [other for other in grouped if other.model == key.model]
+    first = [other for other in own if other.sampler == own[0].sampler]
+    return grouped[next((other for other in first if other.share == key.share), first[0])]
+
+
+def _work(group: Sequence[Outcome], match: str) -> float:
+    """Mean work of a step over all runs of a row."""
+    if match == "ms":
+        return mean(one.result.step_ms["total"] for one in group)
+    return float(mean(getattr(one.result.sampled, match) for one in group))
+
+
+def mismatches(rows: Sequence[ComparisonRow], match: str) -> list[str]:
+    """One sentence for each row whose work is not that of the first sampler."""
+    found = []
+    for row in rows:
+        if row.match is None or abs(row.match - 1) <= CLOSE:
+            continue
+        size = size_text(row.unit, row.budgets or [row.batch_size])
+        place = f"at its nearest size, {size}" if size else "and has no size to change"
+        found.append(
+            f"{row.sampler} with {row.model} at share {row.budget_share:g} has {row.match:.2f} "
+            f"times the {WORDS[match]} of the first sampler in a step {place}."
+        )
+    return found
+
+
+def by_seed(group: Sequence[Outcome]) -> dict[int, float]:
+    """Test F1 by seed."""
+    return {one.cell.config.seed: one.result.test_f1 for one in group}
+
+
+def best_validation(one: Outcome) -> float:
+    """The highest validation F1 of a run."""
+    return max(line.val_f1 for line in one.metrics)
+
+
+def seconds_to(one: Outcome, target: float) -> float | None:
+    """Seconds of training steps until validation F1 reached the target; None if never."""
+    times = {line.step: line.seconds for line in one.times}
+    return next((times.get(line.step) for line in one.metrics if line.val_f1 >= target), None)
