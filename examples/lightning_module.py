@@ -1,6 +1,6 @@
 """Lightning: a module that trains with BLISS and keeps the policy in its checkpoints.
 
-    python examples/lightning_module.py
+python examples/lightning_module.py
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from bliss.data import load_dataset
 class Net(L.LightningModule):
     """GraphSAGE over sampled blocks."""
 
-    def __init__(self, sampler, features, classes, hidden=32):
+    def __init__(self, loader, features, classes, hidden=32):
         super().__init__()
-        self.sampler = sampler
+        self.loader, self.sampler = loader, loader.node_sampler
         self.convs = torch.nn.ModuleList([GraphConv(features, hidden), GraphConv(hidden, classes)])
 
     def forward(self, batch):
@@ -32,6 +32,10 @@ class Net(L.LightningModule):
             x = conv((x, x[: block.num_dst]), block.edge_index, block.edge_weight)
             x = x if conv is self.convs[-1] else x.relu()
         return x
+
+    def train_dataloader(self):
+        """Batches with blocks; the module keeps the loader to save its position."""
+        return self.loader
 
     def training_step(self, batch, _):
         """Return the loss of a batch."""
@@ -53,16 +57,19 @@ class Net(L.LightningModule):
         return torch.optim.Adam(self.parameters(), lr=0.01)
 
     def on_save_checkpoint(self, checkpoint):
-        """Save what the bandit has learnt, and where the loader is."""
+        """Save what the bandit has learnt, and the position in the epochs."""
         checkpoint["policy"] = self.sampler.state_dict()
-        checkpoint["loader"] = self.trainer.train_dataloader.state_dict()
+        checkpoint["position"] = self.loader.state_dict()
 
     def on_load_checkpoint(self, checkpoint):
-        """Continue with the same policy; Lightning restores weights and optimiser."""
+        """Continue with the same policy and the next batch; Lightning restores the rest."""
         self.sampler.load_state_dict(checkpoint["policy"])
+        self.loader.load_state_dict(checkpoint["position"])
 
 
-def main(folder: str | Path = "lightning_logs", epochs: int = 2, **options) -> tuple[Net, float]:
+def main(
+    folder: str | Path = "lightning_logs", epochs: int = 2, resume: str | None = None, **options
+) -> tuple[Net, float]:
     """Train, and return the network and its accuracy on the validation nodes."""
     L.seed_everything(0, verbose=False)
     dataset = load_dataset("synthetic")
@@ -71,11 +78,11 @@ def main(folder: str | Path = "lightning_logs", epochs: int = 2, **options) -> t
     train = BlockLoader(data, sampler, dataset.splits["train"], batch_size=256, shuffle=True)
     full = Full(dataset.graph, layers=2)
     val = BlockLoader(data, full, dataset.splits["val"], batch_size=5000)
-    net = Net(sampler, dataset.num_features, dataset.num_classes)
+    net = Net(train, dataset.num_features, dataset.num_classes)
     trainer = L.Trainer(
         max_epochs=epochs, default_root_dir=folder, accelerator="cpu", logger=False, **options
     )
-    trainer.fit(net, train, val)
+    trainer.fit(net, val_dataloaders=val, ckpt_path=resume)
     accuracy = float(trainer.callback_metrics["accuracy"])
     print(f"accuracy {accuracy:.3f}")
     return net, accuracy
