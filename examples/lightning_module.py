@@ -1,6 +1,6 @@
 """Lightning: a module that trains with BLISS and keeps the policy in its checkpoints.
 
-python examples/lightning_module.py
+Run it with `python examples/lightning_module.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Your own policy: an optimistic bandit over sources, compared with PLADIES, which does not learn.
 
-python examples/own_policy.py
+Run it with `python examples/own_policy.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Several processes: each draws its own batches, and all learn from everybody's news.
 
-torchrun --nproc-per-node 2 examples/torchrun.py
+Run it with `torchrun --nproc-per-node 2 examples/torchrun.py`.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@ After a change that is meant to give different numbers, write the file anew with
 
 Digests are of bytes, so they are compared where they were made: on the same kind of processor with
 the same torch and NumPy. Elsewhere, where vector instructions may round differently, the counts
-must be equal and the sums agree to 1e-3.
+must be equal and the sums agree to 1e-3. Another version of numba compiles sums in another order,
+which can flip a coin: counts and sums must then agree to 2%.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
 import torch
@@ -159,6 +161,13 @@ def measured(case: str) -> dict[str, Any]:
 
 
 @cache
+def pinned(name: str) -> str:
+    """Version in constraints.txt."""
+    text = (FILE.parents[1] / "constraints.txt").read_text()
+    return re.search(rf"^{name}==(\S+)", text, re.MULTILINE)[1]
+
+
+@cache
 def recorded() -> dict[str, Any]:
     return json.loads(FILE.read_text())
 
@@ -168,8 +177,9 @@ def test_numbers_are_as_they_were(case):
     found, before = measured(case), recorded()["cases"][case]
     if recorded()["machine"] == machine():
         assert found["digest"] == before["digest"]
-    assert found["count"] == before["count"]
-    assert found["sum"] == pytest.approx(before["sum"], rel=1e-3)
+    exact, near = (0, 1e-3) if numba.__version__ == pinned("numba") else (0.02, 0.02)
+    assert found["count"] == pytest.approx(before["count"], rel=exact)
+    assert found["sum"] == pytest.approx(before["sum"], rel=near)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,8 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+BLISS = f'bliss() {{ "{sys.executable}" -m bliss "$@"; }}'
+FOREIGN = r'<(?:script|link|img)[^>]*(?:src|href)="(?:[a-z]+:)?//'
 EXCERPTS = {"processes.md": "torchrun.py", "lightning.md": "lightning_module.py"}
 
 
