@@ -89,7 +89,7 @@ def test_classifiers_are_of_versions_that_the_workflow_runs():
     run = set(re.findall(r'python: "([\d.]+)"', workflow))
     named = re.findall(r"Python :: (3\.\d+)", "\n".join(project()["classifiers"]))
     assert named
-    assert set(named) == run
+    assert set(named) <= run
 
 
 @pytest.fixture(scope="module")
