@@ -26,6 +26,8 @@ def place(path: PurePosixPath) -> PurePosixPath:
     """Where a file of the repository is on the site; both relative to their roots."""
     if path.parts[0] == "docs":
         return PurePosixPath(*path.parts[1:])
+    if path == PurePosixPath("README.md"):
+        return PurePosixPath("index.md")
     if path.name in ("CONTRIBUTING.md", "CHANGELOG.md"):
         return PurePosixPath(path.name.lower())
     return path
@@ -73,9 +75,10 @@ def collect(folder: Path) -> None:
         out.write_text(text, encoding="utf-8")
         files |= linked
     for path in sorted(files - set(own)):
-        if (ROOT / path).is_file():  # what is missing is reported by Zensical
-            (folder / place(path)).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(ROOT / path, folder / place(path))
+        out = folder / place(path)
+        if (ROOT / path).is_file() and not out.exists():  # Zensical reports what is missing
+            out.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / path, out)
 
 
 def build(out: Path) -> int:
