@@ -12,7 +12,6 @@ from torch_geometric.nn import GraphConv
 
 from bliss import PLADIES, BlockLoader, Full
 from bliss.data import load_dataset
-from bliss.policies import Policy
 from bliss.policies.base import CoefficientPolicy
 from bliss.studies.variance import error, stakes
 
@@ -60,8 +59,7 @@ def main(steps: int = 60) -> float:
     torch.manual_seed(0)
     dataset = load_dataset("synthetic")
     graph, x = dataset.graph, dataset.x
-    policy: Policy = Optimistic(graph, layers=2)
-    sampler = PLADIES(graph, budgets=[1024, 512], policy=policy)
+    sampler = PLADIES(graph, budgets=[1024, 512], policy=Optimistic(graph, layers=2))
     data = Data(x=x, y=dataset.y, num_nodes=graph.num_nodes)
     loader = BlockLoader(data, sampler, dataset.splits["train"], batch_size=128, shuffle=True)
     convs = torch.nn.ModuleList([GraphConv(x.size(1), 32), GraphConv(32, dataset.num_classes)])

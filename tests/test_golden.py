@@ -6,7 +6,7 @@ After a change that is meant to give different numbers, write the file anew with
 Digests are of bytes, so they are compared where they were made: on the same kind of processor with
 the same torch and NumPy. Elsewhere, where vector instructions may round differently, the counts
 must be equal and the sums agree to 1e-3. Another version of numba compiles sums in another order,
-which can flip a coin: counts and sums must then agree to 2%.
+which can flip a coin: counts and sums must then agree to 3%.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ def test_numbers_are_as_they_were(case):
     found, before = measured(case), recorded()["cases"][case]
     if recorded()["machine"] == machine():
         assert found["digest"] == before["digest"]
-    exact, near = (0, 1e-3) if numba.__version__ == pinned("numba") else (0.02, 0.02)
+    exact, near = (0, 1e-3) if numba.__version__ == pinned("numba") else (0.03, 0.03)
     assert found["count"] == pytest.approx(before["count"], rel=exact)
     assert found["sum"] == pytest.approx(before["sum"], rel=near)
 
