@@ -7,15 +7,21 @@ USABLE := $(VENV)/.usable
 READY  := $(VENV)/.ready
 PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal -q
 
+# Versions to install. Others: `make clean suite CONSTRAINTS=constraints-oldest.txt`.
+CONSTRAINTS ?= constraints.txt
+
 # Two OpenMP pools on few cores slow each other down: one thread each.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test check lint types browser bench clean
+.PHONY: demo test check suite lint types docs browser bench clean
 
 demo: $(USABLE)
 	$(BIN)/python -m bliss.demo
 
-test: lint types browser
+test: lint types suite
+
+# The tests alone, with any versions: lint and types belong to the pinned ones.
+suite: $(READY) browser
 	$(PYTEST)
 
 check: lint types
@@ -27,6 +33,10 @@ lint: $(READY)
 
 types: $(READY)
 	$(BIN)/mypy
+
+# The documentation, into site/; a warning is an error.
+docs: $(READY)
+	$(BIN)/python docs/build.py
 
 # Tests of report pages need a browser. It is installed where this user may install packages.
 browser:
@@ -45,13 +55,13 @@ bench: $(READY)
 # The library alone.
 $(USABLE): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
+	$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) --editable .
 	touch $@
 
 # What the tests need besides.
 $(READY): $(USABLE)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[test]"
+	$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) --editable ".[test,docs]"
 	touch $@
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) site .pytest_cache .mypy_cache .ruff_cache .hypothesis

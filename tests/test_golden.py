@@ -1,7 +1,7 @@
 """Draws, training curves and learnt states stay as they were: digests of them, kept in golden.json.
 
-Digests are of bytes, so there is one for each kind of machine: processor, torch and NumPy. On a
-machine without digests, vector instructions may round differently. A coin may then fall on the
+Digests are of bytes, so there is one for each kind of machine: processor, torch, NumPy and numba.
+On a machine without digests, sums may be rounded differently. A coin may then fall on the
 other side of its probability, and what is learnt from it differs in all later steps. Counts and
 sums must agree to CLOSE there.
 
@@ -21,6 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
 import torch
@@ -34,8 +35,10 @@ from tests.train.conftest import make_dataset
 
 FILE = Path(__file__).parent / "golden.json"
 STEPS = 4
-CLOSE = 0.01
-"""Largest relative difference between kinds of machines. Measured: 0.0071, for a sum of gat-bs."""
+CLOSE = 0.03
+"""Largest relative difference between kinds of machines. Between two processors it was 0.007, for
+gat-bs; between versions of numba it is larger."""
+PACKAGES = {"torch": torch, "NumPy": np, "numba": numba}
 BANDITS = ("uniform", "ladies", "static", "exp3", "exp3-released", "exp3-scale-free", "node")
 CASES: dict[str, dict[str, Any]] = {
     **{f"{s}/{p}": {"policy": p} for s in ("ladies", "pladies", "bliss") for p in BANDITS},
@@ -138,13 +141,14 @@ def summary(arrays: Iterator[np.ndarray]) -> dict[str, Any]:
 
 
 def machine() -> str:
-    """What decides how sums are rounded: processor, its vector instructions, torch, NumPy."""
+    """What decides how sums are rounded: processor, its vector instructions, versions."""
     info = Path("/proc/cpuinfo")
     text = info.read_text().split("\n\n")[0] if info.exists() else ""
     facts = dict(re.split(r"\s*: ?", line, maxsplit=1) for line in text.splitlines())
     wide = [flag for flag in ("avx2", "avx512f") if flag in facts.get("flags", "").split()]
     kind = [facts.get(name, "") for name in ("model name", "cpu family", "model")]
-    return " ".join([*kind, *wide, f"torch {torch.__version__}", f"NumPy {np.__version__}"])
+    versions = [f"{name} {package.__version__}" for name, package in PACKAGES.items()]
+    return " ".join([*kind, *wide, *versions])
 
 
 def cases() -> list[str]:

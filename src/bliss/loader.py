@@ -150,7 +150,7 @@ class BlockLoader:
         )
 
     def __iter__(self) -> Iterator[Data]:
-        if self._left_early:
+        if self._left_early or self._is_epoch_over():
             self._next_epoch()
         self._iteration = this = object()
         seeds = islice(self._epoch_seeds(), self._batch, None)
@@ -168,6 +168,10 @@ class BlockLoader:
     def __call__(self, index: Any) -> Data:
         """Batch of the seeds at these positions of `input_nodes`, drawn at the current step."""
         return self._load(self._seeds_at(np.asarray(index)), self._step)
+
+    def _is_epoch_over(self) -> bool:
+        """Whether a loaded position is behind the last batch of its epoch."""
+        return self._batch > 0 and self.batch_sampler is None and self._batch >= len(self)
 
     def _next_epoch(self) -> None:
         self._epoch, self._batch, self._left_early = self._epoch + 1, 0, False

@@ -1,0 +1,78 @@
+"""Several processes: each draws its own batches, and all learn from everybody's news.
+
+Run it with `torchrun --nproc-per-node 2 examples/torchrun.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from torch_geometric.data import Data
+
+from bliss import Bliss, BlockLoader
+from bliss.data import load_dataset
+from bliss.nn import GNN, ModelConfig
+
+
+def exchange(sampler: Bliss, blocks: list) -> None:
+    """Let every process apply the news of all of them, in the order of ranks."""
+    shards = [None] * dist.get_world_size()
+    dist.all_gather_object(shards, sampler.digest(blocks))
+    sampler.apply(shards)
+
+
+def fingerprint(state: dict[str, torch.Tensor]) -> str:
+    """Digest of all bytes of a state."""
+    digest = hashlib.sha256()
+    for name in sorted(state):
+        digest.update(name.encode() + state[name].detach().contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def main(steps: int = 20) -> None:
+    """Train, and check that weights and policies of all processes are equal bit for bit."""
+    dist.init_process_group("gloo")
+    rank, world = dist.get_rank(), dist.get_world_size()
+    dataset = load_dataset("synthetic")
+    graph = dataset.graph
+
+    seeds = dataset.splits["train"]
+    part = seeds[rank::world][: len(seeds) // world]  # equally many in each process
+    sampler = Bliss(graph, budgets=[512, 256], seed=rank)  # other coins in each process
+    data = Data(x=dataset.x, y=dataset.y, num_nodes=graph.num_nodes)
+    loader = BlockLoader(data, sampler, part, batch_size=64, shuffle=True, drop_last=True)
+
+    torch.manual_seed(0)
+    config = ModelConfig(model="sage", layers=2, hidden=32)
+    model = DistributedDataParallel(GNN(dataset.num_features, dataset.num_classes, config))
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+
+    for batch, step in zip(loader, range(steps), strict=False):
+        loss = torch.nn.functional.cross_entropy(model(batch.x, batch.blocks), batch.y)
+        optimizer.zero_grad()
+        loss.backward()  # averages the gradients of all processes
+        optimizer.step()
+        exchange(sampler, batch.blocks)
+        if rank == 0 and step % 10 == 9:
+            print(f"step {step + 1}  loss {loss:.3f}", flush=True)
+
+    own = (fingerprint(model.state_dict()), fingerprint(sampler.state_dict()))
+    everybody = [None] * world
+    dist.all_gather_object(everybody, own)
+    if len(set(everybody)) > 1:
+        raise RuntimeError(f"weights or policies differ between processes: {everybody}")
+    if rank == 0:
+        print(f"{world} processes, one policy: {own[1][:12]}")
+    del model, loss  # DDP must not outlive the group
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Train in several processes.")
+    parser.add_argument("--steps", type=int, default=20)
+    main(parser.parse_args().steps)

@@ -1,0 +1,143 @@
+"""The site builds without warnings, its tutorial works, and every command in it exists."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from bliss.cli import app
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+FOREIGN = r'<(?:script|link|img)[^>]*(?:src|href)="(?:[a-z]+:)?//'
+EXCERPTS = {"processes.md": "torchrun.py", "lightning.md": "lightning_module.py"}
+
+
+def build(*options: str, source: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(source / "docs" / "build.py"), *options]
+    return subprocess.run(
+        command, capture_output=True, text=True, env=os.environ | {"NO_COLOR": "1"}
+    )
+
+
+def test_the_site_builds_without_warnings_and_loads_nothing_from_elsewhere(tmp_path):
+    pytest.importorskip("zensical")
+    done = build("--out", str(tmp_path / "site"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    pages = list((tmp_path / "site").rglob("*.html"))
+    assert len(pages) > 30
+    for page in pages:
+        loaded = re.findall(
+            r'<(?:script|link|img)[^>]*(?:src|href)="([a-z]+:)?//', page.read_text()
+        )
+        assert not loaded, page.name
+    reference = (tmp_path / "site/reference/core.html").read_text()
+    assert "Whether to drop the last batch" in reference  # from the docstring
+
+
+def copied(folder: Path) -> Path:
+    """A small site of the same form: one page, and links to it."""
+    (folder / "docs").mkdir()
+    (folder / "src").mkdir()
+    for name in ("CHANGELOG.md", "CONTRIBUTING.md"):
+        (folder / name).write_text("# One\n")
+    (folder / "benchmarks").mkdir()
+    (folder / "benchmarks/README.md").write_text("# Benchmarks\n")
+    (folder / "docs/site.css").write_text("")
+    (folder / "docs/build.py").write_text((DOCS / "build.py").read_text())
+    (folder / "mkdocs.yml").write_text("site_name: s\ndocs_dir: pages\nsite_dir: site\n")
+    return folder
+
+
+RIGHT = ("../benchmarks/README.md#benchmarks", "../CHANGELOG.md", "../docs/index.md#page")
+WRONG = ("nowhere.md", "../benchmarks/README.md#nowhere")
+
+
+@pytest.mark.parametrize("more", [(), *((link,) for link in WRONG)])
+def test_a_broken_link_fails_the_build(tmp_path, more):
+    pytest.importorskip("zensical")
+    source = copied(tmp_path)
+    links = "\n".join(f"[link]({link})" for link in (*RIGHT, *more))
+    (source / "docs/index.md").write_text(f"# Page\n\n{links}\n")
+    done = build(source=source)
+    assert (done.returncode == 0) == (not more), done.stdout + done.stderr
+    assert (source / "site").exists() == (not more)
+
+
+def test_every_page_is_in_the_navigation_once():
+    listed = re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text().partition("nav:")[2])
+    docs = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")}
+    others = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("experiments/*/README.md")}
+    assert sorted(listed) == sorted(
+        docs | others | {"benchmarks/README.md", "contributing.md", "changelog.md"}
+    )
+
+
+def test_the_tutorial_leads_to_predictions(tmp_path, monkeypatch, capsys):
+    """All its blocks, in order, in one empty folder."""
+    blocks = BLOCK.findall((DOCS / "tutorial.md").read_text(encoding="utf-8"))
+    assert {language for language, _ in blocks} == {"python", "bash"}
+    monkeypatch.chdir(tmp_path)
+    for language, code in blocks:
+        if language == "python":
+            exec(compile(code, "tutorial", "exec"), {})
+            continue
+        for line in code.splitlines():
+            name, *arguments = shlex.split(line)
+            assert name == "bliss"
+            done = CliRunner().invoke(app, arguments)
+            assert done.exit_code == 0, f"{line}\n{done.output}"
+    shown = capsys.readouterr().out
+    accuracy = float(re.search(r"([\d.]+) of the unlabelled papers are right", shown)[1])
+    assert accuracy > 0.8  # of 4 classes; from the words alone about 0.5
+    assert (tmp_path / "report.html").stat().st_size > 10_000
+    assert float(re.findall(r"^loss ([\d.]+)$", shown, re.MULTILINE)[-1]) < 1
+
+
+@pytest.mark.parametrize("page", EXCERPTS)
+def test_excerpts_are_those_of_the_examples_that_run(page):
+    example = (ROOT / "examples" / EXCERPTS[page]).read_text(encoding="utf-8")
+    blocks = [code for language, code in BLOCK.findall((DOCS / page).read_text()) if language]
+    assert len(blocks) > 1
+    for code in blocks:
+        plain = textwrap.dedent(code)  # the block of a method may be indented or not
+        assert plain in example or textwrap.indent(plain, "    ") in example
+
+
+def commands() -> list[tuple[str, str]]:
+    """Lines of fenced and of indented blocks that call bliss, and the page they are on."""
+    found = []
+    for page in sorted(DOCS.glob("*.md")):
+        text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+        lines = [line for _, code in BLOCK.findall(text) for line in code.splitlines()]
+        lines += re.findall(r"^    (.*)", BLOCK.sub("", text), re.MULTILINE)
+        found += [(page.name, line) for line in lines if line.startswith("bliss ")]
+    return found
+
+
+def test_commands_of_the_docs_exist():
+    known: dict[str, str] = {}
+    found = commands()
+    assert len(found) > 10
+    for page, line in found:
+        words = shlex.split(line, comments=True)[1:]
+        command = words[:2] if words[0] == "data" else words[:1]
+        name = " ".join(command)
+        if name not in known:
+            helped = CliRunner().invoke(app, [*command, "--help"], env={"COLUMNS": "200"})
+            assert helped.exit_code == 0, (page, line)
+            known[name] = helped.output
+        for word in words:
+            if word.startswith("--"):
+                assert word in known[name], (page, line)
