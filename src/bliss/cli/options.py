@@ -241,7 +241,9 @@ def class_docs(module: str) -> dict[str, dict[str, str]]:
 
 
 def parse(name: str, value: Any) -> Any:
-    """Value of a setting: budgets as numbers; options of samplers as JSON values or text."""
+    """Value of a setting: budgets and weights as numbers; options of samplers as JSON or text."""
+    if name == "class_weights" and value not in ("none", "balanced"):
+        return numbers(name, value, "1,2.5,1, or balanced")
     if name == "budgets":
         return whole_numbers("budgets", value, "4096,2048,1024")
     if name in sampler_option_names() and isinstance(value, str):

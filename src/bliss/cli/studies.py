@@ -108,7 +108,9 @@ def compare(
     ] = "1,0.5,0.25",
     target_f1: Annotated[
         float | None,
-        typer.Option(help="Target validation F1 for timing; default the highest all runs reached."),
+        typer.Option(
+            help="Target validation score for timing; default the highest all runs reached."
+        ),
     ] = None,
     threads: Threads = None,
     root: Root = None,

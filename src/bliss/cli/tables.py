@@ -6,7 +6,9 @@ from rich.table import Table
 
 from bliss.cli.console import console, say
 from bliss.studies.records import Comparison, Reproduction, Rerun, Variance
-from bliss.train.records import RunResult
+from bliss.train.records import RunResult, short_name
+
+SPLITS = ("train", "validation", "test")
 
 
 def show_variance(found: Variance) -> None:
@@ -70,18 +72,21 @@ def course(found: Variance, layer: int, policy: str) -> str:
 
 def show_comparison(found: Comparison) -> None:
     """Print one line for each row of a comparison."""
+    score = short_name(found.metric)
+    has_errors = any(row.test_mse is not None for row in found.rows)
     table = Table(
         "model",
         "sampler",
         "budget",
-        "test F1",
+        f"test {score}",
+        *(["test MSE"] if has_errors else []),
         "difference",
         "p",
         "ms/step",
         "nodes",
         "edges",
         "peak MB",
-        f"s to F1 {found.target_f1:.3f}",
+        f"s to {score} {found.target_f1:.3f}",
         title=f"{found.dataset}, {len(found.seeds)} seed{'s' if len(found.seeds) > 1 else ''}",
     )
     for row in found.rows:
@@ -91,6 +96,7 @@ def show_comparison(found: Comparison) -> None:
             row.sampler,
             f"{row.budget_share:.0%}" if row.budgets else "",
             spread(row.test_f1, row.test_f1_std, 4),
+            *(["" if row.test_mse is None else f"{row.test_mse:.4g}"] if has_errors else []),
             "" if row.difference is None else f"{row.difference:+.4f}",
             "" if row.p_value is None else f"{row.p_value:.3f}",
             f"{row.step_ms['total']:.1f}",
@@ -144,10 +150,14 @@ def ours_and_published(row: Rerun, places: int) -> tuple[str, str]:
 
 
 def show_result(result: RunResult) -> None:
-    """Print the result of a run in two lines."""
+    """Print the result of a run in two or three lines."""
     say(
-        f"micro-F1 of the best step ({result.best_step}): train {result.train_f1:.4f}, "
+        f"{result.metric} of the best step ({result.best_step}): train {result.train_f1:.4f}, "
         f"validation {result.val_f1:.4f}, test {result.test_f1:.4f}"
     )
+    errors = (result.train_mse, result.val_mse, result.test_mse)
+    shown = [f"{name} {e:.4g}" for name, e in zip(SPLITS, errors, strict=True) if e is not None]
+    if shown:
+        say(f"mean squared error: {', '.join(shown)}")
     parts = ", ".join(f"{name} {ms:.1f}" for name, ms in result.step_ms.items())
     say(f"{result.seconds:.1f} s; median ms per step: {parts}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from bliss.report.charts import Chart, Series, shrinking
 from bliss.report.load import Study
@@ -43,9 +44,17 @@ from bliss.report.tables import (
 )
 from bliss.report.variance import variance_group, variance_table, variance_words
 from bliss.studies.records import Comparison, ComparisonRow, Variance
+from bliss.train.records import short_name
 
 Columns = dict[str, Callable[[ComparisonRow], Cell]]
 Look = dict[tuple[str, str], tuple[int, str]]  # (sampler, policy) -> place among all, label
+
+
+class Goal(NamedTuple):
+    """The score of a comparison, and the validation score whose time is reported."""
+
+    score: str  # "F1" or "R2"
+    target: float
 
 
 def comparison_section(
@@ -57,14 +66,15 @@ def comparison_section(
     nets = list(dict.fromkeys((row.dataset, row.model) for row in file.rows))
     parts, summary, tiles = [], [], []
     left = [other.record for other in beside]
+    goal = Goal(short_name(file.metric), file.target_f1)
     for dataset, model in nets:
         rows = [row for row in file.rows if (row.dataset, row.model) == (dataset, model)]
         fitting = [v for v in left if (v.dataset, v.model) == (dataset, model)]
         left = [v for v in left if v not in fitting]
         about = f"{model} on {dataset}"
-        parts.append(_part(about, rows, look, file.target_f1, fitting, names))
-        summary.append(_words(about, _main(rows), look, file.target_f1))
-        tiles += _tiles(model, _main(rows), look, alone=len(nets) == 1)
+        parts.append(_part(about, rows, look, goal, fitting, names))
+        summary.append(_words(about, _main(rows), look, goal))
+        tiles += _tiles(model, _main(rows), look, goal.score, alone=len(nets) == 1)
     parts += [
         Part(
             f"Variance: {other.model} on {other.dataset}",
@@ -91,7 +101,7 @@ def comparison_section(
                 "Machine": machine_words(file.machine),
                 "Date": file.date,
                 "Seeds": ", ".join(map(str, file.seeds)),
-                "Target": f"validation F1 of {fixed(file.target_f1, 3)}",
+                "Target": f"validation {goal.score} of {fixed(goal.target, 3)}",
             }
         ),
     )
@@ -107,7 +117,7 @@ def _part(
     about: str,
     rows: Sequence[ComparisonRow],
     look: Look,
-    target: float,
+    goal: Goal,
     beside: Sequence[Variance],
     names: Names,
 ) -> Part:
@@ -117,19 +127,21 @@ def _part(
         for row in main
     ]
     groups = [
-        learning(entries, about, names, target),
+        learning(entries, about, names, goal.target, goal.score),
         *(variance_group(other, names) for other in beside),
-        _shrinking(rows, look, about, names) if len(main) < len(rows) else None,
+        _shrinking(rows, look, about, names, goal.score) if len(main) < len(rows) else None,
         step_time(entries, about, names),
     ]
-    tables = [_scores(main, look), _costs(main, target), _step(main)]
+    tables = [_scores(main, look, goal.score), _costs(main, goal), _step(main)]
     if len(main) < len(rows):
-        tables.append(_shares(rows))
+        tables.append(_shares(rows, goal.score))
     tables += [variance_table(other) for other in beside]
     return Part(about, present(groups), tables)
 
 
-def _shrinking(rows: Sequence[ComparisonRow], look: Look, about: str, names: Names) -> Group | None:
+def _shrinking(
+    rows: Sequence[ComparisonRow], look: Look, about: str, names: Names, score: str
+) -> Group | None:
     series, told = [], []
     for pair, (index, label) in look.items():
         own = [row for row in rows if (row.sampler, row.policy) == pair and row.budget_share > 0]
@@ -147,50 +159,54 @@ def _shrinking(rows: Sequence[ComparisonRow], look: Look, about: str, names: Nam
             told.append(f"{label} {sentence_list(scores)}")
     if not series:
         return None
-    alt = f"Test F1 over the share of the budget kept, {about}. {'; '.join(told)}."
-    figure = shrinking(series, "share of the budget (smaller to the right)", "Test F1")
-    chart = Chart(
-        names(about, "shrinking budget"), "Test F1 over the share of the budget", alt, figure
-    )
+    alt = f"Test {score} over the share of the budget kept, {about}. {'; '.join(told)}."
+    figure = shrinking(series, "share of the budget (smaller to the right)", f"Test {score}")
+    title = f"Test {score} over the share of the budget"
+    chart = Chart(names(about, "shrinking budget"), title, alt, figure)
     note = "Every layer's budget is multiplied by the share. Bars are one standard deviation."
-    return Group("F1 as the budget shrinks", [chart], note)
+    return Group(f"{score} as the budget shrinks", [chart], note)
 
 
 WHO: Columns = {
     "Sampler": lambda row: text(row.sampler),
     "Policy": lambda row: text(row.policy),
 }
-TESTED: Columns = {
-    "Test F1": lambda row: f1_spread(row.test_f1, _deviation(row)),
-    "Difference": lambda row: signed(row.difference),
-    "p": lambda row: chance(row.p_value),
-}
 BUDGETS: Columns = {"Budgets": lambda row: text(whole_numbers(row.budgets))}
 
 
-def _scores(rows: Sequence[ComparisonRow], look: Look) -> Table:
+def _tested(score: str) -> Columns:
+    return {
+        f"Test {score}": lambda row: f1_spread(row.test_f1, _deviation(row)),
+        "Difference": lambda row: signed(row.difference),
+        "p": lambda row: chance(row.p_value),
+    }
+
+
+def _scores(rows: Sequence[ComparisonRow], look: Look, score: str) -> Table:
     after = {id(row): p for row, p in corrected(rows)}
     return Table.of(
         "Scores",
         rows,
         WHO
-        | TESTED
+        | _tested(score)
         | {
             "p, Holm": lambda row: chance(after.get(id(row))),
-            "Validation F1": lambda row: f1_spread(
+            f"Validation {score}": lambda row: f1_spread(
                 row.val_f1, row.val_f1_std if row.seeds > 1 else None
             ),
-            "Training F1": lambda row: f1(row.train_f1),
+            f"Training {score}": lambda row: f1(row.train_f1),
+            "Test MSE": lambda row: rounded(row.test_mse),
             "Seeds": lambda row: number(row.seeds),
         }
         | BUDGETS,
-        "Micro-F1, means over seeds ± one standard deviation. Difference is test F1 minus that of "
+        f"{'Micro-F1' if score == 'F1' else score}, means over seeds ± one standard deviation. "
+        f"Difference is test {score} minus that of "
         f"{_label(rows[0], look)} with the same seeds, and p is its paired t-test, also with "
         "Holm's correction over the rows of this table. Budgets are listed input layer first.",
     )
 
 
-def _costs(rows: Sequence[ComparisonRow], target: float) -> Table:
+def _costs(rows: Sequence[ComparisonRow], goal: Goal) -> Table:
     return Table.of(
         "Cost",
         rows,
@@ -205,8 +221,8 @@ def _costs(rows: Sequence[ComparisonRow], target: float) -> Table:
             "Seeds at target": lambda row: number(row.reached),
         },
         "Nodes are those of the input layer, edges those of all layers: means over steps. The "
-        f"target is a validation F1 of {target:.3g}; its time is a mean over the seeds that reach "
-        "it.",
+        f"target is a validation {goal.score} of {goal.target:.3g}; its time is a mean over the "
+        "seeds that reach it.",
     )
 
 
@@ -219,10 +235,10 @@ def _step(rows: Sequence[ComparisonRow]) -> Table:
     return Table.of("Time of a step, in milliseconds", rows, columns, "Medians over steps.")
 
 
-def _shares(rows: Sequence[ComparisonRow]) -> Table:
+def _shares(rows: Sequence[ComparisonRow], score: str) -> Table:
     columns: Columns = {
         "Share": lambda row: share(row.budget_share) if row.budgets else number(None),
-        **TESTED,
+        **_tested(score),
         "Nodes per step": lambda row: number(row.nodes),
         "Step, ms": lambda row: rounded(row.step_ms.get("total")),
     }
@@ -230,28 +246,32 @@ def _shares(rows: Sequence[ComparisonRow]) -> Table:
     return Table.of("As the budget shrinks", rows, WHO | columns | BUDGETS, note)
 
 
-def _words(about: str, rows: Sequence[ComparisonRow], look: Look, target: float) -> str:
+def _words(about: str, rows: Sequence[ComparisonRow], look: Look, goal: Goal) -> str:
     scores = [f"{_label(row, look)} {_mean(row)}" for row in rows]
     words = (
-        f"{about}: mean test F1 over {plural(rows[0].seeds, 'seed')} is {sentence_list(scores)}."
+        f"{about}: mean test {goal.score} over {plural(rows[0].seeds, 'seed')} is "
+        f"{sentence_list(scores)}."
     )
-    words += verdict(rows, lambda row: _label(row, look))
+    words += verdict(rows, lambda row: _label(row, look), goal.score)
     waits = [(row, row.seconds_to_target) for row in rows]
     reached = [(row, wait) for row, wait in waits if wait is not None]
     if reached:
         row, wait = min(reached, key=lambda pair: pair[1])
         words += (
-            f" {_label(row, look)} reaches a validation F1 of {target:.3g} in the least time, "
-            f"{significant(wait)} s on average ({row.reached} of {plural(row.seeds, 'seed')})."
+            f" {_label(row, look)} reaches a validation {goal.score} of {goal.target:.3g} in the "
+            f"least time, {significant(wait)} s on average ({row.reached} of "
+            f"{plural(row.seeds, 'seed')})."
         )
     return words
 
 
-def _tiles(model: str, rows: Sequence[ComparisonRow], look: Look, alone: bool) -> list[Tile]:
+def _tiles(
+    model: str, rows: Sequence[ComparisonRow], look: Look, score: str, alone: bool
+) -> list[Tile]:
     """The first sampler's numbers, and the largest significant gain over it."""
     first = rows[0]
     name = _label(first, look)
-    tiles = [Tile(fixed(first.test_f1, 3), f"test F1: {name}, {model}")]
+    tiles = [Tile(fixed(first.test_f1, 3), f"test {score}: {name}, {model}")]
     gains = [
         (row.difference, _label(row, look), p)
         for row, p in corrected(rows)
@@ -259,7 +279,7 @@ def _tiles(model: str, rows: Sequence[ComparisonRow], look: Look, alone: bool) -
     ]
     if gains:
         gain, better, p = max(gains)
-        label = f"test F1 against {name}: {better}, {model} (p {equals(p)})"
+        label = f"test {score} against {name}: {better}, {model} (p {equals(p)})"
         tiles.append(Tile(plus(gain, 3), label))
     if alone:
         tiles.append(Tile(f"{significant(first.step_ms.get('total'))} ms", f"per step: {name}"))
@@ -272,7 +292,7 @@ def _label(row: ComparisonRow, look: Look) -> str:
 
 
 def _deviation(row: ComparisonRow) -> Number:
-    """Deviation of test F1; files of earlier versions have 0 for one seed."""
+    """Deviation of the test score; files of earlier versions have 0 for one seed."""
     return row.test_f1_std if row.seeds > 1 else None
 
 

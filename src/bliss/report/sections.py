@@ -108,11 +108,15 @@ def labels(pairs: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def learning(
-    entries: Sequence[Entry], about: str, names: Names, target: float | None = None
+    entries: Sequence[Entry],
+    about: str,
+    names: Names,
+    target: float | None = None,
+    score: str = "F1",
 ) -> Group | None:
-    """Validation F1 and loss over steps."""
+    """Validation score and loss over steps."""
     charts = []
-    for key, title in (("val_f1", "Validation F1"), ("loss", "Training loss")):
+    for key, title in (("val_f1", f"Validation {score}"), ("loss", "Training loss")):
         series = drawable(
             Series.of(
                 entry.label,

@@ -26,7 +26,15 @@ from bliss.studies.records import (
     average_curve,
     mean_and_deviation,
 )
-from bliss.studies.runs import Cell, DataCache, Outcome, Standing, machine, run_cells
+from bliss.studies.runs import (
+    Cell,
+    DataCache,
+    Outcome,
+    Standing,
+    machine,
+    own_dataset,
+    run_cells,
+)
 from bliss.train import PARTS, RunFolder, TrainConfig, resolve
 
 ALIASES = ("labor-0",)  # second names of a sampler
@@ -61,7 +69,8 @@ def compare(
     Parameters
     ----------
     settings
-        Settings for `bliss.train.resolve`, the same for all runs.
+        Settings for `bliss.train.resolve`, the same for all runs. "dataset" is a name, a folder or
+        a `Dataset`.
     samplers
         Names of samplers. The others are compared with the first. "bliss:exp3" selects a policy.
     models
@@ -85,7 +94,8 @@ def compare(
         checks.choice("models", model, MODELS)
     for sampler in samplers:
         checks.choice("samplers", sampler.partition(":")[0], list(SAMPLERS))
-    folder, data = RunFolder(out), DataCache(root)
+    settings, given = own_dataset(settings)
+    folder, data = RunFolder(out), DataCache(root, given)
     dataset = data.load(resolve(dataset=settings.get("dataset"), seed=seeds[0]))
     cells, skipped = plan(settings, samplers, models, seeds, shares, dataset.graph.num_nodes)
     with folder.locked():
@@ -107,6 +117,7 @@ def compare(
             rows=rows(grouped, samplers[0], target),
             skipped=skipped,
             notes=notes,
+            metric=outcomes[0].result.metric,
         )
         records.write(out / "compare.json", found)
     return found
@@ -199,6 +210,7 @@ def rows(
         difference, p_value = None, None
         if key.sampler != first:
             difference, p_value = paired(group, rival(grouped, key, first))
+        errors = [result.test_mse for result in results if result.test_mse is not None]
         waits = [wait for one in group if (wait := seconds_to(one, target)) is not None]
         row = ComparisonRow(
             dataset=results[0].dataset,
@@ -223,6 +235,7 @@ def rows(
             seconds_to_target=mean(waits) if waits else None,
             reached=len(waits),
             curve=average_curve([one.metrics for one in group]),
+            test_mse=mean(errors) if errors else None,
         )
         found.append(row)
     return found

@@ -1,5 +1,7 @@
 from .config import TrainConfig as TrainConfig
 from .config import resolve as resolve
+from .entry import predict as predict
+from .entry import train as train
 from .evaluation import evaluate as evaluate
 from .evaluation import full_logits as full_logits
 from .folder import RunFolder as RunFolder
