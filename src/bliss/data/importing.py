@@ -117,7 +117,9 @@ def import_graph(
         parts = read_graph_file(checks.path("graph", graph), label, tuple(feature_columns), task)
     elif edges is None or features is None:
         missing = "edges" if edges is None else "features"
-        raise InputError(f"{missing} is missing: pass edges and features, or graph alone.")
+        raise InputError(
+            f"{missing}=None must be the path of a file: pass edges and features, or graph alone."
+        )
     else:
         parts = _read_parts(edges, features, labels, weight, label, tuple(feature_columns), task)
     if num_nodes is not None and checks.whole("num_nodes", num_nodes) != parts.nodes.number:

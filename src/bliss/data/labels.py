@@ -115,11 +115,13 @@ def make_labels(
         raise InputError(f"task={task!r} is not known: choose one of {', '.join(AUTO)}.")
     if labels.ndim == 2 and labels.shape[1] == 1 and task != "labels":
         labels = labels[:, 0]
-    if labels.ndim not in (1, 2) or len(labels) != num_nodes or labels.dtype.kind not in "biuf":
+    if labels.ndim not in (1, 2) or len(labels) != num_nodes:
         raise InputError(
-            f"labels has type {labels.dtype} and shape {labels.shape}, but there are {num_nodes} "
-            "nodes: give a class or a number per node, or a row of 0 and 1."
+            f"labels has shape {labels.shape}, but there are {num_nodes} nodes: give a class or a "
+            "number per node, or a row of 0 and 1."
         )
+    if labels.dtype.kind not in "biuf":
+        raise InputError(f"labels has type {labels.dtype}, but must hold numbers: convert it.")
     if task == "regression" or (task == "auto" and _is_fractional(labels)):
         return _targets(labels, names)
     if labels.ndim == 1 and task != "labels":

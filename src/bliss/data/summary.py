@@ -123,10 +123,8 @@ def _direction(share: float, told: Mapping[str, Any]) -> str:
         return "both ways: the reverse of each edge was added"
     if share == 1:
         return "both ways: every edge has its reverse"
-    return (
-        f"one way: {share:.1%} of the edges have their reverse; import with --undirected to add "
-        "the others"
-    )
+    hint = "; import with --undirected to add the others" if told else ""
+    return f"one way: {share:.1%} of the edges have their reverse{hint}"
 
 
 def _label_rows(found: Mapping[str, Any]) -> list[tuple[str, str]]:

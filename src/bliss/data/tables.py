@@ -26,6 +26,7 @@ INDEX = ("", "__index_level_0__")
 _COMMENT = re.compile(rb"(?:^|(?<=[\s\d]))[ \t]*#[^\r\n]*", re.MULTILINE)
 _BLANKS = re.compile(rb"[ \t]+")
 _MARGIN = re.compile(rb"^[ \t]+|[ \t]+(?=\r?$)", re.MULTILINE)
+_LINE_END = re.compile(rb"\r\n|\r|\n")
 _PADDED = re.compile(rb"(?:^|[,;\t \"])[+-]?0[0-9]", re.MULTILINE)
 
 
@@ -105,10 +106,10 @@ def read_table(
     whole: Any = memoryview(content)[first.start :]
     if content.find(b"#", first.start) >= 0:
         whole = _COMMENT.sub(b"", whole)
-    end = len(whole) - len(bytes(whole).lstrip(b"\r\n").partition(b"\n")[2])
     if delimiter == " ":
-        head, rest = bytes(whole[:end]), _BLANKS.sub(b" ", _MARGIN.sub(b"", whole[end:]))
-        whole, end = head.strip() + b"\n" + rest, len(head.strip()) + 1
+        whole = _BLANKS.sub(b" ", _MARGIN.sub(b"", whole))
+    line = _LINE_END.search(whole)
+    end = line.end() if line else len(whole)
     body = _Body(field, file, whole, end, delimiter, len(fields))
     has_header = _has_header(fields, header, counts)
     if has_header is None:
