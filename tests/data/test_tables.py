@@ -77,6 +77,11 @@ def test_names_stay_as_they_are_in_the_file(tmp_path):
     assert edges.target.to_pylist() == ["C#", "0012", "null"]
 
 
+def test_names_in_one_column_may_hold_blanks(tmp_path):
+    table = read_table("labels", write(tmp_path, "y.csv", "label\nMr. Hi\nOfficer\n"), ["label"])
+    assert table.columns[0].to_pylist() == ["Mr. Hi", "Officer"]
+
+
 def test_numbers_with_leading_zeros_and_of_more_than_64_bits_are_names(tmp_path):
     padded = read_edges(write(tmp_path, "e.csv", "src,dst\n007,10\n8,11\n"))
     assert padded.source.to_pylist() == ["007", "8"]

@@ -121,7 +121,7 @@ def _sparse(matrix: Any) -> FeatureSource:
 
 
 def _text(file: Path, columns: Sequence[str], without: Sequence[str]) -> FeatureSource:
-    table = read_table("features", file, {*ID_NAMES, *map(str.lower, columns)}, counts=True)
+    table = read_table("features", file, (*ID_NAMES, *map(str.lower, columns)), counts=True)
     place = id_place(table)
     skipped = 0 if table.has_counting_index() else place
     names = list(table.names) or [str(n + 1) for n in range(len(table.columns))]

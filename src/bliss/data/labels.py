@@ -53,7 +53,7 @@ def read_labels(file: Path, nodes: Nodes, label: str = "", task: str = "auto") -
         return make_labels(read_npy(file), nodes.number, task)
     if not is_table(file):
         raise InputError(f"labels={str(file)!r} must be a .npy, .csv or .parquet file: convert it.")
-    table = read_table("labels", file, {*HEADER, label.lower()})
+    table = read_table("labels", file, (*HEADER, label.lower()) if label else HEADER)
     place = id_place(table)
     ids = None if place is None else nodes.find("labels", id_column("labels", table, place))
     left = [p for p in range(len(table.columns)) if p != place]

@@ -101,7 +101,8 @@ def read_table(
     with border, arrow.input_stream(str(file)) as stream:  # decompresses .gz
         content = LimitedStream(stream, file).read_all()
     first = _first_line(field, file, content)
-    delimiter = next((mark for mark in ",;\t" if mark in first.text), " ")
+    blank = " " if len(first.text.split()) > 1 else ","  # names in one column may hold blanks
+    delimiter = next((mark for mark in ",;\t" if mark in first.text), blank)
     fields = _split(first.text, delimiter)
     whole: Any = memoryview(content)[first.start :]
     if content.find(b"#", first.start) >= 0:
