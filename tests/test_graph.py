@@ -218,10 +218,6 @@ REFUSED = {
     "no edges in data": (lambda: Graph.of(Data(num_nodes=3)), "data.edge_index is None"),
     "several types": (lambda: Graph.of(HeteroData()), r"pass data\.to_homogeneous\(\)"),
     "a dense matrix": (lambda: Graph.of(torch.eye(4)), r"dense array of shape \(4, 4\)"),
-    "a matrix of blocks": (
-        lambda: Graph.of(torch.eye(4).to_sparse_bsr((2, 2))),
-        r"convert it with \.to_sparse_coo\(\)",
-    ),
     "torch not square": (lambda: Graph.of(torch.ones(2, 3).to_sparse()), r"shape \(2, 3\)"),
     "num_nodes twice": (
         lambda: Graph.of(Data(edge_index=torch.from_numpy(PAIRS)), num_nodes=9),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -65,10 +66,10 @@ def read_pt(file: Path, task: str = "auto") -> Parts:
 def _load_pt(file: Path) -> Any:
     from torch_geometric.data import Data, HeteroData
     from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
-    from torch_geometric.data.storage import EdgeStorage, GlobalStorage, NodeStorage
+    from torch_geometric.data.storage import BaseStorage, EdgeStorage, GlobalStorage, NodeStorage
 
     classes = [Data, HeteroData, DataEdgeAttr, DataTensorAttr]
-    classes += [EdgeStorage, GlobalStorage, NodeStorage]
+    classes += [BaseStorage, EdgeStorage, GlobalStorage, NodeStorage]
     allowed = getattr(torch.serialization, "safe_globals", None)
     if allowed is None:
         raise InputError(
@@ -89,10 +90,14 @@ def _load_pt(file: Path) -> Any:
 
 
 def _short(error: Exception) -> str:
-    """The part of torch's message that says what was refused."""
+    """What was refused; torch's message also advises to load the file unsafely."""
     text = " ".join(str(error).split())
-    _, found, rest = text.partition("Unsupported global: GLOBAL ")
-    return f"it holds {rest.split()[0]}, which is not loaded" if found else text[:160]
+    if found := re.search(r"GLOBAL ([\w.]+)", text):
+        return f"it holds {found[1]}, which is not loaded"
+    _, is_unsafe, reason = text.partition("WeightsUnpickler error: ")
+    if "weights_only" in text:
+        text = reason.partition("Check the doc")[0] if is_unsafe else "it holds other objects"
+    return text.strip()[:160] or type(error).__name__
 
 
 def _one_data(file: Path, content: Any) -> Any:
