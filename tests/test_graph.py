@@ -89,7 +89,7 @@ class SparseTensor:
 SparseTensor.__module__ = "torch_sparse.tensor"
 
 
-@pytest.mark.filterwarnings("ignore:Sparse CS:UserWarning")
+@pytest.mark.filterwarnings("ignore:Sparse:UserWarning")
 def test_every_sparse_matrix_gives_the_same_graph():
     """Entry [j, i] is the edge j -> i; in adj_t it is the other way round."""
     matrix = torch.sparse_coo_tensor(torch.from_numpy(PAIRS), torch.from_numpy(WEIGHT), (5, 5))

@@ -66,7 +66,30 @@ def hetero() -> HeteroData:
     return data
 
 
+def wild() -> torch.Tensor:
+    """A sparse matrix whose only entry lies far outside."""
+    place, one = torch.tensor([[10**6], [0]]), torch.ones(1)
+    return torch.sparse_coo_tensor(place, one, (5, 2), check_invariants=False)
+
+
+def forged() -> Data:
+    """A `Data` whose inner state is not what PyG's methods expect."""
+    data = make_data()
+    data.__dict__["_store"] = {"x": 1}
+    return data
+
+
 BAD_PT = {
+    "a forged state": (forged, "cannot be read as a PyG Data"),
+    "wild indices": (lambda: make_data(x=wild()), "cannot be read as a PyG Data"),
+    "wild indices of edges": (
+        lambda: make_data(edge_index=None, adj_t=wild()),
+        "cannot be read as a PyG Data",
+    ),
+    "an enormous view": (
+        lambda: make_data(x=torch.ones(1).expand(5, 10**9)),
+        "more than the limit",
+    ),
     "a command": (Runs, "it holds (posix|nt).system, which is not loaded"),
     "a network": (lambda: torch.nn.Linear(2, 2), "which is not loaded"),
     "two graphs": (lambda: [make_data(), make_data()], "holds 2 graphs, but must hold one"),
@@ -79,6 +102,7 @@ BAD_PT = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:Sparse:UserWarning")
 @pytest.mark.parametrize("case", BAD_PT)
 def test_a_bad_pt_file_gets_one_sentence(tmp_path, case, monkeypatch):
     monkeypatch.chdir(tmp_path)

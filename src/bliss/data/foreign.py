@@ -19,11 +19,12 @@ from bliss.data.importing import Parts
 from bliss.data.labels import Labels, make_labels
 from bliss.data.nodes import Nodes
 from bliss.data.npy import read_npy, read_npz
-from bliss.data.reading import check_unpacked, reading
+from bliss.data.reading import check_unpacked, in_one_sentence, reading
 from bliss.data.tables import read_matrix
 from bliss.errors import InputError
 
 XML = (".graphml", ".gexf")
+_PT_REMEDY = "save one torch_geometric Data with torch.save, on the CPU and without other objects"
 
 
 def read_graph_file(file: Path, label: str, columns: tuple[str, ...], task: str) -> Parts:
@@ -52,7 +53,14 @@ def read_pt(file: Path, task: str = "auto") -> Parts:
     The file is loaded with weights_only=True: it can hold tensors, plain values and PyG's classes
     of data, and nothing else.
     """
-    data = _one_data(file, _load_pt(file))
+    content = _load_pt(file)
+    with in_one_sentence(f"graph={str(file)!r}", "a PyG Data", _PT_REMEDY):  # of any attributes
+        return _data_parts(file, _one_data(file, content), task)
+
+
+def _data_parts(file: Path, data: Any, task: str) -> Parts:
+    tensors = [value for value in data.to_dict().values() if isinstance(value, torch.Tensor)]
+    check_unpacked(file, sum(one.numel() * one.element_size() for one in tensors))
     has_weights = getattr(data, "edge_weight", None) is not None
     features, edges, labels = data_parts(data, has_weights, task)
     kept = ("x", "y", "edge_index", "adj_t", "edge_weight", *(f"{n}_mask" for n in SPLITS))
@@ -76,13 +84,13 @@ def _load_pt(file: Path) -> Any:
             f"graph={str(file)!r} needs torch 2.5 or later to be read safely: install it, or pass "
             "edges and features."
         )
-    remedy = "save one torch_geometric Data with torch.save, on the CPU and without other objects"
-    with reading(file, "a PyG Data", remedy, "graph"):
+    with reading(file, "a PyG Data", _PT_REMEDY, "graph"):
         if not zipfile.is_zipfile(file):
             raise ValueError("it is not of the format that torch.save has written since 1.6")
         with zipfile.ZipFile(file) as archive:
             check_unpacked(file, sum(info.file_size for info in archive.infolist()))
-        with allowed(classes):
+        # Sparse tensors with wild indices would write anywhere in memory.
+        with allowed(classes), torch.sparse.check_sparse_tensor_invariants():  # type: ignore[no-untyped-call]
             try:
                 return torch.load(file, map_location="cpu", weights_only=True)
             except Exception as error:
