@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import networkx
 import numpy as np
 import pytest
 import scipy.sparse
 import torch
 from torch_geometric import EdgeIndex
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 from torch_geometric.utils import add_remaining_self_loops, degree
 
 from bliss import PLADIES, Graph, InputError
@@ -59,6 +60,8 @@ def test_every_source_gives_the_same_graph():
     made = [
         Graph.of(Data(edge_index=tensor, num_nodes=5)),
         Graph.of(EdgeIndex(tensor, sparse_size=(5, 5))),
+        Graph.of(tensor, num_nodes=5),
+        Graph.of(tensor.numpy(), num_nodes=5),
         Graph.from_csc(plain.indptr, plain.indices),
         Graph.from_edge_index(PAIRS.tolist(), 5),
     ]
@@ -68,6 +71,54 @@ def test_every_source_gives_the_same_graph():
     merged = Graph.from_edge_index(PAIRS, 5, duplicates="coalesce")
     for form in (matrix.tocsc(), matrix.tocsr()):  # these add up duplicates themselves
         assert edges(Graph.of(form)) == edges(merged)
+
+
+class SparseTensor:
+    """Stands in for the class of torch_sparse, which is known by its name and methods."""
+
+    def __init__(self, matrix: torch.Tensor) -> None:
+        self.matrix = matrix.coalesce()
+
+    def coo(self):
+        return (*self.matrix.indices(), self.matrix.values())
+
+    def sparse_sizes(self):
+        return tuple(self.matrix.shape)
+
+
+SparseTensor.__module__ = "torch_sparse.tensor"
+
+
+@pytest.mark.filterwarnings("ignore:Sparse:UserWarning")
+def test_every_sparse_matrix_gives_the_same_graph():
+    """Entry [j, i] is the edge j -> i; in adj_t it is the other way round."""
+    matrix = torch.sparse_coo_tensor(torch.from_numpy(PAIRS), torch.from_numpy(WEIGHT), (5, 5))
+    transposed = matrix.t().coalesce()
+    forms = {
+        "coo": matrix,
+        "csr": matrix.to_sparse_csr(),
+        "csc": matrix.to_sparse_csc(),
+        "SparseTensor": SparseTensor(matrix),
+        "adj_t": Data(adj_t=transposed, num_nodes=5),
+        "adj_t as csr": Data(adj_t=transposed.to_sparse_csr(), num_nodes=5),
+    }
+    merged = Graph.from_edge_index(PAIRS, 5, weight=WEIGHT, norm="weights", duplicates="coalesce")
+    for name, form in forms.items():
+        graph = Graph.of(form, norm="weights")
+        assert edges(graph) == edges(merged), name
+        assert graph.weight.tolist() == merged.weight.tolist(), name
+        assert edges(Graph.of(form)) == edges(merged), name
+
+
+def test_networkx_graphs_keep_numbers_or_the_order_of_their_nodes():
+    directed = networkx.DiGraph([(2, 0), (0, 1)])  # nodes are listed as 2, 0, 1
+    assert edges(Graph.of(directed)) == sorted([(2, 0), (0, 1), (0, 0), (1, 1), (2, 2)])
+    named = networkx.Graph()
+    named.add_edge("c", "a", weight=2.5)
+    named.add_edge("a", "b")
+    graph = Graph.of(named, norm="weights")  # c, a, b become 0, 1, 2
+    assert edges(graph) == sorted([(0, 1), (1, 0), (1, 2), (2, 1), (0, 0), (1, 1), (2, 2)])
+    assert graph.weight.tolist() == [1, 2.5, 2.5, 1, 1, 1, 1]
 
 
 def test_gcn_coefficients_are_those_of_pyg():
@@ -165,6 +216,13 @@ REFUSED = {
     "bad index in CSC": (lambda: Graph.from_csc([0, 1], [4]), "indices holds 4"),
     "not square": (lambda: Graph.of(scipy.sparse.eye(3, 4, format="csc")), r"shape \(3, 4\)"),
     "no edges in data": (lambda: Graph.of(Data(num_nodes=3)), "data.edge_index is None"),
+    "several types": (lambda: Graph.of(HeteroData()), r"pass data\.to_homogeneous\(\)"),
+    "a dense matrix": (lambda: Graph.of(torch.eye(4)), r"dense array of shape \(4, 4\)"),
+    "torch not square": (lambda: Graph.of(torch.ones(2, 3).to_sparse()), r"shape \(2, 3\)"),
+    "num_nodes twice": (
+        lambda: Graph.of(Data(edge_index=torch.from_numpy(PAIRS)), num_nodes=9),
+        "num_nodes=9 was given with a Data",
+    ),
     "something else": (lambda: Graph.of(42), "int cannot be converted"),
     "a path": (lambda: Graph.of("nowhere"), "open a saved graph with bliss.data.open_graph"),
     "index out of range": (

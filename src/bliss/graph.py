@@ -12,6 +12,7 @@ import scipy.sparse
 
 from bliss import checks
 from bliss.arrays import NOTHING, Array, FloatArray, IntArray
+from bliss.conversion import Pairs, adjacency_of, edges_of, library_of
 from bliss.errors import InputError
 from bliss.kernels import bounds, frontier
 
@@ -128,11 +129,26 @@ class Graph:
         return graph
 
     @classmethod
-    def of(cls, source: Any, norm: Norm | None = None) -> Graph:
-        """Convert a `Graph`, a PyG `Data` or `EdgeIndex`, or a SciPy sparse matrix.
+    def of(cls, source: Any, norm: Norm | None = None, num_nodes: int | None = None) -> Graph:
+        """Convert a graph, matrix or edge_index of another library.
 
-        `norm` defaults to that of a graph, otherwise to "mean".
+        Parameters
+        ----------
+        source
+            A `Graph`; a PyG `Data` or `EdgeIndex`; a networkx graph; a SciPy or torch sparse matrix
+            (COO, CSR, CSC) or a `SparseTensor`, in which [j, i] is the edge j -> i; or a tensor or
+            array edge_index [2, E].
+        norm
+            Aggregation coefficients. Default: those of a graph, otherwise "mean". With "weights",
+            data.edge_weight, the values of a matrix or the edge attribute "weight" of networkx.
+        num_nodes
+            |V| of an edge_index; by default one more than the largest id.
         """
+        if num_nodes is not None and not _is_edge_index(source):
+            raise InputError(
+                f"num_nodes={num_nodes} was given with a {type(source).__name__}, which knows its "
+                "number of nodes: leave it out."
+            )
         if isinstance(source, Graph):
             if norm is not None and norm != source.norm:
                 raise InputError(
@@ -145,28 +161,45 @@ class Graph:
                 f"the path {str(source)!r} cannot be converted to a graph: open a saved graph "
                 "with bliss.data.open_graph."
             )
-        kind = _pyg_kind(source)
-        if kind == "Data":
-            return cls.from_data(source, norm=norm or "mean")
-        if kind == "EdgeIndex":
-            return cls.from_edge_index(source, norm=norm or "mean")
-        if kind == "HeteroData":
+        kind = library_of(source)
+        if kind == "torch_geometric.HeteroData":
             raise InputError(
                 "HeteroData has several types of nodes or edges and cannot be converted to a "
                 "graph: pass data.to_homogeneous()."
             )
+        if kind == "torch_geometric.Data":
+            return cls.from_data(source, norm=norm or "mean")
+        if kind == "torch_geometric.EdgeIndex":
+            return cls.from_edge_index(source, num_nodes, norm=norm or "mean")
         if scipy.sparse.issparse(source):
             return cls.from_scipy(source, norm=norm or "mean")
-        raise InputError(
-            f"{type(source).__name__} cannot be converted to a graph: pass a Graph, a PyG Data or "
-            "EdgeIndex, or a SciPy sparse matrix."
-        )
+        found = edges_of(source)
+        if found is None:
+            raise InputError(
+                f"{type(source).__name__} cannot be converted to a graph: pass a Graph, a PyG Data "
+                "or EdgeIndex, a networkx graph, a sparse matrix, or an edge_index [2, E]."
+            )
+        return cls._from_pairs(found, norm or "mean", num_nodes=found.num_nodes or num_nodes)
+
+    @classmethod
+    def _from_pairs(cls, found: Pairs, norm: Norm, **options: Any) -> Graph:
+        weight = found.weight if norm == "weights" else None
+        return cls.from_edge_index(found.edge_index, weight=weight, norm=norm, **options)
 
     @classmethod
     def from_data(cls, data: Any, norm: Norm = "mean", **options: Any) -> Graph:
-        """Build from a PyG `Data`: its edge_index, and edge_weight with norm="weights"."""
+        """Build from a PyG `Data`: its edge_index, or adj_t, in which [i, j] is the edge j -> i.
+
+        With norm="weights", weights are edge_weight, or the values of adj_t.
+        """
         if data.edge_index is None:
-            raise InputError("data.edge_index is None, but it must hold the edges: set it first.")
+            found = adjacency_of(data)
+            if found is None:
+                raise InputError(
+                    "data.edge_index is None, but it or data.adj_t must hold the edges: set it "
+                    "first."
+                )
+            return cls._from_pairs(found, norm, num_nodes=found.num_nodes, **options)
         weight = getattr(data, "edge_weight", None) if norm == "weights" else None
         return cls.from_edge_index(
             data.edge_index, num_nodes=data.num_nodes, weight=weight, norm=norm, **options
@@ -204,7 +237,7 @@ class Graph:
         checks.choice("norm", norm, NORMS)
         checks.choice("self_loops", self_loops, ("add", "keep", "remove"))
         checks.choice("duplicates", duplicates, ("keep", "coalesce"))
-        if num_nodes is None and _pyg_kind(edge_index) == "EdgeIndex":
+        if num_nodes is None and library_of(edge_index) == "torch_geometric.EdgeIndex":
             num_nodes = max((size or 0 for size in edge_index.sparse_size()), default=0) or None
         pairs = checks.as_array("edge_index", edge_index)
         if pairs.ndim != 2 or pairs.shape[0] != 2:
@@ -335,11 +368,10 @@ def _check_arrays(indptr: Any, indices: Any) -> tuple[IntArray, IntArray]:
     return pointers, sources
 
 
-def _pyg_kind(source: Any) -> str:
-    """Name of the PyG type of a graph, or an empty string; does not import PyG."""
-    kinds = [kind for kind in type(source).__mro__ if kind.__module__.startswith("torch_geometric")]
-    names = [kind.__name__ for kind in kinds]
-    return next((name for name in ("HeteroData", "Data", "EdgeIndex") if name in names), "")
+def _is_edge_index(source: Any) -> bool:
+    """Whether an object is a dense tensor or array, which does not say the number of nodes."""
+    is_tensor = library_of(source) in ("torch.Tensor", "torch_geometric.EdgeIndex")
+    return isinstance(source, np.ndarray) or (is_tensor and str(source.layout) == "torch.strided")
 
 
 def _coalesce(

@@ -9,8 +9,10 @@ import pyarrow as arrow
 import pytest
 
 from bliss import InputError
+from bliss.data.edges import read_edges
 from bliss.data.features import finite_rows, open_features
-from bliss.data.tables import read_csv, read_matrix, read_parquet
+from bliss.data.nodes import id_column
+from bliss.data.tables import read_matrix, read_parquet, read_table
 from tests.data.files import write
 
 ROWS = [[0, 1], [1, 2], [7, 8]]
@@ -33,17 +35,22 @@ TEXTS = {
 }
 
 
+def rows_of(table):
+    return [list(row) for row in zip(*(c.to_pylist() for c in table.columns), strict=True)]
+
+
 @pytest.mark.parametrize("form", TEXTS)
 def test_texts_of_every_form_give_the_same_rows(tmp_path, form):
-    found = read_csv("edges", write(tmp_path, "e.txt", TEXTS[form]))
-    assert found.matrix.tolist() == ROWS
-    assert found.matrix.dtype == np.int64
-    assert found.names == (("src", "dst") if "header" in form else ())
+    found = read_table("edges", write(tmp_path, "e.txt", TEXTS[form]))
+    assert rows_of(found) == ROWS
+    assert {str(column.type) for column in found.columns} == {"int64"}
+    names = tuple(name.lower() for name in found.names)
+    assert names == (("src", "dst") if "header" in form else ())
 
 
 def test_a_compressed_text_is_read(tmp_path):
     (tmp_path / "e.csv.gz").write_bytes(gzip.compress(TEXTS["header"].encode()))
-    assert read_csv("edges", tmp_path / "e.csv.gz").matrix.tolist() == ROWS
+    assert rows_of(read_table("edges", tmp_path / "e.csv.gz")) == ROWS
     (tmp_path / "m.csv.gz").write_bytes(gzip.compress(TEXTS["commas"].encode()))
     assert read_matrix(tmp_path / "m.csv.gz", np.float32).tolist() == ROWS
 
@@ -51,19 +58,51 @@ def test_a_compressed_text_is_read(tmp_path):
 def test_integers_beyond_2_to_the_53_stay_exact(tmp_path):
     ids = [2**53 + 1, 2**63 - 1, -(2**63)]
     file = write(tmp_path, "e.csv", "".join(f"{i},0,0.5\n" for i in ids))
-    assert read_csv("edges", file, weighted=True).columns[0].tolist() == ids
+    assert id_column("edges", read_table("edges", file), 0).to_pylist() == ids
 
 
-def test_only_the_third_column_of_weighted_edges_may_hold_fractions(tmp_path):
+def test_only_weights_may_hold_fractions(tmp_path):
     file = write(tmp_path, "e.csv", "src,dst,weight\n0,1,0.5\n1,2,1e3\n")
-    found = read_csv("edges", file, weighted=True)
-    assert [column.tolist() for column in found.columns] == [[0, 1], [1, 2], [0.5, 1000.0]]
-    with pytest.raises(InputError, match=r"whole numbers \(.*invalid value '0\.5'\)"):
-        read_csv("labels", file)
+    edges = read_edges(file)
+    assert edges.source.to_pylist() == [0, 1]
+    assert edges.weight.tolist() == [0.5, 1000.0]
+    with pytest.raises(InputError, match=r"the id 0\.5 in column 'dst'"):
+        read_edges(write(tmp_path, "f.csv", "src,weight,dst\n0,1,0.5\n1,2,1e3\n"))
+
+
+def test_names_stay_as_they_are_in_the_file(tmp_path):
+    text = 'src,dst\n"Doe, Jane",C#\nNA,0012\n"Doe, Jane",null\n'
+    edges = read_edges(write(tmp_path, "e.csv", text))
+    assert edges.source.to_pylist() == ["Doe, Jane", "NA", "Doe, Jane"]
+    assert edges.target.to_pylist() == ["C#", "0012", "null"]
+
+
+def test_names_in_one_column_may_hold_blanks(tmp_path):
+    table = read_table("labels", write(tmp_path, "y.csv", "label\nMr. Hi\nOfficer\n"), ["label"])
+    assert table.columns[0].to_pylist() == ["Mr. Hi", "Officer"]
+
+
+def test_numbers_with_leading_zeros_and_of_more_than_64_bits_are_names(tmp_path):
+    padded = read_edges(write(tmp_path, "e.csv", "src,dst\n007,10\n8,11\n"))
+    assert padded.source.to_pylist() == ["007", "8"]
+    assert padded.target.to_pylist() == [10, 11]
+    large = read_edges(write(tmp_path, "f.csv", f"src,dst\n{2**64},1\n3,2\n"))
+    assert large.source.to_pylist() == [str(2**64), "3"]
+
+
+def test_a_name_after_a_megabyte_of_numbers_is_found(tmp_path):
+    lines = [f"{node},{node + 1}" for node in range(120_000)] + ["alice,bob"]
+    edges = read_edges(write(tmp_path, "e.csv", "src,dst\n" + "\n".join(lines) + "\n"))
+    assert edges.source[0].as_py() == "0"
+    assert edges.source[-1].as_py() == "alice"
+
+
+def test_a_first_line_that_may_be_a_header_or_a_row_is_refused(tmp_path):
+    with pytest.raises(InputError, match="'alice,bob', which may be a header or a row"):
+        read_edges(write(tmp_path, "e.csv", "alice,bob\nbob,carol\n"))
 
 
 BAD_TEXTS = {
-    "too large": (b"9223372036854775808,1\n", "invalid value '9223372036854775808'"),
     "rows of two lengths": (b"0,1\n1,2,3\n", "Expected 2 columns, got 3"),
     "UTF-16": ("0,1\n1,2\n".encode("utf-16"), "save it as UTF-8"),
     "a comment alone": (b"# nothing\n", "is empty"),
@@ -75,7 +114,7 @@ def test_bad_texts_get_one_sentence(tmp_path, case):
     content, message = BAD_TEXTS[case]
     (tmp_path / "e.csv").write_bytes(content)
     with pytest.raises(InputError, match=message) as caught:
-        read_csv("edges", tmp_path / "e.csv")
+        read_table("edges", tmp_path / "e.csv")
     assert "\n" not in str(caught.value)
 
 
@@ -115,9 +154,11 @@ def test_mutated_parquet_is_read_or_refused_in_one_sentence(tmp_path, form):
 
 
 BAD_PARQUETS = {
-    "names that differ in case": ({"src": [1], "SRC": [2]}, columns_of, "two columns called 'src'"),
+    "names that differ in case": ({"src": [1], "SRC": [2]}, read_edges, "src and dst once each"),
     "no columns": ({}, columns_of, "has no columns"),
-    "dates": ({"src": arrow.array([1], arrow.timestamp("s"))}, columns_of, "of type timestamp"),
+    "ids that are fractions": ({"src": [0.5], "dst": [1]}, read_edges, "ids of type double"),
+    "ids that are lists": ({"src": [[1]], "dst": [1]}, read_edges, "ids of type list"),
+    "a long name": ({"src": ["a" * 1001], "dst": ["b"]}, read_edges, "an id of 1,001 bytes"),
     "maps": (
         {"x": arrow.array([[(1, 2)]], arrow.map_(arrow.int64(), arrow.int64()))},
         features_of,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from bliss.errors import DamagedError, InputError, ResourceError
 from bliss.text import printable
+from bliss.train.records import short_name
 from bliss.train.signals import Interrupted
 
 if TYPE_CHECKING:
@@ -51,11 +52,11 @@ def complain(text: str) -> None:
 
 
 def standing(now: Standing) -> str:
-    """Loss, and F1 of the last evaluation, with its step if it is not the current one."""
+    """Loss, and score of the last evaluation, with its step if it is not the current one."""
     if now.evaluated == 0:
         return f"loss {now.loss:.4f}"
     when = "" if now.evaluated == now.step else f" (step {now.evaluated})"
-    return f"loss {now.loss:.4f}  val F1 {now.val_f1:.4f}{when}"
+    return f"loss {now.loss:.4f}  val {short_name(now.metric)} {now.val_f1:.4f}{when}"
 
 
 @contextmanager

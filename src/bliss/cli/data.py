@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,6 +11,10 @@ from bliss import data as bliss_data
 from bliss.cli.console import console, errors, say
 from bliss.cli.options import Debug, Root, folder, numbers
 from bliss.errors import InputError
+from bliss.text import printable
+
+if TYPE_CHECKING:
+    from bliss.data import Dataset
 
 data_app = typer.Typer(help="List, describe, verify and import data.", no_args_is_help=True)
 
@@ -38,12 +42,7 @@ def data_info(
 ) -> None:
     """Describe a data set."""
     with errors(debug):
-        from rich.table import Table
-
-        table = Table("", dataset)
-        for name, value in bliss_data.describe(bliss_data.load_dataset(dataset, root)).items():
-            table.add_row(name, _shown(value))
-        console().print(table)
+        show_dataset(bliss_data.load_dataset(dataset, root))
 
 
 @data_app.command("verify")
@@ -60,11 +59,14 @@ def data_verify(
             say(f"No digest is known of {', '.join(unknown)}.")
 
 
-def _shown(value: Any) -> str:
-    """A value as text: numbers with separators, yes or no."""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+def show_dataset(dataset: Dataset) -> None:
+    """Print what was understood of a data set."""
+    from rich.table import Table
+
+    table = Table("", printable(dataset.name))
+    for name, value in bliss_data.summary_rows(bliss_data.describe(dataset)):
+        table.add_row(name, value)
+    console().print(table)
 
 
 @data_app.command("import")
@@ -73,24 +75,43 @@ def data_import(
         Path,
         typer.Argument(help="Folder to write; it must not exist.", parser=folder, metavar="PATH"),
     ],
-    edges: Annotated[Path, typer.Option(help="Pairs: .npy, .npz, .csv or .parquet.")],
-    features: Annotated[Path, typer.Option(help="Rows by node: .npy, .npz or .parquet.")],
-    labels: Annotated[
-        Path | None, typer.Option(help="Class ids or a 0/1 matrix: .npy, .csv or .parquet.")
+    edges: Annotated[
+        Path | None, typer.Option(help="Pairs of ids: .npy, .npz, .csv or .parquet.")
     ] = None,
+    features: Annotated[
+        Path | None, typer.Option(help="Rows by node: .npy, .npz, .csv or .parquet.")
+    ] = None,
+    labels: Annotated[
+        Path | None,
+        typer.Option(help="Classes, a 0/1 matrix or numbers to predict: .npy, .csv or .parquet."),
+    ] = None,
+    graph: Annotated[
+        Path | None,
+        typer.Option(help="A whole graph instead: .pt of PyG, .graphml, .gexf or a folder of OGB."),
+    ] = None,
+    label: Annotated[
+        str, typer.Option(help="Column of --labels, or node attribute of --graph, to predict.")
+    ] = "",
+    feature_columns: Annotated[
+        str, typer.Option(help="Columns or node attributes to use, separated by commas.")
+    ] = "",
+    task: Annotated[
+        str, typer.Option(help="classes, labels (several per node), regression or auto.")
+    ] = "auto",
     split: Annotated[
-        str, typer.Option(help="Shares of train, validation and test nodes, drawn by --seed.")
-    ] = "0.6,0.2,0.2",
+        str | None,
+        typer.Option(
+            help="Shares of train, validation and test nodes, drawn by --seed; default those of "
+            "--graph, or 0.6,0.2,0.2."
+        ),
+    ] = None,
     train_nodes: Nodes = None,
     val_nodes: Nodes = None,
     test_nodes: Nodes = None,
     weight: Annotated[Path | None, typer.Option(help="One number per edge, .npy.")] = None,
-    directed: Annotated[
-        bool,
-        typer.Option(
-            help="Use each edge in its direction only; --no-directed adds the reverse edges."
-        ),
-    ] = True,
+    undirected: Annotated[
+        bool, typer.Option("--undirected", help="Add the reverse of each edge.")
+    ] = False,
     seed: Annotated[int, typer.Option(help="Seed of the random split.")] = 0,
     debug: Debug = False,
 ) -> None:
@@ -102,22 +123,27 @@ def data_import(
             edges=edges,
             features=features,
             labels=labels,
+            graph=graph,
             splits=parse_splits(split, files),
             weight=weight,
-            directed=directed,
+            directed=not undirected,
+            label=label,
+            feature_columns=[name for name in feature_columns.split(",") if name],
+            task=task,
             seed=seed,
         )
         is_taken = bliss_data.canonical(str(written)) in dict(bliss_data.dataset_names())
         path = f"./{written}" if is_taken else written  # "./" avoids a clash with a known name
+        show_dataset(bliss_data.load_dataset(written))
         say(f"Written to {written}; train with: bliss train --dataset {path}")
 
 
-def parse_splits(shares: str, files: dict[str, Path | None]) -> Any:
-    """Files of ids if given, otherwise three shares."""
+def parse_splits(shares: str | None, files: dict[str, Path | None]) -> Any:
+    """Files of ids if given, otherwise three shares; None if neither is given."""
     given = {name: path for name, path in files.items() if path is not None}
     if given and len(given) < len(files):
         missing = ", ".join(f"--{name}-nodes" for name in files if name not in given)
         raise InputError(f"{missing} is missing: pass all three files, or none.")
     if given:
         return given
-    return numbers("split", shares, "0.6,0.2,0.2")
+    return None if shares is None else numbers("split", shares, "0.6,0.2,0.2")

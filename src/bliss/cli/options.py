@@ -241,7 +241,9 @@ def class_docs(module: str) -> dict[str, dict[str, str]]:
 
 
 def parse(name: str, value: Any) -> Any:
-    """Value of a setting: budgets as numbers or auto; options of samplers as JSON or text."""
+    """Value of a setting: budgets and weights as numbers; options of samplers as JSON or text."""
+    if name == "class_weights" and value not in ("none", "balanced"):
+        return numbers(name, value, "1,2.5,1, or balanced")
     if name == "budgets":
         if value == AUTO:
             return value

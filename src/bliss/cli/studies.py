@@ -161,7 +161,9 @@ def compare(
     ] = "1",
     target_f1: Annotated[
         float | None,
-        typer.Option(help="Target validation F1 for timing; default the highest all runs reached."),
+        typer.Option(
+            help="Target validation score for timing; default the highest all runs reached."
+        ),
     ] = None,
     threads: Threads = None,
     root: Root = None,

@@ -6,7 +6,9 @@ from rich.table import Table
 
 from bliss.cli.console import console, say
 from bliss.studies.records import Comparison, ComparisonRow, Reproduction, Rerun, Variance
-from bliss.train.records import RunResult
+from bliss.train.records import RunResult, short_name
+
+SPLITS = ("train", "validation", "test")
 
 
 def show_variance(found: Variance) -> None:
@@ -72,16 +74,20 @@ def show_comparison(found: Comparison) -> None:
     """Print one line for each row of a comparison: results first, then what they cost."""
     plural = "s" if len(found.seeds) > 1 else ""
     same = f", as many {found.match} per step" if found.match else ""
+    score = short_name(found.metric)
+    has_errors = any(row.test_mse is not None for row in found.rows)
     table = Table(
         "model",
         "sampler",
         "share",
         "rank",
-        "test F1",
+        f"test {score}",
+        *(["test MSE"] if has_errors else []),
         "difference",
         "p",
-        f"s to F1 {found.target_f1:.3f}",
-        title=f"{found.dataset}, {len(found.seeds)} seed{plural}{same}: test F1 ± 95% interval",
+        f"s to {score} {found.target_f1:.3f}",
+        title=f"{found.dataset}, {len(found.seeds)} seed{plural}{same}: "
+        f"test {score} ± 95% interval",
     )
     for row in found.rows:
         wait = row.seconds_to_target
@@ -91,6 +97,7 @@ def show_comparison(found: Comparison) -> None:
             f"{row.budget_share:.0%}" if row.unit else "",
             rank(row),
             spread(row.test_f1, row.test_f1_interval, 4),
+            *(["" if row.test_mse is None else f"{row.test_mse:.4g}"] if has_errors else []),
             "" if row.difference is None else f"{row.difference:+.4f}",
             "" if row.p_value is None else f"{row.p_value:.3f}",
             "never" if wait is None else f"{wait:.1f} ({row.reached}/{row.seeds})",
@@ -180,10 +187,14 @@ def ours_and_published(row: Rerun, places: int) -> tuple[str, str]:
 
 
 def show_result(result: RunResult) -> None:
-    """Print the result of a run in two lines."""
+    """Print the result of a run in two or three lines."""
     say(
-        f"micro-F1 of the best step ({result.best_step}): train {result.train_f1:.4f}, "
+        f"{result.metric} of the best step ({result.best_step}): train {result.train_f1:.4f}, "
         f"validation {result.val_f1:.4f}, test {result.test_f1:.4f}"
     )
+    errors = (result.train_mse, result.val_mse, result.test_mse)
+    shown = [f"{name} {e:.4g}" for name, e in zip(SPLITS, errors, strict=True) if e is not None]
+    if shown:
+        say(f"mean squared error: {', '.join(shown)}")
     parts = ", ".join(f"{name} {ms:.1f}" for name, ms in result.step_ms.items())
     say(f"{result.seconds:.1f} s; median ms per step: {parts}")

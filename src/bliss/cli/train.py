@@ -48,13 +48,12 @@ def train(
         from bliss.cli.tables import show_result
         from bliss.data import load_dataset
         from bliss.train import Trainer, resolve
+        from bliss.train.entry import run_folder
         from bliss.train.tensorboard import tensorboard_writer
 
         is_auto = settings.get("budgets") == AUTO
         config = resolve(**{k: v for k, v in settings.items() if not is_auto or k != "budgets"})
-        kind = AUTO if is_auto else config.sampler
-        name = f"{Path(config.dataset).name}-{config.model}-{kind}-{config.seed}"
-        place = out or Path("runs") / name.replace("*", "star")
+        place = out or run_folder(config, AUTO if is_auto else "")
         set_threads(threads)
         loaded = load_dataset(config.dataset, root, seed=config.seed, verify=verify)
         if is_auto:
@@ -90,7 +89,7 @@ def evaluate(
     verify: Verify = False,
     debug: Debug = False,
 ) -> None:
-    """Evaluate a run's best weights with full neighbourhoods: micro-F1 on every split."""
+    """Evaluate a run's best weights with full neighbourhoods: micro-F1 or R2 on every split."""
     with errors(debug):
         from rich.table import Table
 
@@ -98,9 +97,14 @@ def evaluate(
 
         set_threads(threads)
         task = open_run(run, root, verify)
-        table = Table("split", "nodes", "micro-F1")
-        for name, score in evaluate_task(task, ("train", "val", "test")).items():
-            table.add_row(name, f"{len(task.dataset.splits[name]):,}", f"{score:.4f}")
+        splits = ("train", "val", "test")
+        scores = evaluate_task(task, splits)
+        has_errors = task.dataset.is_regression
+        table = Table("split", "nodes", task.metric, *(["MSE"] if has_errors else []))
+        for name in splits:
+            error = [f"{scores[f'{name}_mse']:.4g}"] if has_errors else []
+            nodes = len(task.dataset.splits[name])
+            table.add_row(name, f"{nodes:,}", f"{scores[name]:.4f}", *error)
         console().print(table)
 
 
@@ -112,17 +116,18 @@ def predict(
     verify: Verify = False,
     debug: Debug = False,
 ) -> None:
-    """Write predictions of all nodes: id, label or labels, and their probability."""
+    """Write predictions of all nodes: id, label or labels and their probability, or targets.
+
+    Ids of nodes and names of classes are those that you imported.
+    """
     with errors(debug):
-        from bliss.train import full_logits, probabilities
-        from bliss.train.predictions import check_format, write_predictions
+        from bliss.train.predictions import check_format, prediction_columns, write_predictions
 
         check_format(out)
         set_threads(threads)
         task = open_run(run, root, verify)
-        chances = probabilities(full_logits(task), task.dataset.is_multilabel)
-        write_predictions(out, chances, task.dataset.is_multilabel)
-        say(f"{chances.size(0):,} predictions written to {out}")
+        write_predictions(out, prediction_columns(task))
+        say(f"{task.dataset.graph.num_nodes:,} predictions written to {out}")
 
 
 def open_run(run: Path, root: Path | None, verify: bool) -> Task:

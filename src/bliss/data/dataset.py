@@ -12,30 +12,42 @@ import torch
 from torch import Tensor
 
 from bliss import checks
-from bliss.arrays import Array, IntArray
+from bliss.arrays import Array, BoolArray, IntArray
+from bliss.data.names import NodeNames
 from bliss.digests import new_digest
 from bliss.errors import InputError
 from bliss.graph import Graph
 
 SPLITS = ("train", "val", "test")
+TASKS = ("classes", "labels", "regression")
 _CHUNK = 1 << 24  # bytes
 
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """A graph to learn on: V nodes, F features, C classes.
+    """A graph to learn on: V nodes, F features, C classes or T targets.
 
-    `x` may be memory-mapped: read only the rows that are needed. In a multi-label dataset a node
-    can have several classes, or none. A graph without labels has `num_classes` 0.
+    `x` may be memory-mapped: read only the rows that are needed. The task is one of
+
+    * ``"classes"``: one class per node, y int64[V], -1 where unlabelled
+    * ``"labels"``: several labels per node, or none, y float32[V, C] of 0 and 1
+    * ``"regression"``: T numbers per node, y float32[V, T], NaN where unknown; `num_classes` is 0
+
+    A graph without labels has the task "classes" and `num_classes` 0. `Dataset.from_data` makes a
+    dataset of a PyG `Data`.
     """
 
     name: str
     graph: Graph  # norm "mean", or "weights" if the user's edges have weights
     x: Tensor  # float32[V, F]
-    y: Tensor  # int64[V] class ids, -1 where unlabelled; or float32[V, C] of 0 and 1
+    y: Tensor  # int64[V], float32[V, C] or float32[V, T]; see above
     splits: Mapping[str, Tensor]  # "train", "val", "test": int64 ids, disjoint
     num_classes: int  # C
     digest: str = ""  # of the files of a store, checked when it was opened; empty for others
+    task: str = ""  # empty: "classes" for int64[V], "labels" for float32[V, C]
+    node_names: NodeNames | None = None  # the user's ids of nodes; None: 0 to V - 1
+    class_names: tuple[str, ...] = ()  # of the classes, labels or targets; empty: numbers
+    imported: Mapping[str, Any] | None = None  # what an import did; see `bliss.data.summary`
 
     def __post_init__(self) -> None:
         nodes = self.graph.num_nodes
@@ -44,11 +56,15 @@ class Dataset:
                 f"x is {self.x.dtype} of shape {tuple(self.x.shape)}, but must be float32 with "
                 f"one row for each of the {nodes} nodes: pass [V, F]."
             )
-        kind = torch.float32 if self.is_multilabel else torch.int64
-        if self.y.ndim not in (1, 2) or self.y.dtype != kind or len(self.y) != nodes:
+        if not self.task:
+            object.__setattr__(self, "task", "labels" if self.y.ndim == 2 else "classes")
+        checks.choice("task", self.task, TASKS)
+        kind, sides = (torch.int64, 1) if self.task == "classes" else (torch.float32, 2)
+        if self.y.ndim != sides or self.y.dtype != kind or len(self.y) != nodes:
             raise InputError(
                 f"y is {self.y.dtype} of shape {tuple(self.y.shape)}, but must be int64[V] class "
-                f"ids or float32[V, C] of 0 and 1 for the {nodes} nodes: convert it."
+                f"ids, float32[V, C] of 0 and 1, or float32[V, T] with task='regression', for the "
+                f"{nodes} nodes: convert it."
             )
         self._check_classes()
         if set(self.splits) != set(SPLITS):
@@ -61,13 +77,36 @@ class Dataset:
                     f"splits[{name!r}] is {ids.dtype} of shape {tuple(ids.shape)}, but must be "
                     "int64 ids: convert it."
                 )
-        labels = self.y.numpy() if self.num_classes else np.zeros(nodes, np.int64)
-        check_splits({name: ids.numpy() for name, ids in self.splits.items()}, labels, nodes)
+        parts = {name: ids.numpy() for name, ids in self.splits.items()}
+        missing = "target (NaN)" if self.task == "regression" else "label (-1)"
+        check_splits(parts, self.is_labelled, nodes, missing)
+
+    @classmethod
+    def from_data(cls, data: Any, name: str = "data", **options: Any) -> Dataset:
+        """Make a dataset of a PyG `Data`; options are those of `bliss.data.from_data`."""
+        from bliss.data.from_data import from_data
+
+        return from_data(data, name, **options)
 
     @property
     def is_multilabel(self) -> bool:
         """Whether a node can have several classes."""
-        return self.y.ndim == 2
+        return self.task == "labels"
+
+    @property
+    def is_regression(self) -> bool:
+        """Whether the targets are numbers."""
+        return self.task == "regression"
+
+    @property
+    def num_outputs(self) -> int:
+        """Number of outputs of a network: C, or T for regression; 0 without labels."""
+        return self.y.size(1) if self.is_regression else self.num_classes
+
+    @cached_property
+    def is_labelled(self) -> BoolArray:
+        """Whether each node has a label or all targets; True everywhere without labels. bool[V]."""
+        return labelled(self.y.numpy(), self.task, self.num_classes)
 
     @property
     def num_features(self) -> int:
@@ -89,6 +128,18 @@ class Dataset:
         return str(digest.hexdigest())
 
     def _check_classes(self) -> None:
+        if self.class_names and len(self.class_names) != self.num_outputs:
+            raise InputError(
+                f"class_names has {len(self.class_names)} names, but there are {self.num_outputs} "
+                "classes or targets: give each one name."
+            )
+        if self.is_regression:
+            if self.num_classes or not self.y.size(1):
+                raise InputError(
+                    f"num_classes={self.num_classes} and y has {self.y.size(1)} columns, but "
+                    "regression has no classes and at least one target: pass num_classes=0."
+                )
+            return
         if self.is_multilabel:
             if self.y.size(1) != self.num_classes:
                 raise InputError(
@@ -106,10 +157,22 @@ class Dataset:
             )
 
 
-def check_splits(splits: Mapping[str, IntArray], y: Array, num_nodes: int) -> None:
+def labelled(y: Array, task: str, num_classes: int) -> BoolArray:
+    """Whether each node has a label or all targets; True everywhere without labels. bool[V]."""
+    if task == "regression":
+        return np.asarray(np.isfinite(y).all(axis=1))
+    return y >= 0 if task == "classes" and num_classes else np.ones(len(y), np.bool_)
+
+
+def check_splits(
+    splits: Mapping[str, IntArray],
+    is_labelled: BoolArray,
+    num_nodes: int,
+    missing: str = "label (-1)",
+) -> None:
     """Check that splits hold distinct ids of labelled nodes and do not overlap.
 
-    y is int64[V] or [V, C]. Only train must not be empty.
+    is_labelled is bool[V]. Only train must not be empty. `missing` names what a node lacks.
     """
     owner = np.full(num_nodes, -1, np.int8)
     for position, name in enumerate(SPLITS):
@@ -124,46 +187,11 @@ def check_splits(splits: Mapping[str, IntArray], y: Array, num_nodes: int) -> No
         owner[ids] = position
         if np.count_nonzero(owner == position) != ids.size:
             raise InputError(f"{field} holds a node more than once: pass distinct ids.")
-        unlabelled = ids[y[ids] < 0] if y.ndim == 1 else ids[:0]
+        unlabelled = ids[~is_labelled[ids]]
         if unlabelled.size:
             raise InputError(
-                f"node {unlabelled[0]} of {field} has no label (-1): label it or remove it."
+                f"node {unlabelled[0]} of {field} has no {missing}: add it, or remove the node "
+                "from the split."
             )
     if splits["train"].size == 0:
         raise InputError("splits['train'] is empty, but training needs nodes: add some.")
-
-
-def describe(dataset: Dataset) -> dict[str, Any]:
-    """Sizes and in-degrees of a dataset, as plain numbers that JSON can hold.
-
-    Edges are directed. Edges and degrees are counted without self-loops.
-    """
-    graph = dataset.graph
-    degree = graph.degree - _self_loops(graph)
-    quantiles = np.quantile(degree, (0, 0.25, 0.5, 0.75, 0.99, 1)) if degree.size else np.zeros(6)
-    names = ("min", "25%", "median", "75%", "99%", "max")
-    return {
-        "name": dataset.name,
-        "nodes": graph.num_nodes,
-        "edges": int(degree.sum()),
-        "features": dataset.num_features,
-        "classes": dataset.num_classes,
-        "multilabel": dataset.is_multilabel,
-        "splits": {name: dataset.splits[name].numel() for name in SPLITS},
-        "degree": {
-            "mean": float(degree.mean()) if degree.size else 0.0,
-            **{name: float(value) for name, value in zip(names, quantiles, strict=True)},
-        },
-    }
-
-
-def _self_loops(graph: Graph) -> IntArray:
-    """Number of self-loops of each node, counted in chunks of nodes. int64[V]."""
-    loops = np.zeros(graph.num_nodes, np.int64)
-    chunk = 1 << 16
-    for start in range(0, graph.num_nodes, chunk):
-        stop = min(start + chunk, graph.num_nodes)
-        target = np.repeat(np.arange(start, stop), graph.degree[start:stop])
-        source = graph.indices[graph.indptr[start] : graph.indptr[stop]]
-        loops += np.bincount(target[source == target], minlength=graph.num_nodes)
-    return loops

@@ -4,27 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from bliss.arrays import Array
+from bliss.arrays import Array, IntArray
+from bliss.data.nodes import Nodes, id_column
 from bliss.data.npy import map_npy, npz_names, read_npy, read_npz, read_sparse
-from bliss.data.tables import TEXT, read_csv, read_parquet, suffix
+from bliss.data.tables import column_values, is_table, read_table, suffix
 from bliss.errors import InputError
 from bliss.files import check_regular
 from bliss.graph import Graph
+from bliss.text import printable
 
-_SOURCES = ("src", "source", "from", "row")
-_TARGETS = ("dst", "target", "to", "col")
+SOURCES = ("src", "source", "from", "row", "source_id", "src_id")
+TARGETS = ("dst", "target", "to", "col", "target_id", "dst_id")
+WEIGHT = "weight"
 
 
 class Edges(NamedTuple):
     """Edges as pairs, with optional weights."""
 
-    source: Array  # [E]
-    target: Array  # [E]
+    source: Any  # [E]: a NumPy array of numbers, or a pyarrow array of ids
+    target: Any  # [E]
     weight: Array | None  # [E]
+    notes: tuple[str, ...] = ()  # what was left out of a file
+    is_numbered: bool = False  # whether ends are the numbers of nodes, and not their ids
 
 
 def read_edges(file: Path, weight: Path | None = None) -> Edges:
@@ -35,10 +40,8 @@ def read_edges(file: Path, weight: Path | None = None) -> Edges:
         edges = _pairs(map_npy(file))
     elif form == ".npz":
         edges = _archive(file)
-    elif form == ".parquet":
-        edges = _named(file, read_parquet("edges", file))
-    elif form in TEXT:
-        edges = _text(file)
+    elif is_table(file):
+        edges = _table(file)
     else:
         raise InputError(
             f"edges={str(file)!r} must be a .npy, .npz, .csv or .parquet file: convert it."
@@ -56,32 +59,49 @@ def read_edges(file: Path, weight: Path | None = None) -> Edges:
     return edges._replace(weight=read_npy(weight))
 
 
+def find_nodes(edges: Edges, nodes: Nodes) -> Edges:
+    """Edges with the numbers of nodes in the place of the user's ids. int64[E] each."""
+    if len(edges.source) == 0:
+        raise InputError("edges is empty, but a graph needs edges: check the file.")
+    own = Nodes(nodes.number) if edges.is_numbered else nodes
+    source, target = (
+        _numbers(name, ids, own)
+        for name, ids in (("source", edges.source), ("target", edges.target))
+    )
+    if edges.weight is not None and edges.weight.shape != source.shape:
+        raise InputError(
+            f"weight has shape {edges.weight.shape}, but there are {source.size} edges: give one "
+            "number per edge."
+        )
+    return edges._replace(source=source, target=target)
+
+
+def _numbers(name: str, ids: Any, nodes: Nodes) -> IntArray:
+    if nodes.names is not None or (not isinstance(ids, np.ndarray) and str(ids.type) != "int64"):
+        return nodes.find("edges", ids)
+    numbers = np.asarray(ids)
+    if numbers.dtype.kind not in "iu":
+        raise InputError(
+            f"edges has a {name} of type {numbers.dtype}, but node ids are integers: convert it to "
+            "int64."
+        )
+    low, high = int(numbers.min()), int(numbers.max())
+    if low < 0 or high >= nodes.number:
+        raise InputError(
+            f"edges holds node {low if low < 0 else high}, but features has {nodes.number} rows "
+            f"(ids 0 to {nodes.number - 1}): number nodes from 0, add the missing rows, or give "
+            "features as a table with a first column called id."
+        )
+    return numbers.astype(np.int64, copy=False)
+
+
 def make_graph(edges: Edges, num_nodes: int, directed: bool) -> Graph:
     """Build a graph with merged parallel edges and one self-loop per node.
 
     Merging adds weights. With directed=False every edge is used in both directions. If the file
     already has both, their weights are added, as PyG's `to_undirected` does.
     """
-    for name, ids in (("source", edges.source), ("target", edges.target)):
-        if ids.dtype.kind not in "iu":
-            raise InputError(
-                f"edges has a {name} of type {ids.dtype}, but node ids are integers: convert "
-                "it to int64."
-            )
-        if ids.size == 0:
-            raise InputError("edges is empty, but a graph needs edges: check the file.")
-        low, high = int(ids.min()), int(ids.max())
-        if low < 0 or high >= num_nodes:
-            raise InputError(
-                f"edges holds node {low if low < 0 else high}, but features has {num_nodes} rows "
-                f"(ids 0 to {num_nodes - 1}): number nodes from 0, or add the missing rows."
-            )
     weight = edges.weight
-    if weight is not None and weight.shape != edges.source.shape:
-        raise InputError(
-            f"weight has shape {weight.shape}, but there are {edges.source.size} edges: give one "
-            "number per edge."
-        )
     pairs = np.stack([edges.source, edges.target]).astype(np.int64, copy=False)
     if not directed:
         pairs = np.concatenate([pairs, pairs[::-1]], axis=1)
@@ -119,7 +139,7 @@ def _pairs(array: Array) -> Edges:
 def _archive(file: Path) -> Edges:
     """Read a SciPy matrix, in which entry [j, i] is the edge j -> i, or src, dst and weight."""
     if "format" not in npz_names(file):
-        return _named(file, read_npz(file, (), (*_SOURCES, *_TARGETS, "weight")))
+        return _named(file, read_npz(file, (), (*SOURCES, *TARGETS, WEIGHT)))
     matrix = read_sparse(file).tocoo()
     if matrix.shape[0] != matrix.shape[1]:
         raise InputError(
@@ -131,42 +151,54 @@ def _archive(file: Path) -> Edges:
 
 
 def _named(file: Path, columns: dict[str, Array]) -> Edges:
-    sources = [name for name in _SOURCES if name in columns]
-    targets = [name for name in _TARGETS if name in columns]
-    if len(sources) != 1 or len(targets) != 1:
-        raise InputError(
-            f"edges={str(file)!r} must hold src and dst once each, and has "
-            f"{', '.join(columns) or 'neither'}: rename or remove its columns."
-        )
-    source, target = sources[0], targets[0]
+    source, target = _ends(file, list(columns))
     if columns[source].shape != columns[target].shape or columns[source].ndim != 1:
         raise InputError(
             f"edges={str(file)!r} has src of shape {columns[source].shape} and dst of shape "
             f"{columns[target].shape}: give both one entry per edge."
         )
-    return Edges(columns[source], columns[target], columns.get("weight"))
+    return Edges(columns[source], columns[target], columns.get(WEIGHT))
 
 
-def _text(file: Path) -> Edges:
-    names, columns = read_csv("edges", file, weighted=True)
-    if len(columns) not in (2, 3):
+def _ends(file: Path, names: Sequence[str]) -> tuple[str, str]:
+    """Names of the columns of sources and targets."""
+    sources = [name for name in names if name in SOURCES]
+    targets = [name for name in names if name in TARGETS]
+    if len(sources) != 1 or len(targets) != 1:
+        shown = ", ".join(map(printable, names[:20])) or "neither"
         raise InputError(
-            f"edges={str(file)!r} has {len(columns)} columns, but must have source, target and "
-            "optionally weight: remove the others."
+            f"edges={str(file)!r} must hold src and dst once each, and has {shown}: rename or "
+            "remove its columns."
         )
-    source, target = _order(file, names)
-    return Edges(columns[source], columns[target], columns[2] if len(columns) == 3 else None)
+    return sources[0], targets[0]
 
 
-def _order(file: Path, names: Sequence[str]) -> tuple[int, int]:
-    """Positions of source and target: by name, or the first two if no name is known."""
-    if not {*_SOURCES, *_TARGETS} & set(names) and "weight" not in names[:2]:
-        return 0, 1
-    source = [place for place, name in enumerate(names[:2]) if name in _SOURCES]
-    target = [place for place, name in enumerate(names[:2]) if name in _TARGETS]
-    if len(source) != 1 or len(target) != 1 or names[2:] not in ((), ("weight",)):
-        raise InputError(
-            f"edges={str(file)!r} has the columns {', '.join(names)}, but must have src, dst and "
-            "optionally weight, in this order: rename or remove the others."
-        )
-    return source[0], target[0]
+def _table(file: Path) -> Edges:
+    """Read a table: columns by name, or the first two and a weight if no name is known."""
+    table = read_table("edges", file, (*SOURCES, *TARGETS))
+    names, width, notes = [n.strip().lower() for n in table.names], len(table.columns), []
+    if {*SOURCES, *TARGETS} & set(names) or WEIGHT in names[:2] or file.suffix == ".parquet":
+        source, target = (names.index(name) for name in _ends(file, names))
+        weights = [place for place, name in enumerate(names) if name == WEIGHT]
+        if len(weights) > 1:
+            raise InputError(f"edges={str(file)!r} has two columns called weight: remove one.")
+        used = (source, target, *weights)
+        ignored = [printable(n) or "the index" for p, n in enumerate(table.names) if p not in used]
+        if ignored:
+            notes.append(f"Columns of the edges that are not used: {', '.join(ignored[:20])}.")
+    else:
+        start = int(table.has_counting_index())
+        source, target, weights = start, start + 1, list(range(start + 2, width))
+        named = names[start + 2 :]
+        if not 2 <= width - start <= 3 or named not in ([], [WEIGHT]):
+            raise InputError(
+                f"edges={str(file)!r} has {width} columns"
+                + (f" ({', '.join(map(printable, table.names[:20]))})" if names else "")
+                + ", but must have source, target and optionally weight: name the columns src, dst "
+                "and weight; others are then ignored."
+            )
+        if start:
+            notes.append("The first column of the edges counts the rows and is not used.")
+    weight = column_values("edges", WEIGHT, table.columns[weights[0]]) if weights else None
+    ends = [id_column("edges", table, place) for place in (source, target)]
+    return Edges(ends[0], ends[1], weight, tuple(notes))

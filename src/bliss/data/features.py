@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bliss.arrays import Array, FloatArray
+from bliss.data.nodes import ID_NAMES, id_column, id_place
 from bliss.data.npy import map_npy, read_sparse
 from bliss.data.reading import check_unpacked
-from bliss.data.tables import column_values, open_parquet, parquet_values, reading_parquet
+from bliss.data.tables import (
+    INDEX,
+    column_values,
+    is_table,
+    open_parquet,
+    parquet_values,
+    read_parquet,
+    read_table,
+    reading_parquet,
+)
 from bliss.errors import InputError
 from bliss.files import check_regular
+from bliss.text import printable
 
 CHUNK_BYTES = 1 << 25
 """Approximate size of one chunk in memory."""
@@ -26,27 +37,45 @@ class FeatureSource:
 
     shape: tuple[int, int]  # V, F
     chunks: Callable[[], Iterator[Array]]  # rows in order, [n, F] each
+    ids: Any = None  # pyarrow array [V] of int64 or text; None: 0 to V - 1
+    notes: tuple[str, ...] = ()
 
 
-def open_features(file: Path) -> FeatureSource:
-    """Open a .npy file (dense), .npz file (SciPy sparse) or .parquet file (a column per feature).
+def open_features(
+    file: Path, columns: Sequence[str] = (), without: Sequence[str] = ()
+) -> FeatureSource:
+    """Open a .npy file (dense), .npz file (SciPy sparse), text or .parquet file.
 
-    A parquet file may also hold one column of equally long lists.
+    A table has a column per feature, and optionally the ids of nodes in a first column called node,
+    id, node_id or name. A parquet file may also hold one column of equally long lists. `columns`
+    chooses columns by name, `without` leaves some out.
     """
     check_regular(file, f"features={str(file)!r}")
+    if columns and not is_table(file):
+        raise InputError(
+            f"feature_columns={list(columns)} names columns, but features={str(file)!r} has no "
+            "names: leave it out."
+        )
     if file.suffix == ".npy":
         source = _dense(map_npy(file))
     elif file.suffix == ".npz":
         source = _sparse(read_sparse(file))
     elif file.suffix == ".parquet":
-        source = _parquet(file)
+        source = _parquet(file, columns, without)
+    elif is_table(file):
+        source = _text(file, columns, without)
     else:
         raise InputError(
-            f"features={str(file)!r} must be a .npy, .npz or .parquet file: convert it."
+            f"features={str(file)!r} must be a .npy, .npz, .csv or .parquet file: convert it."
         )
     if 0 in source.shape:
         raise InputError(f"features has shape {source.shape}: there must be rows and columns.")
     return source
+
+
+def dense_features(matrix: Array, ids: Any = None, notes: tuple[str, ...] = ()) -> FeatureSource:
+    """Features in memory. [V, F]."""
+    return replace(_dense(matrix), ids=ids, notes=notes)
 
 
 def finite_rows(field: str, chunks: Iterable[Array]) -> Iterator[FloatArray]:
@@ -91,19 +120,77 @@ def _sparse(matrix: Any) -> FeatureSource:
     return FeatureSource(rows.shape, lambda: (part.toarray() for part in row_chunks(rows)))
 
 
-def _parquet(file: Path) -> FeatureSource:
+def _text(file: Path, columns: Sequence[str], without: Sequence[str]) -> FeatureSource:
+    table = read_table("features", file, (*ID_NAMES, *map(str.lower, columns)), counts=True)
+    place = id_place(table)
+    skipped = 0 if table.has_counting_index() else place
+    names = list(table.names) or [str(n + 1) for n in range(len(table.columns))]
+    chosen = _chosen(file, names, skipped, columns, without)
+    kinds = [table.columns[n].type for n in chosen]
+    _refuse_text([names[n] for n in chosen], kinds)
+    matrix = np.stack(
+        [column_values("features", names[n], table.columns[n]) for n in chosen], axis=1
+    )
+    counting = "The first column of the features counts the rows and is not used."
+    return dense_features(
+        matrix,
+        None if place is None else id_column("features", table, place),
+        (counting,) if table.has_counting_index() else (),
+    )
+
+
+def _chosen(
+    file: Path,
+    names: Sequence[str],
+    skipped: int | None,
+    columns: Sequence[str],
+    without: Sequence[str],
+) -> list[int]:
+    """Positions of the columns of features."""
+    for name in columns:
+        if list(names).count(name) != 1:
+            raise InputError(
+                f"feature_columns holds {name!r}, which must name one column of "
+                f"features={str(file)!r}: choose among {', '.join(map(printable, names[:20]))}."
+            )
+    if columns:
+        return [list(names).index(name) for name in columns]
+    return [n for n, name in enumerate(names) if n != skipped and name not in without]
+
+
+def _refuse_text(names: Sequence[str], kinds: Sequence[Any]) -> None:
+    from pyarrow import types
+
+    for name, kind in zip(names, kinds, strict=True):
+        if types.is_string(kind) or types.is_large_string(kind):
+            raise InputError(
+                f"features has text in column {printable(name)!r}: leave it out with "
+                "feature_columns=... (--feature-columns), or turn it into numbers."
+            )
+
+
+def _parquet(file: Path, columns: Sequence[str], without: Sequence[str]) -> FeatureSource:
     with reading_parquet("features", file), open_parquet(file) as table:
-        names = table.schema_arrow.names
-        height, count = table.metadata.num_rows, parquet_values(table)
+        schema, height = table.schema_arrow, table.metadata.num_rows
+        first_name = schema.names[0].lower() if len(schema.names) > 1 else "-"
+        place = 0 if first_name in (*ID_NAMES, *INDEX) else None
+        chosen = _chosen(file, schema.names, place, columns, without)
+        names = [schema.names[n] for n in chosen]
+        _refuse_text(names, [schema.field(n).type for n in chosen])
+        only = None if len(names) == len(schema.names) else names
+        count = parquet_values(table, only)
         check_unpacked(file, 8 * count // max(height, 1), "a row of it takes")
-        first = next(table.iter_batches(batch_size=1), None) if height else None
+        first = next(table.iter_batches(batch_size=1, columns=only), None) if height else None
         width = len(names) if first is None else _matrix(names, first).shape[1]
         if count != height * width:  # seen before a batch with a long list is read
             raise InputError("features has empty lists or different lengths: make them equal.")
+    ids = None
+    if place is not None:
+        ids = id_column("features", read_parquet("features", file, schema.names[:1]), 0)
 
     def chunks() -> Iterator[Array]:
         with reading_parquet("features", file), open_parquet(file) as table:
-            for batch in table.iter_batches(batch_size=rows_per_chunk(width)):
+            for batch in table.iter_batches(batch_size=rows_per_chunk(width), columns=only):
                 rows = _matrix(names, batch)
                 if rows.shape[1] != width:
                     raise InputError(
@@ -112,7 +199,7 @@ def _parquet(file: Path) -> FeatureSource:
                     )
                 yield rows
 
-    return FeatureSource((height, width), chunks)
+    return FeatureSource((height, width), chunks, ids)
 
 
 def _matrix(names: list[str], batch: Any) -> Array:

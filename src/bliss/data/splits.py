@@ -12,8 +12,9 @@ import numpy as np
 from bliss import checks
 from bliss.arrays import Array, IntArray
 from bliss.data.dataset import SPLITS
+from bliss.data.nodes import ID_NAMES, Nodes, id_column
 from bliss.data.npy import read_npy, read_npz
-from bliss.data.tables import TEXT, read_csv, read_parquet, suffix
+from bliss.data.tables import TEXT, column_values, is_table, read_table, suffix
 from bliss.errors import InputError
 from bliss.files import check_regular
 from bliss.rng import Stream, derive_key, uniforms
@@ -58,9 +59,9 @@ def by_fraction(fractions: Sequence[float], labelled: IntArray, seed: int) -> di
 
 
 def read_splits(
-    source: SplitSource, num_nodes: int, labelled: IntArray, seed: int
+    source: SplitSource, nodes: Nodes, labelled: IntArray, seed: int
 ) -> dict[str, IntArray]:
-    """Read or draw the splits, as sorted ids.
+    """Read or draw the splits, as sorted numbers of nodes.
 
     Parameters
     ----------
@@ -68,8 +69,8 @@ def read_splits(
         Three fractions; or a mapping from train, val and test to ids, masks, or paths of either
         (.npy, .csv, .parquet); or the path of a folder with such files, or of an .npz file with
         such arrays. Only train is required.
-    num_nodes
-        V: ids are smaller, and masks have this length.
+    nodes
+        The nodes: ids are theirs, and masks have one entry for each.
     labelled
         The nodes that fractions are taken of. int64[N].
     seed
@@ -81,7 +82,7 @@ def read_splits(
         return by_fraction(source, labelled, seed)
     for name in source:
         checks.choice("splits", name, SPLITS)
-    found = {name: _read(name, source[name], num_nodes) for name in source}
+    found = {name: _read(name, source[name], nodes) for name in source}
     for name in ("train", *found):
         if name not in found or found[name].size == 0:
             remedy = "training needs some" if name == "train" else "or leave it out"
@@ -106,39 +107,61 @@ def _open(path: Path) -> dict[str, Any]:
     return found
 
 
-def _read(name: str, source: Any, num_nodes: int) -> IntArray:
-    """Sorted ids, from ids or a mask or a file of either. int64[N]."""
+def _read(name: str, source: Any, nodes: Nodes) -> IntArray:
+    """Sorted numbers of nodes, from ids or a mask or a file of either. int64[N]."""
     field = f"splits[{name!r}]"
-    array = (
-        _load(field, checks.path(field, source)) if isinstance(source, (str, PathLike)) else source
-    )
-    array = checks.as_array(field, array)
-    if array.ndim == 2 and 1 in array.shape:
-        array = array.reshape(-1)
-    if array.dtype.kind == "b":
-        if array.shape != (num_nodes,):
+    if isinstance(source, (str, PathLike)):
+        source = _load(field, checks.path(field, source))
+    ids = source if hasattr(source, "null_count") else _flat(field, source, nodes)
+    if isinstance(ids, np.ndarray) and ids.dtype.kind == "b":
+        if ids.shape != (nodes.number,):
             raise InputError(
-                f"{field} is a mask of shape {array.shape}, but there are {num_nodes} nodes: give "
+                f"{field} is a mask of shape {ids.shape}, but there are {nodes.number} nodes: give "
                 "it one entry per node."
             )
-        array = np.flatnonzero(array)
-    ids = np.sort(checks.node_ids(field, array, num_nodes).astype(np.int64))
-    repeated = ids[1:][ids[1:] == ids[:-1]]
+        return np.flatnonzero(ids)
+    found = np.sort(nodes.find(field, ids))
+    repeated = found[1:][found[1:] == found[:-1]]
     if repeated.size:
         raise InputError(
             f"{field} holds node {repeated[0]} more than once: pass distinct ids, or a mask as "
             "True and False."
         )
-    return ids
+    return found
 
 
-def _load(field: str, file: Path) -> Array:
+def _flat(field: str, source: Any, nodes: Nodes) -> Any:
+    """Ids or a mask as a flat NumPy array, or names as a pyarrow array."""
+    array = checks.as_array(field, source)
+    if array.ndim == 2 and 1 in array.shape:
+        array = array.reshape(-1)
+    if array.dtype.kind in "UO" and array.ndim == 1 and array.size:
+        import pyarrow as arrow
+
+        return arrow.array([str(name) for name in array.tolist()], arrow.large_string())
+    if array.size == 0 and array.dtype.kind == "f":
+        array = array.astype(np.int64)  # numpy gives an empty list the type float64
+    if nodes.names is not None and array.dtype.kind != "b":
+        return array
+    return array if array.dtype.kind == "b" else checks.node_ids(field, array, nodes.number)
+
+
+def _load(field: str, file: Path) -> Any:
+    """Ids or a mask, as a NumPy array, or as a pyarrow array from a table."""
     check_regular(file, f"{field}={str(file)!r}")
-    form = suffix(file)
-    if form == ".npy":
+    if suffix(file) == ".npy":
         return read_npy(file)
-    if form == ".parquet":
-        return np.stack(list(read_parquet(field, file).values()), axis=1)
-    if form in TEXT:
-        return read_csv(field, file).matrix
-    raise InputError(f"{field}={str(file)!r} must be a .npy, .csv or .parquet file: convert it.")
+    if not is_table(file):
+        raise InputError(
+            f"{field}={str(file)!r} must be a .npy, .csv or .parquet file: convert it."
+        )
+    table = read_table(field, file, (*ID_NAMES, *SPLITS, "mask"), may_lack_header=True)
+    place = int(table.has_counting_index())
+    if len(table.columns) != place + 1:
+        raise InputError(
+            f"{field}={str(file)!r} has {len(table.columns)} columns, but must have one, of ids or "
+            "of a mask: remove the others."
+        )
+    if str(table.columns[place].type) == "bool":
+        return column_values(field, "mask", table.columns[place])
+    return id_column(field, table, place)

@@ -11,8 +11,9 @@ A dataset store also holds
 
     dataset.json                    format, name, sizes, digests
     features.npy                    float32[V, F]
-    labels.npy                      int64[V], or float32[V, C]
+    labels.npy                      int64[V], float32[V, C] or float32[V, T]
     train.npy, val.npy, test.npy    int64 ids
+    names.npy, name_ends.npy        the user's ids of nodes, if they are not 0 to V - 1
 
 Nothing is unpickled. Every pointer and index is checked when a store is opened, because the kernels
 do not check them again. `bliss.data.manifest` says when digests are compared.
@@ -32,7 +33,9 @@ from bliss import checks
 from bliss.arrays import Array
 from bliss.data.dataset import SPLITS, Dataset
 from bliss.data.manifest import check_files, read_header, write_header
+from bliss.data.names import ENDS, NAMES, NodeNames
 from bliss.data.npy import map_npy, map_npy_private, read_npy, write_npy
+from bliss.data.reading import in_one_sentence
 from bliss.digests import json_digest
 from bliss.errors import InputError
 from bliss.files import new_folder
@@ -92,7 +95,7 @@ def open_store(folder: StrPath) -> Dataset:
         "num_nodes": graph.num_nodes,
         "num_edges": graph.num_edges,
         "num_features": x.shape[-1] if x.ndim else 0,
-        "multilabel": y.ndim == 2,
+        "multilabel": y.ndim == 2 and header.get("task") != "regression",
         "splits": {name: ids.size for name, ids in splits.items()},
     }
     _compare(path / DATASET_HEADER, {name: header.get(name) for name in found}, found)
@@ -104,6 +107,10 @@ def open_store(folder: StrPath) -> Dataset:
         {name: torch.from_numpy(ids) for name, ids in splits.items()},
         checks.whole("num_classes", header.get("num_classes")),
         digest=json_digest(header["files"]),
+        task=str(header.get("task", "")),
+        node_names=_names(path, header["files"], graph.num_nodes),
+        class_names=_class_names(path / DATASET_HEADER, header),
+        imported=_imported(path / DATASET_HEADER, header),
     )
 
 
@@ -149,6 +156,46 @@ def _dataset_header(path: Path) -> dict[str, Any]:
             "with bliss data import."
         )
     return read_header(file, DATASET_FORMAT, DATASET_FILES, "import the graph again")
+
+
+def _names(path: Path, files: Mapping[str, str], number: int) -> NodeNames | None:
+    """Names of the nodes; None if the store has none."""
+    if NAMES not in files:
+        return None
+    with in_one_sentence(str(path / NAMES), "names of nodes", "import the graph again"):
+        ends = map_npy(path / ENDS) if ENDS in files else None
+        names = NodeNames.check(map_npy(path / NAMES), ends)
+        if len(names) != number:
+            raise ValueError(f"it has {len(names)} names for {number} nodes")
+    return names
+
+
+def _class_names(file: Path, header: Mapping[str, Any]) -> tuple[str, ...]:
+    names = header.get("class_names", [])
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise InputError(f"{file} has class_names that are no texts: import the graph again.")
+    return tuple(names)
+
+
+def _imported(file: Path, header: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What an import did to the edges; None in a store that does not say."""
+    found = header.get("import")
+    if found is None:
+        return None
+    wanted = {
+        "edges_read": int,
+        "undirected": bool,
+        "duplicates_merged": int,
+        "self_loops_read": int,
+        "self_loops_added": int,
+        "reciprocal": float,
+        "notes": list,
+    }
+    if not isinstance(found, dict) or any(
+        type(found.get(name)) is not kind for name, kind in wanted.items()
+    ):
+        raise InputError(f"{file} has a damaged summary of the import: import the graph again.")
+    return {name: found[name] for name in wanted} | {"notes": [str(n) for n in found["notes"]]}
 
 
 def _compare(file: Path, stated: Mapping[str, Any], found: Mapping[str, Any]) -> None:

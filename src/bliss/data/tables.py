@@ -1,13 +1,15 @@
-"""Tables of numbers from text and parquet files, read with pyarrow.
+"""Tables from text and parquet files, read with pyarrow.
 
 pyarrow is imported inside the functions because its import is slow.
 """
 
 from __future__ import annotations
 
+import csv
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,22 +20,40 @@ from bliss.data.reading import LimitedStream, check_unpacked, reading
 from bliss.errors import InputError
 
 TEXT = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")
+INDEX = ("", "__index_level_0__")
+"""Names of an index column that pandas writes."""
 
-_COMMENT = re.compile(rb"[ \t]*#[^\r\n]*")
+_COMMENT = re.compile(rb"(?:^|(?<=[\s\d]))[ \t]*#[^\r\n]*", re.MULTILINE)
 _BLANKS = re.compile(rb"[ \t]+")
 _MARGIN = re.compile(rb"^[ \t]+|[ \t]+(?=\r?$)", re.MULTILINE)
+_LINE_END = re.compile(rb"\r\n|\r|\n")
+_PADDED = re.compile(rb"(?:^|[,;\t \"])[+-]?0[0-9]", re.MULTILINE)
 
 
-class Csv(NamedTuple):
-    """The columns of a text file."""
+@dataclass(frozen=True)
+class Table:
+    """The columns of a file, as pyarrow arrays of one length, in which an empty field is null."""
 
-    names: tuple[str, ...]  # lower case; empty without a header
-    columns: list[Array]  # int64[N]; in a file of weighted edges the third is float64[N]
+    names: tuple[str, ...]  # as in the file; empty without a header
+    columns: list[Any]
+    as_text: Callable[[int], Any]  # a column with its fields as they are in the file
+    is_padded: bool = False  # whether there may be numbers with leading zeros
 
-    @property
-    def matrix(self) -> Array:
-        """The columns side by side. [N, C]."""
-        return np.stack(self.columns, axis=1)
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+    def places(self, *names: str) -> list[int]:
+        """Positions of the columns with one of these names, in lower case."""
+        return [place for place, name in enumerate(self.names) if name.strip().lower() in names]
+
+    def has_counting_index(self) -> bool:
+        """Whether the first column has no name and counts the rows, as pandas writes its index."""
+        if not self.names or self.names[0] not in INDEX or len(self.columns) == 1:
+            return False
+        first = self.columns[0]
+        return str(first.type) == "int64" and bool(
+            first.null_count == 0 and (np.asarray(first) == np.arange(len(first))).all()
+        )
 
 
 def suffix(file: Path) -> str:
@@ -41,37 +61,74 @@ def suffix(file: Path) -> str:
     return "".join(file.suffixes[-2:] if file.suffix == ".gz" else file.suffixes[-1:])
 
 
-def read_csv(field: str, file: Path, weighted: bool = False) -> Csv:
-    """Read integers separated by commas, semicolons, tabs or blanks.
+def is_table(file: Path) -> bool:
+    """Whether the ending is that of text or parquet."""
+    return suffix(file) in (*TEXT, ".parquet")
 
-    A first line that is not all numbers is the header. Text after a # is a comment. With
-    `weighted`, the third of three columns may hold any numbers. Files may be compressed with gzip.
+
+def read_table(
+    field: str,
+    file: Path,
+    header: Collection[str] = (),
+    *,
+    may_lack_header: bool = False,
+    counts: bool = False,
+) -> Table:
+    """Read a text or parquet file. Types of columns are found from their fields.
+
+    Text is separated by commas, semicolons, tabs or blanks, and may be compressed with gzip. A #
+    at the start of a line, or after a blank or a digit, starts a comment.
+
+    Parameters
+    ----------
+    field
+        Name of the argument, for messages.
+    file
+        The file.
+    header
+        Names in lower case of which one makes the first line a header. Otherwise it is a header if
+        a field is text in a column of numbers.
+    may_lack_header
+        Whether a file of text alone has no header; otherwise it is refused.
+    counts
+        Whether a first line 0,1,2,... is a header, as pandas writes it.
     """
+    if suffix(file) == ".parquet":
+        return read_parquet(field, file)
     import pyarrow as arrow
 
     border = reading(file, "text", "check that it is complete", field)
     with border, arrow.input_stream(str(file)) as stream:  # decompresses .gz
         content = LimitedStream(stream, file).read_all()
     first = _first_line(field, file, content)
-    delimiter = next((mark for mark in ",;\t" if mark in first.text), " ")
-    parts = first.text.split(None if delimiter == " " else delimiter)
-    fields = [part.strip().strip('"').strip() for part in parts]
-    has_header = not all(map(_is_number, fields))
-    body: Any = memoryview(content)[first.end if has_header else first.start :]
+    blank = " " if len(first.text.split()) > 1 else ","  # names in one column may hold blanks
+    delimiter = next((mark for mark in ",;\t" if mark in first.text), blank)
+    fields = _split(first.text, delimiter)
+    whole: Any = memoryview(content)[first.start :]
     if content.find(b"#", first.start) >= 0:
-        body = _COMMENT.sub(b"", body)
+        whole = _COMMENT.sub(b"", whole)
     if delimiter == " ":
-        body = _BLANKS.sub(b" ", _MARGIN.sub(b"", body))
-    if not re.search(rb"\S", body):
+        whole = _BLANKS.sub(b" ", _MARGIN.sub(b"", whole))
+    line = _LINE_END.search(whole)
+    end = line.end() if line else len(whole)
+    body = _Body(field, file, whole, end, delimiter, len(fields))
+    has_header = _has_header(fields, header, counts)
+    if has_header is None:
+        has_header = _is_over_numbers(fields, body.columns(skip=True)) if body.has_rows else True
+        if not has_header and not may_lack_header:
+            raise InputError(
+                f"{field}={str(file)!r} starts with the line {first.text[:80]!r}, which may be a "
+                f"header or a row: give it a header, such as {', '.join(list(header)[:3])}."
+            )
+    if has_header and not body.has_rows:
         raise InputError(f"{field}={str(file)!r} has a header but no rows: add the rows.")
-    kinds = [arrow.int64()] * len(fields)
-    if weighted and len(fields) == 3:
-        kinds[2] = arrow.float64()
-    remedy = "number nodes and classes from 0, and leave no field empty"
-    with reading(file, "whole numbers", remedy, field):
-        table = _parse(arrow.BufferReader(body), kinds, delimiter)
-    columns = [column.to_numpy() for column in table.columns]
-    return Csv(tuple(name.lower() for name in fields) if has_header else (), columns)
+    columns = body.columns(skip=has_header)
+    return Table(
+        tuple(fields) if has_header else (),
+        columns,
+        lambda place: body.columns(skip=has_header, text=True)[place],
+        _PADDED.search(whole) is not None,
+    )
 
 
 def read_matrix(file: Path, dtype: type) -> Array:
@@ -91,11 +148,14 @@ def read_matrix(file: Path, dtype: type) -> Array:
     return matrix
 
 
-def open_parquet(file: Path) -> Any:
-    """Open a pyarrow `ParquetFile`; call it and its methods within `reading_parquet`."""
+def open_parquet(file: Path, text: Sequence[str] = ()) -> Any:
+    """Open a pyarrow `ParquetFile`; call it and its methods within `reading_parquet`.
+
+    Columns named in `text` stay encoded by a dictionary, in which a repeated text is held once.
+    """
     import pyarrow.parquet as parquet
 
-    return parquet.ParquetFile(file, memory_map=True)
+    return parquet.ParquetFile(file, memory_map=True, read_dictionary=list(text))
 
 
 def reading_parquet(field: str, file: Path) -> AbstractContextManager[None]:
@@ -103,26 +163,15 @@ def reading_parquet(field: str, file: Path) -> AbstractContextManager[None]:
     return reading(file, "parquet", "it is truncated or damaged, write it again", field)
 
 
-def parquet_values(opened: Any) -> int:
-    """Number of values that an open parquet file declares, in all rows and columns."""
+def parquet_values(opened: Any, names: Collection[str] | None = None) -> int:
+    """Number of values that an open parquet file declares, in all rows of all or some columns."""
     groups = [opened.metadata.row_group(place) for place in range(opened.num_row_groups)]
-    return sum(one.column(place).num_values for one in groups for place in range(one.num_columns))
-
-
-def read_parquet(field: str, file: Path) -> dict[str, Array]:
-    """Read all columns of a parquet file, by name in lower case. [N] each."""
-    found: dict[str, Array] = {}
-    with reading_parquet(field, file):
-        with open_parquet(file) as opened:
-            check_unpacked(file, 8 * parquet_values(opened))
-            table = opened.read()
-        for name, column in zip(table.column_names, table.columns, strict=True):
-            if name.lower() in found:
-                raise InputError(f"{field} has two columns called {name.lower()!r}: remove one.")
-            found[name.lower()] = column_values(field, name, column)
-    if not found:
-        raise InputError(f"{field}={str(file)!r} has no columns: write it again.")
-    return found
+    leaves = (one.column(place) for one in groups for place in range(one.num_columns))
+    return sum(
+        leaf.num_values
+        for leaf in leaves
+        if names is None or any(f"{leaf.path_in_schema}.".startswith(f"{name}.") for name in names)
+    )
 
 
 def column_values(field: str, name: str, column: Any) -> Array:
@@ -147,7 +196,83 @@ def column_values(field: str, name: str, column: Any) -> Array:
 class _Line(NamedTuple):
     text: str
     start: int  # byte where the line starts
-    end: int  # byte after its last
+
+
+@dataclass(frozen=True)
+class _Body:
+    """The text of a file, from its first line on, with comments removed."""
+
+    field: str
+    file: Path
+    content: Any
+    end: int  # byte after the first line
+    delimiter: str
+    width: int
+
+    @property
+    def has_rows(self) -> bool:
+        return re.search(rb"\S", memoryview(self.content)[self.end :]) is not None
+
+    def columns(self, skip: bool, text: bool = False) -> list[Any]:
+        """Columns without the first line (`skip`), of found types or as text."""
+        import pyarrow as arrow
+
+        body = memoryview(self.content)[self.end if skip else 0 :]
+        remedy = "give each row as many fields as the first, and check the quotes"
+        with reading(self.file, "a table", remedy, self.field):
+            if not text:
+                try:
+                    found = _parse(arrow.BufferReader(body), [None] * self.width, self.delimiter)
+                    return [column.combine_chunks() for column in found.columns]
+                except arrow.ArrowInvalid as error:
+                    if "conversion error" not in str(error):
+                        raise
+            kinds = [arrow.string()] * self.width  # types are found from the first megabyte alone
+            found = _parse(arrow.BufferReader(body), kinds, self.delimiter)
+            columns = [column.combine_chunks() for column in found.columns]
+            return columns if text else [_typed(column) for column in columns]
+
+
+def _typed(column: Any) -> Any:
+    """A column of text as numbers, if all of its fields are numbers or empty."""
+    import pyarrow as arrow
+    from pyarrow import compute
+
+    filled = compute.if_else(compute.equal(column, ""), arrow.scalar(None, column.type), column)
+    for kind in (arrow.int64(), arrow.float64()):
+        try:
+            return filled.cast(kind)
+        except arrow.ArrowInvalid:
+            continue
+    return column
+
+
+def _split(line: str, delimiter: str) -> list[str]:
+    parts = (
+        line.split()
+        if delimiter == " "
+        else next(csv.reader([line], delimiter=delimiter, skipinitialspace=True), [""])
+    )
+    return [part.strip().strip('"').strip() for part in parts]
+
+
+def _has_header(fields: Sequence[str], header: Collection[str], counts: bool) -> bool | None:
+    """Whether the first line is a header; None if it depends on the other lines."""
+    if counts and len(fields) > 2 and fields == [str(place) for place in range(len(fields))]:
+        return True
+    if all(map(_is_number, fields)):
+        return False
+    if fields[0] == "" or any(one.lower() in header for one in fields):
+        return True
+    return None
+
+
+def _is_over_numbers(fields: Sequence[str], columns: Sequence[Any]) -> bool:
+    """Whether a field that is text stands over a column that is not."""
+    return any(
+        not _is_number(one) and "string" not in str(column.type)
+        for one, column in zip(fields, columns, strict=True)
+    )
 
 
 def _first_line(field: str, file: Path, content: bytes) -> _Line:
@@ -155,29 +280,61 @@ def _first_line(field: str, file: Path, content: bytes) -> _Line:
     mark = b"\xef\xbb\xbf"  # of UTF-8, as some spreadsheets write it
     for line in re.compile(rb"[^\r\n]+").finditer(content, len(mark) * content.startswith(mark)):
         try:
-            text = line[0].decode("utf-8").split("#")[0].strip()
+            text = _COMMENT.sub(b"", line[0]).decode("utf-8").strip(" ")
         except UnicodeDecodeError as error:
             raise InputError(
                 f"{field}={str(file)!r} cannot be read as text ({error}): save it as UTF-8."
             ) from error
-        if text:
-            return _Line(text, *line.span())
+        if text.strip():
+            return _Line(text, line.start())
     raise InputError(f"{field}={str(file)!r} is empty: check that it was written completely.")
 
 
 def _parse(source: Any, kinds: Sequence[Any], delimiter: str) -> Any:
-    """Read a headerless text as a pyarrow table with columns of the given types."""
-    from pyarrow import csv
+    """Read a headerless text as a pyarrow table; a type of None is found from the fields."""
+    from pyarrow import csv as arrow_csv
 
     names = [str(place) for place in range(len(kinds))]
-    return csv.read_csv(
+    return arrow_csv.read_csv(
         source,
-        read_options=csv.ReadOptions(column_names=names),
-        parse_options=csv.ParseOptions(delimiter=delimiter),
-        convert_options=csv.ConvertOptions(
-            column_types=dict(zip(names, kinds, strict=True)), null_values=[]
+        read_options=arrow_csv.ReadOptions(column_names=names),
+        parse_options=arrow_csv.ParseOptions(delimiter=delimiter),
+        convert_options=arrow_csv.ConvertOptions(
+            column_types={n: kind for n, kind in zip(names, kinds, strict=True) if kind is not None}
         ),
     )
+
+
+def read_parquet(field: str, file: Path, only: Sequence[str] | None = None) -> Table:
+    """Read all or some columns of a parquet file."""
+    from pyarrow import types
+
+    with reading_parquet(field, file):
+        with open_parquet(file) as opened:
+            schema = opened.schema_arrow
+            check_unpacked(file, 8 * parquet_values(opened, only))
+        text = [one.name for one in schema if types.is_string(one.type)]
+        with open_parquet(file, text) as opened:
+            table = opened.read(columns=only)
+        columns = [_decoded(file, column) for column in table.columns]
+    if not columns:
+        raise InputError(f"{field}={str(file)!r} has no columns: write it again.")
+    return Table(tuple(table.column_names), columns, lambda place: columns[place])
+
+
+def _decoded(file: Path, column: Any) -> Any:
+    """A column in one piece; text is decoded once its size is known."""
+    import pyarrow as arrow
+    from pyarrow import compute, types
+
+    if types.is_dictionary(column.type) and types.is_string(column.type.value_type):
+        size = 0
+        for part in column.chunks:
+            sizes = compute.binary_length(part.dictionary).take(part.indices)
+            size += compute.sum(sizes).as_py() or 0
+        check_unpacked(file, size)
+        column = column.cast(arrow.large_string())
+    return column.combine_chunks()
 
 
 def _is_number(text: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from bliss.report.charts import Chart, Series, shrinking
 from bliss.report.comparison_tables import (
@@ -37,8 +38,16 @@ from bliss.report.tables import fixed, plural, plus, sentence_list, significant
 from bliss.report.variance import variance_group, variance_table, variance_words
 from bliss.studies.ranking import LEVEL
 from bliss.studies.records import Comparison, ComparisonRow, Variance
+from bliss.train.records import short_name
 
 Look = dict[tuple[str, str], tuple[int, str]]  # (sampler, policy) -> place among all, label
+
+
+class Goal(NamedTuple):
+    """The score of a comparison, and the validation score whose time is reported."""
+
+    score: str  # "F1" or "R2"
+    target: float
 
 
 def comparison_section(
@@ -50,14 +59,15 @@ def comparison_section(
     nets = list(dict.fromkeys((row.dataset, row.model) for row in file.rows))
     parts, summary, tiles = [], [], []
     left = [other.record for other in beside]
+    goal = Goal(short_name(file.metric), file.target_f1)
     for dataset, model in nets:
         rows = [row for row in file.rows if (row.dataset, row.model) == (dataset, model)]
         fitting = [v for v in left if (v.dataset, v.model) == (dataset, model)]
         left = [v for v in left if v not in fitting]
         about = f"{model} on {dataset}"
-        parts.append(_part(about, file, rows, look, fitting, names))
-        summary.append(_words(about, _main(rows), look, file.target_f1))
-        tiles += _tiles(model, _main(rows), look, alone=len(nets) == 1)
+        parts.append(_part(about, file, rows, look, goal, fitting, names))
+        summary.append(_words(about, _main(rows), look, goal))
+        tiles += _tiles(model, _main(rows), look, goal.score, alone=len(nets) == 1)
     parts += [
         Part(
             f"Variance: {other.model} on {other.dataset}",
@@ -89,7 +99,7 @@ def comparison_section(
                 "Equal in a step": file.match,
                 "Sizes": file.sizes,
                 "Seeds": ", ".join(map(str, file.seeds)),
-                "Target": f"validation F1 of {fixed(file.target_f1, 3)}",
+                "Target": f"validation {goal.score} of {fixed(goal.target, 3)}",
             }
         ),
     )
@@ -106,10 +116,11 @@ def _part(
     file: Comparison,
     rows: Sequence[ComparisonRow],
     look: Look,
+    goal: Goal,
     beside: Sequence[Variance],
     names: Names,
 ) -> Part:
-    main, target = _main(rows), file.target_f1
+    main = _main(rows)
 
     def label(row: ComparisonRow) -> str:
         return _label(row, look)
@@ -119,21 +130,23 @@ def _part(
         for row in main
     ]
     groups = [
-        learning(entries, about, names, target),
+        learning(entries, about, names, goal.target, goal.score),
         *(variance_group(other, names) for other in beside),
-        _shrinking(rows, look, about, names) if len(main) < len(rows) else None,
+        _shrinking(rows, look, about, names, goal.score) if len(main) < len(rows) else None,
         step_time(entries, about, names),
     ]
     tables = []
     if len(main) < len(rows):
-        tables.append(shares(rows))
-    tables += [costs(main, target), step_parts(main)]
+        tables.append(shares(rows, goal.score))
+    tables += [costs(main, goal.score, goal.target), step_parts(main)]
     tables += [variance_table(other) for other in beside]
-    lead = [scores(main, label), conditions(file, main, label)]
+    lead = [scores(main, label, goal.score), conditions(file, main, label, goal.score)]
     return Part(about, present(groups), tables, lead)
 
 
-def _shrinking(rows: Sequence[ComparisonRow], look: Look, about: str, names: Names) -> Group | None:
+def _shrinking(
+    rows: Sequence[ComparisonRow], look: Look, about: str, names: Names, score: str
+) -> Group | None:
     series, told = [], []
     for pair, (index, label) in look.items():
         own = [row for row in rows if (row.sampler, row.policy) == pair and row.budget_share > 0]
@@ -151,41 +164,44 @@ def _shrinking(rows: Sequence[ComparisonRow], look: Look, about: str, names: Nam
             told.append(f"{label} {sentence_list(scores)}")
     if not series:
         return None
-    alt = f"Test F1 over the share of the budget kept, {about}. {'; '.join(told)}."
-    figure = shrinking(series, "share of the budget (smaller to the right)", "Test F1")
-    chart = Chart(
-        names(about, "shrinking budget"), "Test F1 over the share of the budget", alt, figure
-    )
+    alt = f"Test {score} over the share of the budget kept, {about}. {'; '.join(told)}."
+    figure = shrinking(series, "share of the budget (smaller to the right)", f"Test {score}")
+    title = f"Test {score} over the share of the budget"
+    chart = Chart(names(about, "shrinking budget"), title, alt, figure)
     note = (
         "Sizes of the first sampler are multiplied by the share. Bars are "
         f"{error_words(rows)}; lines are set apart a little."
     )
-    return Group("F1 as the budget shrinks", [chart], note)
+    return Group(f"{score} as the budget shrinks", [chart], note)
 
 
-def _words(about: str, rows: Sequence[ComparisonRow], look: Look, target: float) -> str:
+def _words(about: str, rows: Sequence[ComparisonRow], look: Look, goal: Goal) -> str:
     scores = [f"{_label(row, look)} {_mean(row)}" for row in rows]
     words = (
-        f"{about}: mean test F1 over {plural(rows[0].seeds, 'seed')} is {sentence_list(scores)}."
+        f"{about}: mean test {goal.score} over {plural(rows[0].seeds, 'seed')} is "
+        f"{sentence_list(scores)}."
     )
-    words += verdict(rows, lambda row: _label(row, look))
+    words += verdict(rows, lambda row: _label(row, look), goal.score)
     words += standing(rows, lambda row: _label(row, look))
     waits = [(row, row.seconds_to_target) for row in rows]
     reached = [(row, wait) for row, wait in waits if wait is not None]
     if reached:
         row, wait = min(reached, key=lambda pair: pair[1])
         words += (
-            f" {_label(row, look)} reaches a validation F1 of {target:.3g} in the least time, "
-            f"{significant(wait)} s on average ({row.reached} of {plural(row.seeds, 'seed')})."
+            f" {_label(row, look)} reaches a validation {goal.score} of {goal.target:.3g} in the "
+            f"least time, {significant(wait)} s on average ({row.reached} of "
+            f"{plural(row.seeds, 'seed')})."
         )
     return words
 
 
-def _tiles(model: str, rows: Sequence[ComparisonRow], look: Look, alone: bool) -> list[Tile]:
+def _tiles(
+    model: str, rows: Sequence[ComparisonRow], look: Look, score: str, alone: bool
+) -> list[Tile]:
     """The first sampler's numbers, and the largest significant gain over it."""
     first = rows[0]
     name = _label(first, look)
-    tiles = [Tile(fixed(first.test_f1, 3), f"test F1: {name}, {model}")]
+    tiles = [Tile(fixed(first.test_f1, 3), f"test {score}: {name}, {model}")]
     gains = [
         (row.difference, _label(row, look), p)
         for row, p in corrected(rows)
@@ -193,7 +209,7 @@ def _tiles(model: str, rows: Sequence[ComparisonRow], look: Look, alone: bool) -
     ]
     if gains:
         gain, better, p = max(gains)
-        label = f"test F1 against {name}: {better}, {model} (p {equals(p)})"
+        label = f"test {score} against {name}: {better}, {model} (p {equals(p)})"
         tiles.append(Tile(plus(gain, 3), label))
     if alone:
         tiles.append(Tile(f"{significant(first.step_ms.get('total'))} ms", f"per step: {name}"))

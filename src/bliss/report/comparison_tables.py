@@ -27,7 +27,7 @@ Label = Callable[[ComparisonRow], str]
 
 
 def error(row: ComparisonRow) -> Number:
-    """Half the 95% interval of test F1; of earlier files its deviation; None for one seed."""
+    """Half the 95% interval of the test score; its deviation in older files; None for one seed."""
     if row.seeds < 2:
         return None
     return row.test_f1_std if row.test_f1_interval is None else row.test_f1_interval
@@ -50,26 +50,31 @@ WHO: Columns = {
     "Policy": lambda row: text(row.policy),
 }
 TESTED: Columns = {
-    "Test F1": lambda row: f1_spread(row.test_f1, error(row)),
     "Difference": lambda row: signed(row.difference),
     "p": lambda row: chance(row.p_value),
 }
 
 
-def scores(rows: Sequence[ComparisonRow], label: Label) -> Table:
-    """Test F1 with ranks and differences first, then the rest."""
+def tested(score: str) -> Columns:
+    """The score of the test nodes ("F1" or "R2"), and its difference to the first sampler."""
+    return {f"Test {score}": lambda row: f1_spread(row.test_f1, error(row)), **TESTED}
+
+
+def scores(rows: Sequence[ComparisonRow], label: Label, score: str) -> Table:
+    """Test scores with ranks and differences first, then the rest."""
     after = {id(row): p for row, p in corrected(rows)}
     columns: Columns = {
         "Sampler": lambda row: text(label(row)),
         "Rank": rank,
-        "Test F1": TESTED["Test F1"],
+        f"Test {score}": tested(score)[f"Test {score}"],
         "Difference": TESTED["Difference"],
         "p, Holm": lambda row: chance(after.get(id(row))),
         "p": TESTED["p"],
-        "Validation F1": lambda row: f1_spread(
+        f"Validation {score}": lambda row: f1_spread(
             row.val_f1, row.val_f1_std if row.seeds > 1 else None
         ),
-        "Training F1": lambda row: f1(row.train_f1),
+        f"Training {score}": lambda row: f1(row.train_f1),
+        **({"Test MSE": lambda row: rounded(row.test_mse)} if score != "F1" else {}),
         "Seeds": lambda row: number(row.seeds),
         "Policy": lambda row: text(row.policy),
     }
@@ -82,13 +87,14 @@ def scores(rows: Sequence[ComparisonRow], label: Label) -> Table:
         "Scores",
         rows,
         columns,
-        f"Micro-F1, means over seeds. Test F1 ± {error_words(rows)}, validation F1 ± one standard "
-        f"deviation. Difference is test F1 minus that of {label(rows[0])} with the same seeds, and "
-        "p is its paired t-test, also with Holm's correction over the rows of this table." + ranked,
+        f"{'Micro-F1' if score == 'F1' else score}, means over seeds. Test {score} ± "
+        f"{error_words(rows)}, validation {score} ± one standard deviation. Difference is test "
+        f"{score} minus that of {label(rows[0])} with the same seeds, and p is its paired t-test, "
+        "also with Holm's correction over the rows of this table." + ranked,
     )
 
 
-def conditions(file: Comparison, rows: Sequence[ComparisonRow], label: Label) -> Table:
+def conditions(file: Comparison, rows: Sequence[ComparisonRow], label: Label, score: str) -> Table:
     """What each sampler was run with."""
     note = "Sizes are sources per layer, neighbours per target, or the batch size of a subgraph."
     if file.match:
@@ -97,7 +103,9 @@ def conditions(file: Comparison, rows: Sequence[ComparisonRow], label: Label) ->
             "steps."
         )
     if any(row.search for row in rows):
-        note += " Learning rate and dropout are those of the best validation F1 in the search."
+        note += (
+            f" Learning rate and dropout are those of the best validation {score} in the search."
+        )
     columns: Columns = {
         "Sampler": lambda row: text(label(row)),
         "Size": lambda row: text(size(row)),
@@ -118,7 +126,7 @@ def size(row: ComparisonRow) -> str:
     return f"{row.unit} {whole_numbers(row.budgets)}".strip()
 
 
-def costs(rows: Sequence[ComparisonRow], target: float) -> Table:
+def costs(rows: Sequence[ComparisonRow], score: str, target: float) -> Table:
     """Time, counts and memory."""
     return Table.of(
         "Cost",
@@ -134,8 +142,8 @@ def costs(rows: Sequence[ComparisonRow], target: float) -> Table:
             "Seeds at target": lambda row: number(row.reached),
         },
         "Nodes are those of the input layer, edges those of all layers: means over steps. The "
-        f"target is a validation F1 of {target:.3g}; its time is a mean over the seeds that reach "
-        "it.",
+        f"target is a validation {score} of {target:.3g}; its time is a mean over the seeds that "
+        "reach it.",
     )
 
 
@@ -150,11 +158,11 @@ def step_parts(rows: Sequence[ComparisonRow]) -> Table:
     return Table.of("Time of a step, in milliseconds", rows, columns, "Medians over steps.")
 
 
-def shares(rows: Sequence[ComparisonRow]) -> Table:
+def shares(rows: Sequence[ComparisonRow], score: str) -> Table:
     """Scores at every share of the size."""
     columns: Columns = {
         "Share": lambda row: short(row.budget_share) if row.budgets or row.unit else number(None),
-        **TESTED,
+        **tested(score),
         "Rank": rank,
         "Nodes per step": lambda row: number(row.nodes),
         "Step, ms": lambda row: rounded(row.step_ms.get("total")),

@@ -36,7 +36,7 @@ from bliss.report.tables import (
 )
 from bliss.report.variance import variance_group, variance_table, variance_words
 from bliss.studies.records import Variance, average_curve
-from bliss.train.records import Evaluation, RunResult
+from bliss.train.records import F1, R2, Evaluation, RunResult, short_name
 
 T = TypeVar("T")
 
@@ -46,7 +46,7 @@ def run_section(runs: Sequence[Run], beside: Sequence[Study[Variance]], names: N
     about = f"{runs[0].settings.model} on {runs[0].settings.dataset}"
     entries = _entries(runs)
     groups = [
-        learning(entries, about, names),
+        learning(entries, about, names, score=_score(runs)),
         *(variance_group(other.record, names) for other in beside),
         step_time(entries, about, names),
     ]
@@ -106,7 +106,14 @@ def _mean_times(results: Sequence[RunResult]) -> dict[str, float]:
     return {part: mean(result.step_ms[part] for result in results) for part in shared}
 
 
+def _score(runs: Sequence[Run]) -> str:
+    """Name of the score of the runs."""
+    found = [line.metric for run in runs for line in (run.result, *run.metrics[-1:]) if line]
+    return short_name(found[0] if found else F1)
+
+
 def _table(runs: Sequence[Run]) -> Table:
+    score = _score(runs)
     return Table.of(
         "Results",
         runs,
@@ -115,12 +122,16 @@ def _table(runs: Sequence[Run]) -> Table:
             "Sampler": lambda run: text(run.settings.sampler),
             "Policy": lambda run: text(run.settings.policy),
             "Seed": lambda run: number(run.settings.seed),
-            "Test F1": lambda run: f1(_of(run.result, lambda r: r.test_f1)),
-            "Validation F1": lambda run: f1(
+            f"Test {score}": lambda run: f1(_of(run.result, lambda r: r.test_f1)),
+            f"Validation {score}": lambda run: f1(
                 run.result.val_f1 if run.result else _of(_best(run), lambda at: at.val_f1)
             ),
-            "Training F1": lambda run: f1(
+            f"Training {score}": lambda run: f1(
                 run.result.train_f1 if run.result else _of(_best(run), lambda at: at.train_f1)
+            ),
+            "Test MSE": lambda run: rounded(_of(run.result, lambda r: r.test_mse)),
+            "Validation MSE": lambda run: rounded(
+                run.result.val_mse if run.result else _of(_best(run), lambda at: at.val_mse)
             ),
             "Best step": lambda run: number(
                 run.result.best_step if run.result else _of(_best(run), lambda at: at.step)
@@ -132,7 +143,8 @@ def _table(runs: Sequence[Run]) -> Table:
             "Edges per step": lambda run: number(_of(run.result, lambda r: r.sampled.edges)),
             "Peak, MB": lambda run: number(_of(run.result, lambda r: r.peak_mb)),
         },
-        "Micro-F1 at the step with the best validation F1; test F1 with full neighbourhoods.",
+        f"{'Micro-F1' if score == 'F1' else score} at the step with the best validation {score}; "
+        f"test {score} with full neighbourhoods.",
     )
 
 
@@ -151,11 +163,11 @@ def _words(runs: Sequence[Run]) -> list[str]:
         + (f" (mean of {len(values)} runs)" if len(values) > 1 else "")
         for label, values in _scores(runs).items()
     ]
-    return [f"{words} Test F1: {sentence_list(each)}." if each else words]
+    return [f"{words} Test {_score(runs)}: {sentence_list(each)}." if each else words]
 
 
 def _scores(runs: Sequence[Run]) -> dict[str, list[float]]:
-    """Test F1 of finished runs, by sampler and policy."""
+    """Test scores of finished runs, by sampler and policy."""
     scores: dict[str, list[float]] = {}
     for run, label in zip(runs, _names(runs), strict=True):
         if run.result:
@@ -165,11 +177,12 @@ def _scores(runs: Sequence[Run]) -> dict[str, list[float]]:
 
 def _one(run: Run, result: RunResult) -> str:
     policy = f" ({result.policy})" if result.policy else ""
+    score = f"{'an' if result.metric == R2 else 'a'} {result.metric}"
     return (
         f"{result.sampler}{policy} trained {result.model} on {result.dataset} for "
         f"{plural(result.steps, 'step')} in {significant(result.seconds)} s. The best step on "
-        f"validation nodes is {result.best_step:,}, with a micro-F1 of {fixed(result.test_f1, 3)} "
-        f"on test nodes and {fixed(result.val_f1, 3)} on validation nodes."
+        f"validation nodes is {result.best_step:,}, with {score} of {fixed(result.test_f1, 3)} on "
+        f"test nodes and {fixed(result.val_f1, 3)} on validation nodes."
     )
 
 
@@ -179,15 +192,17 @@ def _unfinished(run: Run) -> str:
         return f"The run “{run.name}” is unfinished, and has not been evaluated yet."
     return (
         f"The run “{run.name}” is unfinished: step {_reached(run):,} of {run.settings.steps:,}. "
-        f"Its best validation F1 so far is {fixed(best.val_f1, 3)}, at step {best.step:,}."
+        f"Its best validation {_score([run])} so far is {fixed(best.val_f1, 3)}, at step "
+        f"{best.step:,}."
     )
 
 
 def _tiles(runs: Sequence[Run]) -> list[Tile]:
     """The numbers of one run, or the mean score of each sampler."""
+    score = _score(runs)
     if len(runs) > 1:
         return [
-            Tile(fixed(mean(values), 3), f"test F1: {label}, {plural(len(values), 'run')}")
+            Tile(fixed(mean(values), 3), f"test {score}: {label}, {plural(len(values), 'run')}")
             for label, values in list(_scores(runs).items())[:4]
         ]
     result = runs[0].result
@@ -195,8 +210,8 @@ def _tiles(runs: Sequence[Run]) -> list[Tile]:
         return []
     return known(
         [
-            Tile(fixed(result.test_f1, 3), "test F1"),
-            Tile(fixed(result.val_f1, 3), "validation F1"),
+            Tile(fixed(result.test_f1, 3), f"test {score}"),
+            Tile(fixed(result.val_f1, 3), f"validation {score}"),
             Tile(f"{significant(result.seconds)} s", "of training"),
             Tile(f"{significant(result.step_ms.get('total'))} ms", "per step"),
         ]

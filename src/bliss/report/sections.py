@@ -113,12 +113,18 @@ def labels(pairs: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def learning(
-    entries: Sequence[Entry], about: str, names: Names, target: float | None = None
+    entries: Sequence[Entry],
+    about: str,
+    names: Names,
+    target: float | None = None,
+    score: str = "F1",
 ) -> Group | None:
-    """Validation F1 and loss over steps, and validation F1 over time where it is known."""
+    """Validation score and loss over steps, and the score over time where it is known."""
+    title = f"Validation {score}"
     charts = [
-        _curves(entries, about, names, key, over, target)
-        for key, over in (("val_f1", "step"), ("val_f1", "seconds"), ("loss", "step"))
+        _curves(entries, about, names, title, "val_f1", "step", target),
+        _curves(entries, about, names, title, "val_f1", "seconds", target),
+        _curves(entries, about, names, "Training loss", "loss", "step", None),
     ]
     drawn = [chart for chart in charts if chart]
     has_band = any(
@@ -132,10 +138,15 @@ def learning(
 
 
 def _curves(
-    entries: Sequence[Entry], about: str, names: Names, key: str, over: str, target: float | None
+    entries: Sequence[Entry],
+    about: str,
+    names: Names,
+    title: str,
+    key: str,
+    over: str,
+    target: float | None,
 ) -> Chart | None:
-    """Validation F1 or loss over steps or seconds."""
-    title = "Validation F1" if key == "val_f1" else "Training loss"
+    """A column of the curves over steps or seconds."""
     series = drawable(
         Series.of(
             entry.label,
@@ -153,7 +164,7 @@ def _curves(
     name = title if over == "step" else f"{title} over time"
     alt = f"{title} over {axis}, {about}. At the last evaluation: {_last(series, over)}."
     level = None
-    if key == "val_f1" and target is not None:
+    if target is not None:
         level = Level(f"target {target:.3g}", target)
         alt += f" The target is {target:.3g}."
     alt += "".join(f" {words}." for words in coinciding(series))

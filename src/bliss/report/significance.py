@@ -16,7 +16,9 @@ def corrected(rows: Sequence[ComparisonRow]) -> list[tuple[ComparisonRow, float]
     return [(row, p) for (row, _), p in zip(tested, after, strict=True)]
 
 
-def verdict(rows: Sequence[ComparisonRow], label: Callable[[ComparisonRow], str]) -> str:
+def verdict(
+    rows: Sequence[ComparisonRow], label: Callable[[ComparisonRow], str], score: str = "F1"
+) -> str:
     """Sentence about the significance of the differences to the first sampler."""
     if all(row.difference is None for row in rows):
         return ""
@@ -34,9 +36,9 @@ def verdict(rows: Sequence[ComparisonRow], label: Callable[[ComparisonRow], str]
         f"{label(row)} ({plus(row.difference, 3)}, p {equals(p)})" for row, p in tested if p < LEVEL
     ]
     if not found:
-        return f" No sampler differs significantly from {first} in test F1 ({test})."
+        return f" No sampler differs significantly from {first} in test {score} ({test})."
     verb = "differs" if len(found) == 1 else "differ"
-    return f" {sentence_list(found)} {verb} significantly from {first} in test F1 ({test})."
+    return f" {sentence_list(found)} {verb} significantly from {first} in test {score} ({test})."
 
 
 def standing(rows: Sequence[ComparisonRow], label: Callable[[ComparisonRow], str]) -> str:

@@ -21,6 +21,7 @@ from bliss.studies.runs import (
     graph_facts,
     load_per_core,
     machine,
+    own_dataset,
     run_cells,
     today,
 )
@@ -55,7 +56,8 @@ def compare(
     Parameters
     ----------
     settings
-        Settings for `bliss.train.resolve`, the same for all runs.
+        Settings for `bliss.train.resolve`, the same for all runs. "dataset" is a name, a folder or
+        a `Dataset`.
     samplers
         Names of samplers. The others are compared with the first. "bliss:exp3" selects a policy,
         "bliss+history" or "neighbor+first_hop=exact" an option.
@@ -86,6 +88,7 @@ def compare(
     target_f1
         Validation F1 whose time is reported; by default the highest that every run reached.
     """
+    settings, given = own_dataset(settings)
     request = Request.of(
         settings,
         samplers,
@@ -98,7 +101,7 @@ def compare(
         estimator=estimator,
         search=search,
     )
-    folder, data = RunFolder(out), DataCache(root)
+    folder, data = RunFolder(out), DataCache(root, given)
     dataset = data.load(resolve(dataset=settings.get("dataset"), seed=seeds[0]))
     made = plan(request, dataset.graph.num_nodes)
     tried = candidates(made.starts[0].config, search)
@@ -139,6 +142,7 @@ def compare(
             graph=graph_facts(dataset),
             skipped=made.skipped,
             notes=[*notes, *unmatched],
+            metric=outcomes[0].result.metric,
         )
         records.write(out / "compare.json", result)
     return result

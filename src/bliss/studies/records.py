@@ -1,7 +1,7 @@
 """Records that studies write: compare.json, reproduce.json and variance.json.
 
-F1 is a share of 1. Deviations (`_std`) are sample standard deviations over seeds, None for one
-seed. Layers are listed input layer first.
+F1 is a share of 1; for regression the fields `_f1` hold R2. Deviations (`_std`) are sample standard
+deviations over seeds, None for one seed. Layers are listed input layer first.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from statistics import mean, stdev
 import msgspec
 
 from bliss.records import Record
-from bliss.train.records import Evaluation, StepTime
+from bliss.train.records import F1, Evaluation, StepTime
 
 
 def mean_and_deviation(values: Iterable[float]) -> tuple[float, float | None]:
@@ -153,6 +153,8 @@ class ComparisonRow(Record, frozen=True, kw_only=True):
     is_tied: bool = False
     """Whether the rank is shared."""
     search: Search | None = None
+    test_mse: float | None = None
+    """Mean squared error on test nodes; for regression only."""
 
 
 class Skipped(Record, frozen=True, kw_only=True):
@@ -186,6 +188,8 @@ class Comparison(Record, frozen=True, kw_only=True, tag_field="kind", tag="compa
     skipped: list[Skipped] = msgspec.field(default_factory=list)
     notes: list[str] = msgspec.field(default_factory=list)
     """Warnings that the numbers must be read with."""
+    metric: str = F1
+    """Score in the fields `_f1`: micro-F1, or R2 for regression."""
 
 
 class Rerun(Record, frozen=True, kw_only=True):

@@ -39,6 +39,7 @@ def comparison_rows(
         is_first = rival is group
         difference, p_value = (None, None) if is_first else paired(by_seed(group), by_seed(rival))
         waits = [wait for one in group if (wait := seconds_to(one, target)) is not None]
+        errors = [result.test_mse for result in results if result.test_mse is not None]
         rank, is_tied = placed[key]
         row = ComparisonRow(
             dataset=results[0].dataset,
@@ -74,6 +75,7 @@ def comparison_rows(
             rank=rank,
             is_tied=is_tied,
             search=(searches or {}).get((key.model, key.sampler)),
+            test_mse=mean(errors) if errors else None,
         )
         found.append(row)
     return found

@@ -5,18 +5,20 @@ from __future__ import annotations
 import os
 import platform
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from bliss.data import Dataset, describe, load_dataset
+from bliss.data import Dataset, load_dataset
+from bliss.data.summary import self_loops
 from bliss.studies.records import GraphFacts, Machine
 from bliss.train import Evaluation, RunFolder, RunResult, TrainConfig, Trainer
 from bliss.train.loop import Standing as RunStanding
-from bliss.train.records import StepTime
+from bliss.train.records import StepTime, short_name
 
 
 @dataclass(frozen=True)
@@ -51,18 +53,28 @@ class Standing:
 
 
 class DataCache:
-    """Loads data sets from a root and keeps the last one."""
+    """Loads data sets from a root and keeps the last one; or holds the one that is given."""
 
-    def __init__(self, root: Path | None) -> None:
-        self.root = root
+    def __init__(self, root: Path | None, given: Dataset | None = None) -> None:
+        self.root, self.given = root, given
         self._key: tuple[str, int] | None = None
 
     def load(self, config: TrainConfig, split_seed: int | None = None) -> Dataset:
         """The data set of a run; random splits depend on the seed."""
+        if self.given is not None:
+            return self.given
         key = (config.dataset, config.seed if split_seed is None else split_seed)
         if self._key != key:
             self._key, self._last = key, load_dataset(key[0], self.root, seed=key[1])
         return self._last
+
+
+def own_dataset(settings: Mapping[str, Any]) -> tuple[dict[str, Any], Dataset | None]:
+    """Settings with the name of a data set, and the `Dataset` if one was given in its place."""
+    given = settings.get("dataset")
+    if not isinstance(given, Dataset):
+        return dict(settings), None
+    return {**settings, "dataset": given.name}, given
 
 
 def run_cells(
@@ -95,7 +107,7 @@ def run_cells(
         found[cell.name] = Outcome(cell, result, folder.metrics(), folder.times())
         done += config.steps
         if on_progress:
-            text = f"{label}: test F1 {result.test_f1:.4f}"
+            text = f"{label}: test {short_name(result.metric)} {result.test_f1:.4f}"
             on_progress(Standing(done, total, text, True))
     return [found[cell.name] for cell in cells]
 
@@ -120,8 +132,13 @@ def load_per_core() -> float | None:
 
 def graph_facts(dataset: Dataset) -> GraphFacts:
     """Size of a data set's graph."""
-    found = describe(dataset)
-    return GraphFacts(**{name: found[name] for name in ("nodes", "edges", "features", "classes")})
+    graph = dataset.graph
+    return GraphFacts(
+        nodes=graph.num_nodes,
+        edges=graph.num_edges - int(self_loops(graph).sum()),
+        features=dataset.num_features,
+        classes=dataset.num_classes,
+    )
 
 
 def today() -> str:

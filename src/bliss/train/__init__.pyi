@@ -1,5 +1,7 @@
 from .config import TrainConfig as TrainConfig
 from .config import resolve as resolve
+from .entry import predict as predict
+from .entry import train as train
 from .evaluation import evaluate as evaluate
 from .evaluation import full_logits as full_logits
 from .folder import RunFolder as RunFolder
@@ -8,6 +10,7 @@ from .loop import Trainer as Trainer
 from .loop import open_task as open_task
 from .metrics import micro_f1 as micro_f1
 from .metrics import probabilities as probabilities
+from .metrics import r2 as r2
 from .records import Evaluation as Evaluation
 from .records import RunResult as RunResult
 from .signals import Interrupted as Interrupted

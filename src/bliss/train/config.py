@@ -47,6 +47,9 @@ class TrainConfig(ModelConfig):
     """Factor applied to the learning rate every --decay-epochs epochs."""
     decay_epochs: int = 1
     """Epochs between decays of the learning rate."""
+    class_weights: str | tuple[float, ...] = "none"
+    """Weights of classes in the loss: none, balanced (n / (C n_c) over training nodes), or one
+    number per class, separated by commas. Of several labels per node: (n - n_c) / n_c."""
     features: str = "raw"
     """Features: raw, or row (rows with a sum above 1 are divided by it; makes a copy)."""
     seed: int = 0
@@ -58,7 +61,7 @@ class TrainConfig(ModelConfig):
     survey: bool = True
     """Let the policy learn exact norms and attention from full evaluations during training."""
     patience: int = 0
-    """Evaluations without a better validation F1 before the run stops; 0: never stop early."""
+    """Evaluations without a better validation score before the run stops; 0: never stop early."""
     prefetch: int = 0
     """Batches drawn ahead in a thread: 0, or 1 (with a policy one step old)."""
     precision: str = "float32"
@@ -85,6 +88,7 @@ class TrainConfig(ModelConfig):
                 f"history (sampler {self.sampler!r}) need fixed ones: choose model sage or gcn, or "
                 "another sampler."
             )
+        object.__setattr__(self, "class_weights", _class_weights(self.class_weights))
         checks.choice("features", self.features, ("raw", "row"))
         checks.choice("schedule", self.schedule, ("constant", "linear"))
         checks.choice("validation", self.validation, ("full", "sampled"))
@@ -132,7 +136,11 @@ class TrainConfig(ModelConfig):
 
     def to_dict(self) -> dict[str, Any]:
         """Settings as plain values, for JSON."""
-        return asdict(self) | {"budgets": list(self.budgets)}
+        weights = self.class_weights
+        return asdict(self) | {
+            "budgets": list(self.budgets),
+            "class_weights": weights if isinstance(weights, str) else list(weights),
+        }
 
     @classmethod
     def of(cls, **given: Any) -> TrainConfig:
@@ -156,6 +164,18 @@ class TrainConfig(ModelConfig):
         """Settings that differ, as "name: this, other"."""
         ours, theirs = self.to_dict(), other.to_dict()
         return [f"{k}: {ours[k]}, {theirs[k]}" for k in ours if ours[k] != theirs[k]]
+
+
+def _class_weights(given: Any) -> str | tuple[float, ...]:
+    """Check class weights: none, balanced or positive numbers."""
+    if isinstance(given, str):
+        return checks.choice("class_weights", given, ("none", "balanced"))
+    if not isinstance(given, (tuple, list)) or not given:
+        raise InputError(
+            f"class_weights={given!r} must be 'none', 'balanced' or one number per class: write "
+            "for instance (1, 2.5, 1)."
+        )
+    return tuple(checks.positive("class_weights", one, "give each class one.") for one in given)
 
 
 def resolve(**given: Any) -> TrainConfig:

@@ -1,4 +1,4 @@
-"""Evaluation: micro-F1 of a network on the splits of its data set."""
+"""Evaluation: scores of a network on the splits of its data set."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 from bliss.nn.inference import infer
 from bliss.rng import Stream
 from bliss.samplers.base import Sampler
-from bliss.train.metrics import micro_f1
+from bliss.train.metrics import mean_squared_error, micro_f1, r2
 from bliss.train.task import Task
 
 Progress = Callable[[float], None]
@@ -18,7 +18,10 @@ Progress = Callable[[float], None]
 
 
 def full_logits(task: Task, progress: Progress | None = None) -> Tensor:
-    """Logits of all nodes from full neighbourhoods. float32[V, C]."""
+    """Outputs of the network for all nodes from full neighbourhoods. float32[V, C].
+
+    For regression these are standardised targets; `task.predictions` restores their units.
+    """
     return infer(task.model, task.graph, task.x, device=task.device, progress=progress)
 
 
@@ -29,23 +32,41 @@ def evaluate(
     *,
     student: Sampler | None = None,
 ) -> dict[str, float]:
-    """Micro-F1 by split from full neighbourhoods; a student learns from the same pass."""
+    """Score by split from full neighbourhoods; a student learns from the same pass.
+
+    The score is micro-F1, or for regression R2, with the mean squared error beside it: "val" and
+    "val_mse".
+    """
     if student is None:
         logits = full_logits(task, progress)
     else:
         logits = student.survey(task.model, task.x, device=task.device, progress=progress)
-    nodes = {name: task.dataset.splits[name] for name in splits}
-    return {name: micro_f1(logits[ids], task.dataset.y[ids]) for name, ids in nodes.items()}
+    found: dict[str, float] = {}
+    for name in splits:
+        found |= _scores(task, name, logits[task.dataset.splits[name]])
+    return found
+
+
+def _scores(task: Task, split: str, outputs: Tensor) -> dict[str, float]:
+    """Scores of the outputs of a split's nodes. [N, C]."""
+    wanted = task.dataset.y[task.dataset.splits[split]]
+    if task.scale is None:
+        return {split: micro_f1(outputs, wanted)}
+    predicted = task.predictions(outputs)
+    return {
+        split: r2(predicted, wanted),
+        f"{split}_mse": mean_squared_error(predicted, wanted),
+    }
 
 
 @torch.no_grad()
 def evaluate_sampled(
     task: Task, sampler: Sampler, splits: Sequence[str], progress: Progress | None = None
 ) -> dict[str, float]:
-    """Micro-F1 by split from sampled neighbourhoods."""
+    """Scores as in `evaluate`, from sampled neighbourhoods."""
     was_training = task.model.training
     task.model.eval()
-    found = {}
+    found: dict[str, float] = {}
     try:
         for name in splits:
             nodes, logits = task.dataset.splits[name], []
@@ -56,7 +77,7 @@ def evaluate_sampled(
                 logits.append(task.model(x, moved).float().cpu())
                 if progress:
                     progress((number + 1) * task.config.batch_size / len(nodes))
-            found[name] = micro_f1(torch.cat(logits), task.dataset.y[nodes])
+            found |= _scores(task, name, torch.cat(logits))
     finally:
         task.model.train(was_training)
     return found

@@ -4,7 +4,7 @@ config.json                 the settings
 metrics.jsonl               one line per evaluation
 times.jsonl                 seconds spent in steps until each evaluation
 checkpoints/000100.*        the two newest: tensors (safetensors) and counters (JSON)
-best.safetensors            weights of the best validation F1
+best.safetensors            weights of the best validation score
 result.json                 written at the end
 
 All but config.json hold a digest that also covers the settings, so that files of another run, or a

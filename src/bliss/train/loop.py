@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
@@ -18,10 +19,13 @@ from bliss.train.config import TrainConfig
 from bliss.train.evaluation import evaluate, evaluate_sampled
 from bliss.train.folder import RunFolder, settings_digest
 from bliss.train.memory import forget_peak, peak_mb
-from bliss.train.records import Evaluation, RunResult, StepTime
+from bliss.train.metrics import TargetScale
+from bliss.train.records import F1, Evaluation, RunResult, StepTime, short_name
 from bliss.train.signals import Interrupted, Signals, catch_signals
 from bliss.train.step import Learner
 from bliss.train.task import Task, build_task
+
+_TARGETS = "targets."  # before the names of a scale among the weights of a run
 
 
 class Standing(NamedTuple):
@@ -31,7 +35,8 @@ class Standing(NamedTuple):
     steps: int
     loss: float
     evaluated: int  # step of the last evaluation; 0 before the first
-    val_f1: float  # validation F1 of that evaluation
+    val_f1: float  # validation score of that evaluation
+    metric: str = F1  # name of the score
 
 
 class Trainer:
@@ -166,7 +171,13 @@ class Trainer:
         """Write an evaluation's metrics; save the weights if it is the best so far."""
         progress, learner = self.progress, self.learner
         found = Evaluation(
-            step=step, loss=learner.mean_loss(), train_f1=scores["train"], val_f1=scores["val"]
+            step=step,
+            loss=learner.mean_loss(),
+            train_f1=scores["train"],
+            val_f1=scores["val"],
+            metric=self.task.metric,
+            train_mse=scores.get("train_mse"),
+            val_mse=scores.get("val_mse"),
         )
         self.folder.add_metrics(found)
         self.folder.add_times(StepTime(step=step, seconds=learner.step_seconds))
@@ -174,7 +185,7 @@ class Trainer:
         progress.stale += 1
         if found.val_f1 > progress.best_val_f1:
             progress.best_step, progress.best_val_f1, progress.stale = step, found.val_f1, 0
-            self.folder.save_best(self.task.model.state_dict())
+            self.folder.save_best(best_weights(self.task))
         return found
 
     def _checkpoint(self) -> None:
@@ -187,15 +198,21 @@ class Trainer:
     def _standing(self, loss: float) -> Standing:
         progress = self.progress
         return Standing(
-            self.learner.steps, self.config.steps, loss, progress.evaluated, progress.val_f1
+            self.learner.steps,
+            self.config.steps,
+            loss,
+            progress.evaluated,
+            progress.val_f1,
+            self.task.metric,
         )
 
     def _finish(self, signals: Signals) -> RunResult:
         """Evaluate the best weights once, on all splits, and write the result."""
         config, learner, progress = self.config, self.learner, self.progress
         if learner.steps < config.steps:
+            score = short_name(self.task.metric)
             self.say(
-                f"Stopped early at step {learner.steps}: no better validation F1 in "
+                f"Stopped early at step {learner.steps}: no better validation {score} in "
                 f"{progress.stale} evaluations (--patience {config.patience})."
             )
         load_weights(self.task, self.folder.load_best(), self.folder)
@@ -215,26 +232,41 @@ class Trainer:
             step_ms=learner.step_ms(),
             sampled=learner.mean_sampled(),
             peak_mb=peak_mb(self.task.device),
+            metric=self.task.metric,
+            train_mse=scores.get("train_mse"),
+            val_mse=scores.get("val_mse"),
+            test_mse=scores.get("test_mse"),
         )
         self.folder.write_result(result)
         return result
 
 
-def load_weights(task: Task, weights: Mapping[str, Tensor], folder: RunFolder) -> None:
-    """Load weights from a run's folder into the network."""
+def best_weights(task: Task) -> dict[str, Tensor]:
+    """Weights of the network, with the scale of the targets of a regression."""
+    weights = dict(task.model.state_dict())
+    if task.scale is not None:
+        weights |= {f"{_TARGETS}{name}": one for name, one in task.scale._asdict().items()}
+    return weights
+
+
+def load_weights(task: Task, weights: Mapping[str, Tensor], folder: RunFolder) -> Task:
+    """Load weights from a run's folder into the network; returns the task with their scale."""
+    own = {name: one for name, one in weights.items() if not name.startswith(_TARGETS)}
     try:
-        task.model.load_state_dict(weights)
-    except RuntimeError as error:
+        task.model.load_state_dict(own)
+        if task.scale is None:
+            return task
+        scale = TargetScale(*(weights[f"{_TARGETS}{name}"] for name in TargetScale._fields))
+    except (RuntimeError, KeyError) as error:
         raise DamagedError(
             f"the weights in {str(folder.path)!r} do not fit the data and network "
             f"({in_short(error)}), because the data or the version of bliss has changed: train "
             "again."
         ) from error
+    return replace(task, scale=scale)
 
 
 def open_task(folder: RunFolder, load: Callable[[TrainConfig], Dataset]) -> Task:
     """Task of a run, with the weights of its best step."""
     config, weights = folder.settings(), folder.load_best()  # both fit before a network is built
-    task = build_task(config, load(config))
-    load_weights(task, weights, folder)
-    return task
+    return load_weights(build_task(config, load(config)), weights, folder)

@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from bliss.records import Record
 
+F1, R2 = "micro-F1", "R2"
+"""Names of the score of a run: F1 for classes and labels, R2 for regression."""
+
+
+def short_name(metric: str) -> str:
+    """Name of a score in tables and lines: "F1" or "R2"."""
+    return metric.removeprefix("micro-")
+
 
 class RunSettings(Record, frozen=True, kw_only=True):
     """Settings that identify a run; config.json holds these and all others."""
@@ -26,11 +34,11 @@ class Sampled(Record, frozen=True, kw_only=True):
     """Edges of a batch, summed over layers."""
 
 
-class RunResult(RunSettings, frozen=True, kw_only=True):
-    """result.json. Scores are micro-F1 with full neighbourhoods at the best step."""
+class RunResult(RunSettings, frozen=True, kw_only=True, omit_defaults=True):
+    """result.json. Scores are those of `metric`, with full neighbourhoods at the best step."""
 
     best_step: int
-    """Step with the highest validation F1."""
+    """Step with the highest validation score."""
     train_f1: float
     val_f1: float
     test_f1: float
@@ -41,9 +49,15 @@ class RunResult(RunSettings, frozen=True, kw_only=True):
     sampled: Sampled
     peak_mb: float
     """Peak memory in MiB."""
+    metric: str = F1
+    """Score in the fields `_f1`: micro-F1, or R2 for regression. Not written if micro-F1."""
+    train_mse: float | None = None
+    """Mean squared error in the units of the targets; for regression only."""
+    val_mse: float | None = None
+    test_mse: float | None = None
 
 
-class Evaluation(Record, frozen=True, kw_only=True):
+class Evaluation(Record, frozen=True, kw_only=True, omit_defaults=True):
     """One line of metrics.jsonl."""
 
     step: int
@@ -51,6 +65,10 @@ class Evaluation(Record, frozen=True, kw_only=True):
     """Mean training loss since the previous evaluation."""
     train_f1: float
     val_f1: float
+    metric: str = F1
+    """Score in the fields `_f1`, as in `RunResult`."""
+    train_mse: float | None = None
+    val_mse: float | None = None
 
 
 class StepTime(Record, frozen=True, kw_only=True):

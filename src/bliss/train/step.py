@@ -49,7 +49,7 @@ class Learner:
         if not self.sampler.makes_batches:  # subgraph samplers may draw more nodes than seeds
             batch_size = min(batch_size, len(seeds))
         self.loader = BlockLoader(
-            Data(x=task.x, y=task.dataset.y, num_nodes=task.graph.num_nodes),
+            Data(x=task.x, y=task.y, num_nodes=task.graph.num_nodes),
             self.sampler,
             seeds,
             batch_size=batch_size,
@@ -89,7 +89,13 @@ class Learner:
         batch = batch.to(device)
         with torch.autocast(device.type, torch.bfloat16, enabled=config.precision == "bfloat16"):
             logits = model(batch.x, batch.blocks)
-        loss = criterion(logits.float(), batch.y, batch.blocks[-1].dst_weight)
+        loss = criterion(
+            logits.float(),
+            batch.y,
+            batch.blocks[-1].dst_weight,
+            class_weight=self.task.class_weight,
+            is_regression=self.task.scale is not None,
+        )
         value = loss.item()
         if not -float("inf") < value < float("inf"):
             raise InputError(f"loss={value} at step {self.steps}: {self._cause(batch.x)}")

@@ -13,6 +13,7 @@ from bliss.graph import Graph
 from bliss.nn.model import GNN
 from bliss.rng import Stream, derive_key
 from bliss.train.config import TrainConfig
+from bliss.train.metrics import METRICS, TargetScale, balanced_weights
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,18 @@ class Task:
     x: Tensor  # float32[V, F] on the CPU, row-normalised with features="row"
     model: GNN
     device: torch.device
+    y: Tensor  # labels on the CPU as the loss takes them: targets are standardised
+    scale: TargetScale | None = None  # of the targets; None for classes and labels
+    class_weight: Tensor | None = None  # float32[C] on the device
+
+    @property
+    def metric(self) -> str:
+        """Name of the score: micro-F1, or R2 for regression."""
+        return METRICS[self.dataset.task]
+
+    def predictions(self, outputs: Tensor) -> Tensor:
+        """Outputs of the network: logits, or targets in the user's units. [N, C] or [N, T]."""
+        return outputs if self.scale is None else self.scale.restore(outputs)
 
 
 def build_task(config: TrainConfig, dataset: Dataset) -> Task:
@@ -33,9 +46,23 @@ def build_task(config: TrainConfig, dataset: Dataset) -> Task:
     config = config.fitted(dataset.graph.num_nodes)
     device = torch.device(config.device)
     torch.manual_seed(torch_seed(config.seed, Stream.WEIGHTS))
-    model = GNN(dataset.num_features, dataset.num_classes, config.model_config).to(device)
+    model = GNN(dataset.num_features, dataset.num_outputs, config.model_config).to(device)
     x = _row_normalised(dataset.x) if config.features == "row" else dataset.x
-    return Task(config, dataset, _with_norm(dataset.graph, config), x, model, device)
+    scale = None
+    if dataset.is_regression:
+        scale = TargetScale.of(dataset.y[dataset.splits["train"]])
+    weight = _class_weight(config, dataset)
+    return Task(
+        config,
+        dataset,
+        _with_norm(dataset.graph, config),
+        x,
+        model,
+        device,
+        y=dataset.y if scale is None else scale.standardise(dataset.y),
+        scale=scale,
+        class_weight=None if weight is None else weight.to(device),
+    )
 
 
 def torch_seed(seed: int, *counters: int) -> int:
@@ -44,7 +71,7 @@ def torch_seed(seed: int, *counters: int) -> int:
 
 
 def _check(config: TrainConfig, dataset: Dataset) -> None:
-    if dataset.num_classes == 0:
+    if dataset.num_outputs == 0:
         raise InputError(
             f"{dataset.name!r} has no labels, but training needs them: import it with --labels."
         )
@@ -59,6 +86,26 @@ def _check(config: TrainConfig, dataset: Dataset) -> None:
             f"device={config.device!r} is not available, because torch sees no GPU: choose "
             "--device cpu."
         )
+
+
+def _class_weight(config: TrainConfig, dataset: Dataset) -> Tensor | None:
+    """Weights of the classes in the loss, float32[C]; None if all are 1."""
+    given = config.class_weights
+    if given == "none":
+        return None
+    if dataset.is_regression:
+        raise InputError(
+            f"class_weights={given!r} was given, but {dataset.name!r} has targets of a regression "
+            "and no classes: leave it out."
+        )
+    if given == "balanced":
+        return balanced_weights(dataset.y[dataset.splits["train"]], dataset.num_classes)
+    if len(given) != dataset.num_classes:
+        raise InputError(
+            f"class_weights has {len(given)} numbers, but {dataset.name!r} has "
+            f"{dataset.num_classes} classes: give one number per class."
+        )
+    return torch.tensor(given, dtype=torch.float32)
 
 
 def _row_normalised(x: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bliss.errors import InputError
-from bliss.train.records import Evaluation
+from bliss.train.records import Evaluation, short_name
 
 
 @contextmanager
@@ -28,8 +28,10 @@ def tensorboard_writer(
     writer = SummaryWriter(str(folder / "tensorboard"))
 
     def log(evaluation: Evaluation) -> None:
-        for name in ("loss", "train_f1", "val_f1"):
-            writer.add_scalar(name, getattr(evaluation, name), evaluation.step)
+        score = short_name(evaluation.metric).lower()
+        for name in ("loss", "train_f1", "val_f1", "train_mse", "val_mse"):
+            if (value := getattr(evaluation, name)) is not None:
+                writer.add_scalar(name.replace("f1", score), value, evaluation.step)
         writer.flush()
 
     try:

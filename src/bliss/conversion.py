@@ -1,0 +1,113 @@
+"""Edges of graphs and matrices of other libraries. Imports none of these libraries."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bliss import checks
+from bliss.arrays import Array
+from bliss.errors import InputError
+
+
+class Pairs(NamedTuple):
+    """Edges as pairs (source, target)."""
+
+    edge_index: Array  # [2, E]
+    num_nodes: int | None
+    weight: Array | None = None  # [E]
+
+    @property
+    def reversed(self) -> Pairs:
+        """Each edge in the other direction."""
+        return self._replace(edge_index=self.edge_index[::-1])
+
+
+def library_of(source: Any) -> str:
+    """Name of the library and type of an object, such as "torch_geometric.Data"; or empty."""
+    known = ("torch_geometric", "torch_sparse", "networkx", "torch")
+    wanted = ("HeteroData", "Data", "EdgeIndex", "SparseTensor", "Graph", "Tensor")
+    found = {
+        (kind.__module__.partition(".")[0], kind.__name__)
+        for kind in type(source).__mro__
+        if kind.__module__.partition(".")[0] in known
+    }
+    order = [(library, name) for library in known for name in wanted]
+    return next((".".join(pair) for pair in order if pair in found), "")
+
+
+def edges_of(source: Any) -> Pairs | None:
+    """Edges of a networkx graph, a tensor, an array or a `SparseTensor`; None for other types.
+
+    A matrix has the edge j -> i at [j, i]. A dense tensor or array [2, E] is an edge_index.
+    """
+    kind = library_of(source)
+    if kind == "networkx.Graph":
+        return _of_networkx(source)
+    if kind == "torch_sparse.SparseTensor":
+        row, column, value = source.coo()
+        return _of_matrix(source.sparse_sizes(), row, column, value)
+    if kind == "torch.Tensor" and str(source.layout) != "torch.strided":
+        return _of_torch(source)
+    if kind == "torch.Tensor" or isinstance(source, np.ndarray):
+        if source.ndim != 2 or len(source) != 2:
+            raise InputError(
+                f"a dense array of shape {tuple(source.shape)} cannot be converted to a graph: "
+                "pass an edge_index [2, E], or a sparse matrix."
+            )
+        return Pairs(checks.as_array("edge_index", source), None)
+    return None
+
+
+def adjacency_of(data: Any) -> Pairs | None:
+    """Edges of data.adj_t, in which [i, j] is the edge j -> i; None if there is none."""
+    matrix = getattr(data, "adj_t", None)
+    found = None if matrix is None else edges_of(matrix)
+    return None if found is None else found.reversed
+
+
+def _of_networkx(graph: Any) -> Pairs:
+    """Nodes 0 to V - 1 keep their numbers; others are numbered in the order of graph.nodes."""
+    nodes = list(graph.nodes)
+    is_numbered = all(type(node) is int for node in nodes) and set(nodes) == set(range(len(nodes)))
+    place = {node: node if is_numbered else number for number, node in enumerate(nodes)}
+    edges = list(graph.edges(data="weight", default=1))
+    pairs = np.array([(place[u], place[v]) for u, v, _ in edges], np.int64).reshape(-1, 2).T
+    weight = np.array([w for *_, w in edges])
+    if not graph.is_directed():
+        back = pairs[0] != pairs[1]  # a self-loop has one direction
+        pairs = np.concatenate([pairs, pairs[::-1, back]], axis=1)
+        weight = np.concatenate([weight, weight[back]])
+    return Pairs(pairs, len(nodes), weight)
+
+
+def _of_torch(matrix: Any) -> Pairs:
+    layout = str(matrix.layout).removeprefix("torch.sparse_")
+    if layout == "coo":
+        merged = matrix.coalesce()
+        row, column = merged.indices()
+        return _of_matrix(matrix.shape, row, column, merged.values())
+    if layout not in ("csr", "csc"):
+        raise InputError(
+            f"a torch tensor of layout {matrix.layout} cannot be converted to a graph: convert it "
+            "with .to_sparse_coo()."
+        )
+    pointers = matrix.crow_indices() if layout == "csr" else matrix.ccol_indices()
+    inner = matrix.col_indices() if layout == "csr" else matrix.row_indices()
+    lengths = np.diff(checks.as_array("indptr", pointers))
+    outer = np.repeat(np.arange(lengths.size), lengths)
+    row, column = (outer, inner) if layout == "csr" else (inner, outer)
+    return _of_matrix(matrix.shape, row, column, matrix.values())
+
+
+def _of_matrix(shape: Any, row: Any, column: Any, value: Any) -> Pairs:
+    sides = tuple(int(side) for side in shape)
+    if len(sides) != 2 or sides[0] != sides[1]:
+        raise InputError(
+            f"matrix has shape {sides}, but an adjacency matrix is square: pass one row and one "
+            "column per node."
+        )
+    ends = [checks.as_array("edge_index", one) for one in (row, column)]
+    weight = np.ones(ends[0].size) if value is None else checks.as_array("weight", value)
+    return Pairs(np.stack(ends), sides[0], weight)

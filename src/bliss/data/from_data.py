@@ -1,0 +1,154 @@
+"""Datasets from PyG's `Data`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from bliss import checks
+from bliss.arrays import Array
+from bliss.conversion import adjacency_of, library_of
+from bliss.data.dataset import SPLITS, Dataset, labelled
+from bliss.data.edges import Edges, find_nodes, make_graph
+from bliss.data.labels import Labels, make_labels, no_labels
+from bliss.data.nodes import Nodes
+from bliss.data.splits import SplitSource, read_splits
+from bliss.data.summary import import_summary
+from bliss.errors import InputError
+
+
+def from_data(
+    data: Any,
+    name: str = "data",
+    *,
+    splits: SplitSource | None = None,
+    split: int = 0,
+    edge_weight: bool = False,
+    undirected: bool = False,
+    task: str = "auto",
+    seed: int = 0,
+) -> Dataset:
+    """Make a dataset of a PyG `Data`, for training, comparisons and studies.
+
+    Parallel edges are merged and each node gets one self-loop, as in a store.
+
+    Parameters
+    ----------
+    data
+        `Data` with x [V, F], y and edge_index or adj_t. y is int64[V] classes (-1: none), [V, C] of
+        0 and 1, or float [V] or [V, T] targets of a regression.
+    name
+        Name of the dataset in results.
+    splits
+        Three fractions of the labelled nodes, or ids or masks by train, val and test. Default: the
+        masks train_mask, val_mask and test_mask; without masks (0.6, 0.2, 0.2).
+    split
+        Column of masks [V, k], which hold k splits.
+    edge_weight
+        Whether to use data.edge_weight, or the values of adj_t.
+    undirected
+        Whether to add the reverse of each edge.
+    task
+        "classes", "labels", "regression", or "auto": by the type of y.
+    seed
+        Seed of the draw of fractions.
+    """
+    features, edges, labels = data_parts(data, edge_weight, task)
+    nodes = Nodes(len(features))
+    edges = find_nodes(edges, nodes)
+    graph = make_graph(edges, nodes.number, not undirected)
+    known = np.flatnonzero(labelled(labels.y, labels.task, labels.num_classes))
+    source = data_splits(data, split) if splits is None else splits
+    parts = read_splits((0.6, 0.2, 0.2) if source is None else source, nodes, known, seed)
+    return Dataset(
+        name,
+        graph,
+        torch.from_numpy(features),
+        torch.from_numpy(labels.y),
+        {key: torch.from_numpy(ids) for key, ids in parts.items()},
+        labels.num_classes,
+        task=labels.task,
+        class_names=labels.names,
+        imported=import_summary(edges, graph, not undirected, ()),
+    )
+
+
+def data_parts(data: Any, edge_weight: bool, task: str) -> tuple[Array, Edges, Labels]:
+    """Features float32[V, F], edges and labels of a `Data`."""
+    kind = library_of(data)
+    if kind == "torch_geometric.HeteroData":
+        raise InputError(
+            "HeteroData has several types of nodes or edges: pass data.to_homogeneous()."
+        )
+    if kind != "torch_geometric.Data":
+        raise InputError(
+            f"{type(data).__name__} is not a PyG Data: pass Data(x=..., edge_index=..., y=...)."
+        )
+    x = getattr(data, "x", None)
+    if x is None:
+        raise InputError("data.x is missing, but features are needed: set it, [V, F].")
+    if not isinstance(x, torch.Tensor):
+        raise InputError(f"data.x is a {type(x).__name__}, but must be a tensor: convert it.")
+    features = checks.features(x.to_dense() if x.layout != torch.strided else x, len(x))
+    y = getattr(data, "y", None)
+    labels = no_labels(len(x)) if y is None else _labels(checks.as_array("y", y), len(x), task)
+    return features, _edges(data, checks.flag("edge_weight", edge_weight)), labels
+
+
+def data_splits(data: Any, split: int = 0) -> Mapping[str, Array] | None:
+    """Masks of a `Data` by split; None without a mask."""
+    found = {}
+    for name in SPLITS:
+        mask = getattr(data, f"{name}_mask", None)
+        if mask is None:
+            continue
+        array = checks.as_array(f"{name}_mask", mask)
+        if array.ndim == 2:
+            if checks.whole("split", split) >= array.shape[1]:
+                raise InputError(
+                    f"split={split} is not a column of {name}_mask, which has {array.shape[1]}: "
+                    "choose a smaller one."
+                )
+            array = array[:, split]
+        if array.dtype.kind != "b":
+            raise InputError(
+                f"data.{name}_mask has type {array.dtype}, but must be bool: convert it."
+            )
+        if array.any():
+            found[name] = array
+    return found or None
+
+
+def _labels(y: Array, number: int, task: str) -> Labels:
+    """Labels whose classes keep their numbers, also if some have no nodes."""
+    if y.ndim == 2 and y.shape[1] == 1 and task != "labels":
+        y = y[:, 0]
+    labels = make_labels(y, number, task)
+    if labels.task != "classes" or not labels.names:
+        return labels
+    numbers = np.where(labels.y >= 0, y, -1).astype(np.int64)
+    if numbers.max() >= number:
+        return labels
+    return Labels(numbers, "classes", int(numbers.max()) + 1)
+
+
+def _edges(data: Any, edge_weight: bool) -> Edges:
+    if data.edge_index is None:
+        found = adjacency_of(data)
+        if found is None:
+            raise InputError("data has neither edge_index nor adj_t: set one of them.")
+        source, target = found.edge_index
+        return Edges(source, target, found.weight if edge_weight else None)
+    pairs = checks.as_array("edge_index", data.edge_index)
+    if pairs.ndim != 2 or len(pairs) != 2:
+        raise InputError(f"data.edge_index has shape {pairs.shape}, but must be [2, E].")
+    weight = getattr(data, "edge_weight", None)
+    if edge_weight and weight is None:
+        raise InputError(
+            "edge_weight=True, but data.edge_weight is missing: set it, or pass False."
+        )
+    value = checks.as_array("edge_weight", weight).reshape(-1) if edge_weight else None
+    return Edges(pairs[0], pairs[1], value)

@@ -1,0 +1,93 @@
+"""Train and predict from Python in one call each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from bliss import checks
+from bliss.data import Dataset, load_dataset
+from bliss.errors import InputError
+from bliss.train.config import TrainConfig, resolve
+from bliss.train.folder import RunFolder
+from bliss.train.loop import Trainer, open_task
+from bliss.train.predictions import prediction_columns
+from bliss.train.records import RunResult
+
+StrPath = str | PathLike[str]
+
+
+def train(
+    dataset: Dataset | StrPath,
+    out: StrPath | None = None,
+    *,
+    root: StrPath | None = None,
+    resume: bool = False,
+    say: Callable[[str], None] = print,
+    **settings: Any,
+) -> RunResult:
+    """Train a network and return its result; the run's folder is `out`.
+
+    Parameters
+    ----------
+    dataset
+        A `Dataset`, for instance of `Dataset.from_data`; or a name or folder for `load_dataset`.
+        If there is a recipe of its name, it gives the settings that are not passed.
+    out
+        Folder of the run. Default: runs/DATASET-MODEL-SAMPLER-SEED.
+    root
+        Folder of the named data sets.
+    resume
+        Whether to continue the run in `out`.
+    say
+        Function called with each message.
+    **settings
+        Settings of `TrainConfig`, of the sampler and of its policy, by name.
+    """
+    if isinstance(dataset, Dataset):
+        config, loaded = resolve(dataset=dataset.name, **settings), dataset
+    else:
+        config = resolve(dataset=str(dataset), **settings)
+        loaded = load_dataset(config.dataset, root, seed=config.seed)
+    place = run_folder(config) if out is None else checks.path("out", out)
+    return Trainer(config, loaded, place, say).run(resume)
+
+
+def predict(
+    run: StrPath, dataset: Dataset | None = None, *, root: StrPath | None = None
+) -> dict[str, list[Any]]:
+    """Predictions of all nodes by a run's best weights, as columns by name.
+
+    The columns are those that `bliss predict` writes: "node" with the user's ids, then "label" and
+    "probability", or the targets of a regression in the user's units.
+
+    Parameters
+    ----------
+    run
+        Folder of a run.
+    dataset
+        The data; required if the run was trained on a `Dataset` that has no name or folder.
+    root
+        Folder of the named data sets.
+    """
+
+    def load(config: TrainConfig) -> Dataset:
+        if dataset is not None:
+            return dataset
+        try:
+            return load_dataset(config.dataset, root, seed=config.seed)
+        except InputError as error:
+            raise InputError(
+                f"the data of the run cannot be loaded ({error}): pass dataset=...."
+            ) from error
+
+    task = open_task(RunFolder(checks.path("run", run)), load)
+    return prediction_columns(task)
+
+
+def run_folder(config: TrainConfig, sampler: str = "") -> Path:
+    """Default folder of a run: runs/DATASET-MODEL-SAMPLER-SEED, with another name by choice."""
+    name = f"{Path(config.dataset).name}-{config.model}-{sampler or config.sampler}-{config.seed}"
+    return Path("runs") / name.replace("*", "star")
