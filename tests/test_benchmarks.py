@@ -86,5 +86,5 @@ def test_the_benchmark_of_dgl_times_our_side(tmp_path):
 
 
 def test_the_benchmark_of_dgl_explains_the_environment(tmp_path):
-    with pytest.raises(SystemExit, match="pip install 'dgl==2.1.0' 'torch==2.2.1'"):
+    with pytest.raises(SystemExit, match=r"pip install 'dgl==2\.1\.0' 'torch==2\.2\.1'"):
         dgl.prepared(tmp_path / "none", make=False)
