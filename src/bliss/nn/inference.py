@@ -46,7 +46,7 @@ def full_block(graph: Graph, dst: IntArray, number: IntArray) -> Block:
     weight = frontier.edge_weights(dst, source, NOTHING, indptr, row, edge, *scales)
     certain = np.ones(edge.size, np.float32)
     arrays = (source[: dst.size], source, indptr, row, edge, certain, weight)
-    return Block.from_arrays(*arrays, prob=np.ones(source.size, np.float32))
+    return Block.from_arrays(*arrays, prob=np.ones(source.size, np.float32), graph=graph)
 
 
 @torch.no_grad()
