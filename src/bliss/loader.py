@@ -20,6 +20,7 @@ from torch import Tensor
 from bliss import checks
 from bliss.arrays import IntArray
 from bliss.errors import InputError
+from bliss.loader_options import refuse_others
 from bliss.rng import Stream, derive_key, hashes
 from bliss.samplers.base import Sampler
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from torch_geometric.data import Data
 
 _EDGE_NAMES = ("edge_index", "adj_t")
+PATIENCE = 100
+"""Batches without `sampler.update` after which a loader warns."""
 
 
 class _Seeds(NamedTuple):
@@ -89,6 +92,11 @@ class BlockLoader:
         Whether to copy batches to page-locked memory, if there is a GPU.
     num_workers
         Must be 0: the policy learns in this process. Use prefetch=1 to draw in a thread.
+    subgraph_type
+        Must be "directional": a block holds the edges that lead to its targets.
+    others
+        Other options of PyG's NeighborLoader (disjoint, time_attr, ...) are refused with a reason,
+        unless they are off.
     """
 
     def __init__(
@@ -105,7 +113,10 @@ class BlockLoader:
         batch_sampler: Iterable[Any] | None = None,
         pin_memory: bool = False,
         num_workers: int = 0,
+        subgraph_type: str = "directional",
+        **others: Any,
     ) -> None:
+        refuse_others(others, subgraph_type)
         _check_options(node_sampler, prefetch, num_workers, batch_sampler, shuffle, drop_last)
         if data.num_nodes != node_sampler.graph.num_nodes:
             raise InputError(
@@ -125,6 +136,7 @@ class BlockLoader:
         self._epoch, self._batch, self._step = 0, 0, 0
         self._left_early = False  # whether the last iteration ended in the middle of its epoch
         self._iteration = object()  # identifies the newest iteration
+        self._unlearnt = 0  # batches with gradients, before the first update
         self._threads: dict[int, ThreadPoolExecutor] = {}  # of this process, by its id
 
     def _tell_dropped(self) -> None:
@@ -137,6 +149,19 @@ class BlockLoader:
             warnings.warn(
                 f"{', '.join(dropped)} is left out of batches, because the sampler's graph has no "
                 "edge ids: build it with Graph.of(data, edge_ids=True), or remove the attribute.",
+                stacklevel=3,
+            )
+
+    def _tell_unlearnt(self) -> None:
+        """Warn once if `sampler.update` was forgotten: batches with gradients, and no update."""
+        sampler = self.node_sampler
+        if sampler.updates or not sampler.learns or not torch.is_grad_enabled():
+            return
+        self._unlearnt += 1
+        if self._unlearnt == PATIENCE + 1:
+            warnings.warn(
+                f"{type(sampler).__name__} has drawn {PATIENCE} batches and learnt from none: call "
+                "sampler.update(batch.blocks) after each step.",
                 stacklevel=3,
             )
 
@@ -187,6 +212,7 @@ class BlockLoader:
             for batch in batches:
                 self._batch += 1
                 self._step += 1
+                self._tell_unlearnt()
                 yield batch.pin_memory() if pin else batch
         if self._iteration is this:
             self._next_epoch()

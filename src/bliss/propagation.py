@@ -154,7 +154,7 @@ def _check(block: Edges, conv: Any) -> Support:
     if block.control is not None:
         raise InputError(
             f"the block has a history or an exact first hop, which {type(conv).__name__} cannot "
-            "use: use the convolutions of bliss.nn or bliss.nn.aggregate(block, x), or a sampler "
+            "use: use the convolutions of bliss.nn, bliss.nn.aggregate.aggregate(block, x), or a sampler "
             "without history and first_hop."
         )
     how = support(conv)
