@@ -13,7 +13,7 @@ from torch.nn import functional
 from torch_geometric.data import Data
 from torch_geometric.nn import GINEConv
 
-from bliss import BlockLoader, Graph, PLADIES
+from bliss import PLADIES, BlockLoader, Graph
 from bliss.block import Block
 from bliss.nn import infer
 

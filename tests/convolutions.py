@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (sentences of a page)
 """Every convolution of PyG on sampled blocks: how it is built, and its bias against the full graph.
 
 `python -m tests.convolutions` writes docs/convolutions.md anew.
@@ -30,12 +31,18 @@ def mlp(inputs: int, outputs: int = WIDTH) -> nn.Module:
 
 
 Build = Callable[[], Any]
+
+
+def plain(name: str) -> Build:
+    return lambda: getattr(convs, name)(WIDTH, WIDTH)
+
+
 F = WIDTH
 PLAIN = "GCNConv SAGEConv GraphConv ResGatedGraphConv ARMAConv"
 PLAIN += " SGConv MFConv LEConv ClusterGCNConv FeaStConv FiLMConv MixHopConv GENConv TAGConv"
 PLAIN += " GeneralConv SuperGATConv EGConv"
 BUILD: dict[str, Build] = {
-    **{name: (lambda kind=getattr(convs, name): kind(F, F)) for name in PLAIN.split()},
+    **{name: plain(name) for name in PLAIN.split()},
     "SimpleConv": convs.SimpleConv,
     "GATConv": lambda: convs.GATConv(F, F, heads=2),
     "GATv2Conv": lambda: convs.GATv2Conv(F, F, heads=2),
@@ -144,7 +151,9 @@ def pointers(counts: Tensor) -> Tensor:
     return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
 
 
-def attributes(name: str, edge: Tensor, node: Tensor, num_dst: int, is_pair: bool) -> dict[str, Any]:
+def attributes(
+    name: str, edge: Tensor, node: Tensor, num_dst: int, is_pair: bool
+) -> dict[str, Any]:
     """Arguments of a convolution besides x and edge_index, for some edges and nodes."""
     generator = torch.Generator().manual_seed(5)
     count = graph("mean").num_edges
@@ -162,10 +171,10 @@ def attributes(name: str, edge: Tensor, node: Tensor, num_dst: int, is_pair: boo
     }
     base = name.split(",")[0]
     wanted = {
-        "edge_attr": "GINEConv GMMConv NNConv CGConv PDNConv HEATConv".split(),
-        "edge_type": "RGCNConv FastRGCNConv RGATConv HEATConv".split(),
+        "edge_attr": ["GINEConv", "GMMConv", "NNConv", "CGConv", "PDNConv", "HEATConv"],
+        "edge_type": ["RGCNConv", "FastRGCNConv", "RGATConv", "HEATConv"],
         "node_type": ["HEATConv"],
-        "pos": "PointNetConv PPFConv PointTransformerConv PointGNNConv".split(),
+        "pos": ["PointNetConv", "PPFConv", "PointTransformerConv", "PointGNNConv"],
         "normal": ["PPFConv"],
         "x_0": ["GCN2Conv", "FAConv"],
     }

@@ -177,7 +177,7 @@ def test_ones_own_convolution_is_weighted_or_refused(graph):
     expected = torch.zeros(block.num_dst, 4).index_add(0, block.col, weighted)
     torch.testing.assert_close(found, expected)
     assert conv.last is not None  # what forward keeps is kept
-    with pytest.raises(InputError, match="OwnSoftmax cannot be estimated.*depends on the other"):
+    with pytest.raises(InputError, match=r"OwnSoftmax cannot be estimated.*depends on the other"):
         block.propagate(OwnSoftmax(), at)
 
 

@@ -35,7 +35,7 @@ def test_options_without_a_meaning_are_refused_with_a_reason_unless_they_are_off
 def test_other_subgraphs_and_unknown_options_are_refused(data):
     sampler = PLADIES(data, [10])
     BlockLoader(data, sampler, subgraph_type="directional")
-    with pytest.raises(InputError, match="subgraph_type='induced': .*SaintWalk"):
+    with pytest.raises(InputError, match=r"subgraph_type='induced': .*SaintWalk"):
         BlockLoader(data, sampler, subgraph_type="induced")
     with pytest.raises(InputError, match="subgraph_type='sideways'"):
         BlockLoader(data, sampler, subgraph_type="sideways")

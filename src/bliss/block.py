@@ -150,10 +150,11 @@ class Block:
     def coefficient(self) -> Tensor:
         """alpha_ij of the kept edges, the graph's coefficients. float32[E']."""
         graph, draw = self._drawn_from("coefficients"), self.origin or self
-        names = (draw.dst, draw.src, NOTHING, draw.indptr, draw.row, draw.edge)
-        arrays = (one if isinstance(one, np.ndarray) else _to_numpy(one) for one in names)
+        nodes = _to_numpy(draw.dst), _to_numpy(draw.src)
+        edges = _to_numpy(draw.indptr), _to_numpy(draw.row), _to_numpy(draw.edge)
         scales = graph.target_scale, graph.source_scale, graph.weight
-        return torch.from_numpy(edge_weights(*arrays, *scales)).to(self.row.device)
+        alpha = edge_weights(*nodes, NOTHING, *edges, *scales)
+        return torch.from_numpy(alpha).to(self.row.device)
 
     @cached_property
     def importance(self) -> Tensor:

@@ -56,7 +56,9 @@ class Graph:
     weight: FloatArray = field(
         default_factory=lambda: NOTHING
     )  # float32[E] for norm="weights", otherwise empty
-    edge_id: IntArray | None = None  # int32[E] or int64[E], column of the given edge_index; see e_id
+    edge_id: IntArray | None = (
+        None  # int32[E] or int64[E], column of the given edge_index; see e_id
+    )
 
     def __post_init__(self) -> None:
         checks.choice("norm", self.norm, NORMS)
@@ -290,7 +292,9 @@ class Graph:
         source: IntArray = checks.node_ids("edge_index", pairs[0], num_nodes).astype(kind)
         target: IntArray = checks.node_ids("edge_index", pairs[1], num_nodes).astype(kind)
         value = _check_weight(norm, weight, source.size)
-        column = np.arange(source.size if edge_ids else 0, dtype=_index_type(source.size))
+        column: IntArray = np.arange(source.size if edge_ids else 0).astype(
+            _index_type(source.size)
+        )
 
         if self_loops != "keep":
             others = source != target
@@ -421,9 +425,7 @@ def _pyg_kind(source: Any) -> str:
     return next((name for name in ("HeteroData", "Data", "EdgeIndex") if name in names), "")
 
 
-def _loop_columns(
-    source: IntArray, is_loop: Array, column: IntArray, num_nodes: int
-) -> IntArray:
+def _loop_columns(source: IntArray, is_loop: Array, column: IntArray, num_nodes: int) -> IntArray:
     """Column of the first self-loop of each node, -1 without one. int[V]."""
     found = np.full(num_nodes, -1, column.dtype)
     found[source[is_loop][::-1]] = column[is_loop][::-1]  # the last one written counts

@@ -8,7 +8,9 @@ from typing import Any
 from bliss import checks
 from bliss.errors import InputError
 
-_TIMES = "sampling does not look at times: filter the edges of a period before you build the sampler"
+_TIMES = (
+    "sampling does not look at times: filter the edges of a period before you build the sampler"
+)
 _WORKERS = "batches are drawn in this process, where the policy learns: use prefetch=1 instead"
 REFUSED = {
     "num_neighbors": "numbers belong to the sampler: pass bliss.Neighbor(data, budgets=[...])",
@@ -31,10 +33,10 @@ REFUSED = {
 }
 """Options of PyG's NeighborLoader that have no meaning here, and why."""
 _SUBGRAPHS = {
-    "bidirectional": "a block holds the edges that lead to its targets alone: add the reverse edges "
-    "to the data",
-    "induced": "a block holds the edges that lead to its targets alone: use a subgraph sampler such "
-    "as bliss.SaintWalk",
+    "bidirectional": "a block holds the edges that lead to its targets alone: add the reverse "
+    "edges to the data",
+    "induced": "a block holds the edges that lead to its targets alone: use a subgraph sampler "
+    "such as bliss.SaintWalk",
 }
 
 

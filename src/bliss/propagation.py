@@ -4,9 +4,9 @@ A convolution that sums messages m_ij over the in-edges of a target is run on th
 
     sum over kept edges of r_ij m_ij,    r_ij = edge_weight_ij / alpha_ij  (1 / p_ij for "ht")
 
-which estimates the sum over all in-edges; a mean is that sum over |N_i|, the degree in the graph. An
-attention a_ij, a softmax over the kept edges, becomes r_ij a_ij / sum_k r_ik a_ik. The convolution
-itself is not changed: its twin, which shares its parameters, has the hooks.
+which estimates the sum over all in-edges; a mean is that sum over |N_i|, the degree in the graph.
+An attention a_ij, a softmax over the kept edges, becomes r_ij a_ij / sum_k r_ik a_ik. The
+convolution itself is not changed: its twin, which shares its parameters, has the hooks.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import typing
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -28,37 +28,8 @@ if TYPE_CHECKING:
     from torch_geometric.nn import MessagePassing
 
 
-class Edges(Protocol):
-    """The part of a `Block` that is needed here."""
-
-    @property
-    def num_dst(self) -> int: ...
-    @property
-    def num_src(self) -> int: ...
-    @property
-    def num_edges(self) -> int: ...
-    @property
-    def col(self) -> Tensor: ...
-    @property
-    def edge_index(self) -> Tensor: ...
-    @property
-    def edge_weight(self) -> Tensor: ...
-    @property
-    def coefficient(self) -> Tensor: ...
-    @property
-    def importance(self) -> Tensor: ...
-    @property
-    def degree(self) -> Tensor: ...
-    @property
-    def is_full(self) -> bool: ...
-    @property
-    def is_surveyed(self) -> bool: ...
-    @property
-    def control(self) -> object: ...
-    @property
-    def graph(self) -> Any: ...
-    def observe(self, x: Tensor, attention: Tensor | None = None) -> None: ...
-    def check_device(self, field: str, tensor: Tensor) -> None: ...
+Edges: TypeAlias = Any
+"""A `Block`. Its module imports this one."""
 
 
 class Support(NamedTuple):
@@ -68,14 +39,17 @@ class Support(NamedTuple):
     reason: str = ""  # why complete neighbourhoods alone; empty otherwise
 
 
-_SUMS = frozenset(
-    "AGNNConv CGConv EdgeConv FastRGCNConv FeaStConv FiLMConv GATConv GATv2Conv GENConv GINConv "
-    "GINEConv GMMConv GatedGraphConv GeneralConv GraphConv HEATConv LEConv NNConv PNAConv PPFConv "
-    "PointGNNConv PointNetConv PointTransformerConv RGATConv ResGatedGraphConv SAGEConv SimpleConv "
-    "SplineConv TransformerConv WLConvContinuous".split()
-)
+_SUMS = {
+    *("AGNNConv", "CGConv", "EdgeConv", "FastRGCNConv", "FeaStConv", "FiLMConv", "GATConv"),
+    *("GATv2Conv", "GENConv", "GINConv", "GINEConv", "GMMConv", "GatedGraphConv", "GeneralConv"),
+    *("GraphConv", "HEATConv", "LEConv", "NNConv", "PNAConv", "PPFConv", "PointGNNConv"),
+    *("PointNetConv", "PointTransformerConv", "RGATConv", "ResGatedGraphConv", "SAGEConv"),
+    *("SimpleConv", "SplineConv", "TransformerConv", "WLConvContinuous"),
+}
 """Convolutions of PyG whose output at a target depends on its in-edges alone."""
-_NORMALISED = frozenset("APPNP DNAConv FAConv GCN2Conv GCNConv LGConv PDNConv TAGConv".split())
+_NORMALISED = {
+    *("APPNP", "DNAConv", "FAConv", "GCN2Conv", "GCNConv", "LGConv", "PDNConv", "TAGConv"),
+}
 """Convolutions of PyG that divide by roots of degrees, and whose `normalize` turns this off."""
 _SEES_OTHERS = {"index", "ptr", "size_i", "dim_size", "edge_index", "edge_index_i", "adj_t"}
 _HOOKS = [
@@ -154,8 +128,8 @@ def _check(block: Edges, conv: Any) -> Support:
     if block.control is not None:
         raise InputError(
             f"the block has a history or an exact first hop, which {type(conv).__name__} cannot "
-            "use: use the convolutions of bliss.nn, bliss.nn.aggregate.aggregate(block, x), or a sampler "
-            "without history and first_hop."
+            "use: use the convolutions of bliss.nn, bliss.nn.aggregate.aggregate(block, x), or a "
+            "sampler without history and first_hop."
         )
     how = support(conv)
     if how.kind == "full" and not block.is_full:
@@ -222,7 +196,7 @@ def _weigh_attention(twin: Any, told: _Told) -> None:
         rate, twin.dropout = twin.dropout, 0.0
 
         def correct(conv: MessagePassing, _: Any, out: Tensor) -> Tensor:
-            return functional.dropout(told.correct(out), rate, conv.training)
+            return functional.dropout(told.correct(out), float(rate), bool(conv.training))
 
         twin.register_edge_update_forward_hook(correct)
         return
@@ -267,7 +241,7 @@ class _Told:
     def correct(self, plain: Tensor) -> Tensor:
         """Softmax over the kept edges -> estimate of the softmax over all. [E', H] -> [E', H]."""
         self.attention = plain.detach()
-        weighted = plain * self.block.importance[:, None].to(plain.dtype)
+        weighted: Tensor = plain * self.block.importance[:, None].to(plain.dtype)
         total = weighted.new_zeros(self.block.num_dst, weighted.size(1))
         self.total = total.index_add(0, self.block.col, weighted)
         return weighted / self.total[self.block.col]

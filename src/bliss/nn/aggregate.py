@@ -46,7 +46,8 @@ def aggregate_noise(block: Block, noise: Tensor) -> Tensor:
 
 def _sum(block: Block, x: Tensor, weight: Tensor) -> Tensor:
     if torch.compiler.is_compiling():
-        return ops.sum_edges(x, block.row, block.indptr, block.col, weight)
+        traced: Tensor = ops.sum_edges(x, block.row, block.indptr, block.col, weight)
+        return traced
     out: Tensor = _Sum.apply(x, block, weight, False)  # type: ignore[no-untyped-call]
     return out
 

@@ -30,7 +30,8 @@ def gatv2_scores(
     if not _is_compiled(source):
         return _plain_scores(block, target, source, vector, slope)
     if torch.compiler.is_compiling():
-        return ops.gatv2_scores(target, source, vector, block.indptr, block.row, slope)
+        traced: Tensor = ops.gatv2_scores(target, source, vector, block.indptr, block.row, slope)
+        return traced
     scores: Tensor = _Scores.apply(target, source, vector, slope, block)  # type: ignore[no-untyped-call]
     return scores
 

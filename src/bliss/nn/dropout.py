@@ -29,7 +29,8 @@ def dropout(x: Tensor, rate: float, training: bool) -> Tensor:
     if x.device.type != "cpu" or x.dtype != torch.float32:
         return functional.dropout(x, rate)
     if torch.compiler.is_compiling():
-        return ops.dropout(x, torch.randint(2**62, ()), rate)
+        dropped: Tensor = ops.dropout(x, torch.randint(2**62, ()), rate)
+        return dropped
     key = int(torch.randint(2**62, ()).item())
     out: Tensor = _Dropout.apply(x, key, rate)  # type: ignore[no-untyped-call]
     return out

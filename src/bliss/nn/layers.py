@@ -32,7 +32,7 @@ def _as_layer(part: Any) -> Layer:
         layer: Layer = part
         return layer
     if any(kind.__name__ == "MessagePassing" for kind in type(part).__mro__):
-        return lambda x, block: block.propagate(part, x)  # type: ignore[no-any-return]
+        return lambda x, block: block.propagate(part, x)
     names = list(inspect.signature(part.forward).parameters)
     if "blocks" in names:
         raise InputError(

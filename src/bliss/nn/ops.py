@@ -2,8 +2,8 @@
 
 Without `torch.compile` networks use the autograd functions of `aggregate`, `attention` and
 `dropout`, which cost less per call and can be differentiated twice. Under it they use these, which
-the compiler takes as they are: each has a kernel, a fake kernel that gives shapes alone, and a first
-derivative. Both give the same numbers.
+the compiler takes as they are: each has a kernel, a fake kernel that gives shapes alone, and a
+first derivative. Both give the same numbers.
 """
 
 from __future__ import annotations
@@ -39,8 +39,14 @@ def sum_edges_backward(
     else:
         ordered, order = torch.sort(row, stable=True)
         indptr = torch.searchsorted(ordered, torch.arange(num_src + 1, device=row.device))
-    options = {"mode": "sum", "per_sample_weights": weight[order], "include_last_offset": True}
-    return functional.embedding_bag(col[order], grad.contiguous(), indptr, **options)
+    return functional.embedding_bag(
+        col[order],
+        grad.contiguous(),
+        indptr,
+        mode="sum",
+        per_sample_weights=weight[order],
+        include_last_offset=True,
+    )
 
 
 @sum_edges.register_fake
