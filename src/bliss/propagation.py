@@ -6,27 +6,22 @@ A convolution that sums messages m_ij over the in-edges of a target is run on th
 
 which estimates the sum over all in-edges; a mean is that sum over |N_i|, the degree in the graph.
 An attention a_ij, a softmax over the kept edges, becomes r_ij a_ij / sum_k r_ik a_ik. The
-convolution itself is not changed: its twin, which shares its parameters, has the hooks.
+convolution itself is not changed: its twin, which shares its parameters, has methods of its own.
 """
 
 from __future__ import annotations
 
 import inspect
 import typing
-from collections import OrderedDict
 from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from bliss.errors import InputError
-
-if TYPE_CHECKING:
-    from torch_geometric.nn import MessagePassing
-
 
 Edges: TypeAlias = Any
 """A `Block`. Its module imports this one."""
@@ -52,11 +47,6 @@ _NORMALISED = {
 }
 """Convolutions of PyG that divide by roots of degrees, and whose `normalize` turns this off."""
 _SEES_OTHERS = {"index", "ptr", "size_i", "dim_size", "edge_index", "edge_index_i", "adj_t"}
-_HOOKS = [
-    f"_{stage}_forward_{when}hooks"
-    for stage in ("propagate", "message", "aggregate", "edge_update")
-    for when in ("pre_", "")
-]
 
 
 def support(conv: Any) -> Support:
@@ -107,7 +97,7 @@ def propagate(
     how = _check(block, conv)
     twin, told = _twin(conv), _Told(conv, block)
     _take_over_norms(block, conv, twin)
-    twin.register_propagate_forward_pre_hook(told.check)
+    _follow(twin, "propagate", before=told.check)
     options = dict(options)
     _weigh(block, how.kind, twin, told, options)
     is_pair = _takes_pair(conv)
@@ -185,7 +175,7 @@ def _weigh(block: Edges, kind: str, twin: Any, told: _Told, options: dict[str, A
         twin.__dict__["_modules"] = dict(twin._modules)
         twin.aggr_module = SumAggregation()
     if kind == "messages":
-        twin.register_message_forward_hook(lambda conv, _, out: out * _along(factor, conv, out))
+        _follow(twin, "message", after=lambda out: out * _along(factor, twin, out))
         return
     given = options["edge_weight"]
     options["edge_weight"] = factor if given is None else _edge_values(block, given) * factor
@@ -195,24 +185,24 @@ def _weigh_attention(twin: Any, told: _Told) -> None:
     if twin.inspector.implements("edge_update"):  # the softmax, then dropout
         rate, twin.dropout = twin.dropout, 0.0
 
-        def correct(conv: MessagePassing, _: Any, out: Tensor) -> Tensor:
-            return functional.dropout(told.correct(out), float(rate), bool(conv.training))
+        def correct(out: Tensor) -> Tensor:
+            return functional.dropout(told.correct(out), rate, twin.training)
 
-        twin.register_edge_update_forward_hook(correct)
+        _follow(twin, "edge_update", after=correct)
         return
 
-    def rescale(conv: MessagePassing, _: Any, out: Tensor) -> Tensor:
-        plain = conv._alpha
+    def rescale(out: Tensor) -> Tensor:
+        plain = twin._alpha
         if not isinstance(plain, Tensor):
             raise InputError(
-                f"{type(conv).__name__} of this version of PyG does not show its attention: use "
-                "GATv2Conv, or bliss.nn.GATv2Conv."
+                f"{told.name} of this version of PyG does not show its attention: use GATv2Conv, "
+                "or bliss.nn.GATv2Conv."
             )
-        conv._alpha = told.correct(plain)
-        factor = told.block.importance[:, None] / told.total[told.block.col]  # [E', H]
-        return out * factor.view(*factor.shape, *[1] * (out.ndim - factor.ndim)).to(out.dtype)
+        twin._alpha = told.correct(plain)
+        ratio: Tensor = told.block.importance[:, None] / told.total[told.block.col]  # [E', H]
+        return out * ratio.view(*ratio.shape, *[1] * (out.ndim - ratio.ndim)).to(out.dtype)
 
-    twin.register_message_forward_hook(rescale)
+    _follow(twin, "message", after=rescale)
 
 
 class _Told:
@@ -224,7 +214,7 @@ class _Told:
         self.total: Tensor = torch.empty(0)  # [D, H] sum of r_ij a_ij
         self.calls = 0
 
-    def check(self, conv: MessagePassing, inputs: tuple[Any, ...]) -> None:
+    def check(self, edge_index: Any) -> None:
         """Refuse a second hop, and other edges than the block's."""
         self.calls += 1
         if self.calls > 1:
@@ -232,7 +222,7 @@ class _Told:
                 f"{self.name} propagates more than once, but a block holds the in-edges of its "
                 "targets alone: build it with one hop and one relation, and use a block per hop."
             )
-        if inputs[0] is not self.block.edge_index:
+        if edge_index is not self.block.edge_index:
             raise InputError(
                 f"{self.name} changes the edges before it propagates, so the sampler's weights "
                 "would not fit: build it without self-loops of its own and with one relation."
@@ -271,13 +261,31 @@ def _of_targets(out: Any, block: Edges) -> Any:
 
 
 def _twin(conv: Any) -> Any:
-    """A convolution that shares the parameters and submodules of another, with its own hooks."""
+    """A convolution that shares the parameters and submodules of another, with its own methods."""
     twin = object.__new__(type(conv))
     for name, value in conv.__dict__.items():
         if getattr(value, "__self__", None) is conv:
             value = value.__func__.__get__(twin)
-        twin.__dict__[name] = OrderedDict(value) if name in _HOOKS else value
+        twin.__dict__[name] = value
     return twin
+
+
+def _follow(
+    twin: Any,
+    name: str,
+    before: Callable[[Any], None] | None = None,
+    after: Callable[[Tensor], Tensor] | None = None,
+) -> None:
+    """Call functions before and after a method of a twin: PyG's hooks are off in torch.compile."""
+    method = getattr(twin, name)
+
+    def followed(*arguments: Any, **options: Any) -> Any:
+        if before is not None:
+            before(arguments[0] if arguments else options["edge_index"])
+        out = method(*arguments, **options)
+        return out if after is None else after(out)
+
+    twin.__dict__[name] = followed
 
 
 def _pyg_class(conv: Any) -> str:
