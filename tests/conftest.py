@@ -37,7 +37,9 @@ SLOW = (
     "test_cli_options.py",
     "test_cli_signals.py",
     "test_cli_studies.py",
+    "test_convolutions.py",
     "test_docs.py",
+    "test_examples.py",
     "test_imports.py",
     "train/",
 )

@@ -12,10 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bliss.arrays import Array
+from bliss.arrays import NOTHING, Array
 from bliss.errors import InputError
 from bliss.feedback import Feedback
-from bliss.kernels.frontier import group_by_target
+from bliss.graph import Graph
+from bliss.kernels.frontier import edge_weights, group_by_target
+from bliss.propagation import propagate
 
 # torch warns once per process that CSR is in beta; `Block.matrix` uses only its stable part.
 warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
@@ -64,6 +66,7 @@ class Block:
     control: Control | None = None
     observation: Observation | None = None
     origin: Block | None = field(default=None, repr=False)  # the CPU block this is a copy of
+    graph: Graph | None = field(default=None, repr=False)  # the graph it was drawn from
 
     """Layer-wise samplers draw sources and keep every edge of a kept source, so `edge_prob` is p_j.
     Node-wise samplers draw edges: `edge_prob` is the edge's probability or, with replacement, its
@@ -71,11 +74,14 @@ class Block:
     `edge_prob` is the inverse of the debiased correction, and `prob` is None."""
 
     @classmethod
-    def from_arrays(cls, *draw: Array, prob: Array | None = None) -> Block:
+    def from_arrays(
+        cls, *draw: Array, prob: Array | None = None, graph: Graph | None = None
+    ) -> Block:
         """Build a block from the first seven fields and prob, as NumPy arrays that it shares."""
         dst, src, indptr, row, edge, edge_prob, edge_weight = map(torch.from_numpy, draw)
         inclusion = None if prob is None else torch.from_numpy(prob)
-        return cls(dst, src, indptr, row, edge, edge_prob, edge_weight, inclusion)
+        draws = dst, src, indptr, row, edge, edge_prob, edge_weight
+        return cls(*draws, prob=inclusion, graph=graph)
 
     def __repr__(self) -> str:
         return f"Block({self.num_src} sources -> {self.num_dst} targets, {self.num_edges} edges)"
@@ -95,15 +101,28 @@ class Block:
         """Number of kept edges, E'."""
         return self.row.numel()
 
-    @cached_property
+    @property
     def col(self) -> Tensor:
         """Position in dst of each edge's target. int64[E']."""
+        return self._targets() if torch.compiler.is_compiling() else self._col
+
+    @cached_property
+    def _col(self) -> Tensor:
+        return self._targets()
+
+    def _targets(self) -> Tensor:
         targets = torch.arange(self.num_dst, device=self.indptr.device)
         return targets.repeat_interleave(self.indptr.diff(), output_size=self.num_edges)
 
-    @cached_property
+    @property
     def edge_index(self) -> Tensor:
         """(row, col) in the form of PyG's bipartite convolutions. int64[2, E']."""
+        if torch.compiler.is_compiling():  # which cannot trace the lock of a cached property
+            return torch.stack([self.row, self.col])
+        return self._edge_index
+
+    @cached_property
+    def _edge_index(self) -> Tensor:
         return torch.stack([self.row, self.col])
 
     @cached_property
@@ -126,6 +145,99 @@ class Block:
             size=(self.num_dst, self.num_src),
             check_invariants=False,  # columns are neither sorted nor, with duplicates, distinct
         )
+
+    @cached_property
+    def coefficient(self) -> Tensor:
+        """alpha_ij of the kept edges, the graph's coefficients. float32[E']."""
+        graph, draw = self._drawn_from("coefficients"), self.origin or self
+        nodes = _to_numpy(draw.dst), _to_numpy(draw.src)
+        edges = _to_numpy(draw.indptr), _to_numpy(draw.row), _to_numpy(draw.edge)
+        scales = graph.target_scale, graph.source_scale, graph.weight
+        alpha = edge_weights(*nodes, NOTHING, *edges, *scales)
+        return torch.from_numpy(alpha).to(self.row.device)
+
+    @cached_property
+    def importance(self) -> Tensor:
+        """edge_weight / alpha_ij: 1 / edge_prob for "ht", with the estimator's own scale otherwise.
+
+        A sum over kept edges with these factors estimates the sum over all in-edges. float32[E'].
+        """
+        ratio = self.edge_weight / self.coefficient
+        return torch.where(self.coefficient > 0, ratio, 1 / self.edge_prob)
+
+    @cached_property
+    def degree(self) -> Tensor:
+        """|N_i|, the number of in-edges of each target in the graph, kept or not. int64[D]."""
+        graph, draw = self._drawn_from("degrees"), self.origin or self
+        return torch.from_numpy(graph.degree[_to_numpy(draw.dst)]).to(self.row.device)
+
+    @cached_property
+    def is_full(self) -> bool:
+        """Whether every in-edge of every target was kept, each with probability 1."""
+        draw = self.origin or self
+        whole = draw.num_edges == int(draw.degree.sum())
+        return whole and bool((draw.edge_prob == 1).all()) and self.control is None
+
+    @cached_property
+    def e_id(self) -> Tensor:
+        """Column of each kept edge in the user's edge_index; -1: an added self-loop. int64[E']."""
+        graph, draw = self._drawn_from("edge ids"), self.origin or self
+        if graph.edge_id is None:
+            raise InputError(
+                "e_id is not known, because the graph was built without edge ids: build it with "
+                "Graph.of(data, edge_ids=True). Saved graphs hold none."
+            )
+        ids = graph.edge_id[_to_numpy(draw.edge)].astype(np.int64)
+        return torch.from_numpy(ids).to(self.row.device)
+
+    def select_edges(self, values: Tensor) -> Tensor:
+        """Rows of an attribute of the user's edges for the kept edges; zeros for added self-loops.
+
+        values [E, ...], in the order of the user's edge_index -> [E', ...], on the block's device
+        """
+        ids = self.e_id.to(values.device)
+        rows = values.index_select(0, ids.clamp(min=0))
+        is_added = (ids < 0).view(-1, *[1] * (values.ndim - 1))
+        return rows.masked_fill(is_added, 0).to(self.row.device)
+
+    def propagate(
+        self, conv: Any, x: Tensor, *, observed: Tensor | None = None, **options: Any
+    ) -> Any:
+        """Run a convolution of PyG on this block with the sampler's weights.
+
+        The result estimates conv(x, graph.edge_index), or conv(x, graph.edge_index,
+        graph.edge_weight) if the convolution takes edge_weight, at the targets. Sums and means of
+        messages are weighted and attention is corrected by -log p_ij; docs/convolutions.md lists
+        every convolution, with its measured bias. What cannot be estimated from kept edges is
+        refused. In training, the block observes the input and the attention, so that policies
+        learn; a convolution of `bliss.nn` is called as conv(x, block).
+
+        Parameters
+        ----------
+        conv
+            A `MessagePassing` convolution that sees the in-edges of a target.
+        x
+            The layer's input at the sources, [S, F].
+        observed
+            The input that policies learn from; by default x. Pass the input before dropout.
+        options
+            Other arguments of the convolution. `edge_weight` replaces the graph's coefficients, and
+            None leaves them out; `edge_attr` has a row per kept edge (`select_edges`).
+
+        Returns
+        -------
+        Tensor
+            Output of the targets, [D, out].
+        """
+        return propagate(self, conv, x, observed, options)
+
+    def _drawn_from(self, wanted: str) -> Graph:
+        if self.graph is None:
+            raise InputError(
+                f"the block does not know its graph, and so no {wanted}: use the blocks of a "
+                "sampler or of bliss.nn.infer, or pass graph=... to Block.from_arrays."
+            )
+        return self.graph
 
     def observe(self, x: Tensor, attention: Tensor | tuple[Tensor, Tensor] | None = None) -> None:
         """Record the observation that the policy learns from, in one pass over x, detached.

@@ -135,7 +135,7 @@ def features(values: Any, num_nodes: int) -> FloatArray:
 def budgets(
     values: Sequence[int], layers: int | None = None, kind: str = "layers"
 ) -> tuple[int, ...]:
-    """Positive integers, one per layer, input layer first."""
+    """Positive integers, or -1 for all, one per layer, input layer first."""
     if isinstance(values, Integral) or not hasattr(values, "__iter__"):
         raise InputError(
             f"budgets={values!r} must be a list with one number per layer, input layer first: "
@@ -148,10 +148,10 @@ def budgets(
                 f"budgets[{position}]={value!r} must be a whole number of sources to keep: "
                 "write for instance 1024."
             )
-        if value <= 0:
+        if value <= 0 and value != -1:
             raise InputError(
                 f"budgets[{position}]={value} must be at least 1, because every layer needs "
-                "sources: write for instance 1024."
+                "sources: write for instance 1024, or -1 for all."
             )
         checked.append(int(value))
     if not checked:

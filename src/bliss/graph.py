@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import scipy.sparse
@@ -15,6 +16,9 @@ from bliss.arrays import NOTHING, Array, FloatArray, IntArray
 from bliss.conversion import Pairs, adjacency_of, edges_of, library_of
 from bliss.errors import InputError
 from bliss.kernels import bounds, frontier
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Norm = Literal["mean", "gcn", "weights"]
 SelfLoops = Literal["add", "keep", "remove"]
@@ -53,6 +57,9 @@ class Graph:
     weight: FloatArray = field(
         default_factory=lambda: NOTHING
     )  # float32[E] for norm="weights", otherwise empty
+    edge_id: IntArray | None = (
+        None  # int32[E] or int64[E], column of the given edge_index; see e_id
+    )
 
     def __post_init__(self) -> None:
         checks.choice("norm", self.norm, NORMS)
@@ -61,6 +68,16 @@ class Graph:
         given = None if is_empty else self.weight
         weight = _check_weight(self.norm, given, indices.size)
         self._freeze(indptr=indptr, indices=indices, weight=weight)
+        if self.edge_id is not None:
+            if np.shape(self.edge_id) != indices.shape or self.edge_id.dtype.kind not in "iu":
+                raise InputError(
+                    f"edge_id has shape {np.shape(self.edge_id)} for {indices.size} edges: pass "
+                    "one whole number per edge, or leave it out."
+                )
+            self._freeze(edge_id=self.edge_id)
+
+    def __deepcopy__(self, memo: Any) -> Graph:
+        return self  # immutable, and as large as the data
 
     def _freeze(self, **arrays: Array) -> None:
         for name, array in arrays.items():
@@ -85,6 +102,38 @@ class Graph:
     def degree(self) -> IntArray:
         """|N_i|, the number of in-edges of each node. int64[V]."""
         return np.diff(self.indptr)
+
+    @property
+    def edge_index(self) -> Tensor:
+        """All edges in PyG's form, sources over targets, in the order of edge ids. int64[2, E].
+
+        `conv(x, graph.edge_index)` is what `Block.propagate(conv, x)` estimates. The self-loops of
+        the graph are included. The tensor is made on each call.
+        """
+        import torch
+
+        target = np.repeat(np.arange(self.num_nodes), self.degree)
+        return torch.from_numpy(np.stack([self.indices.astype(np.int64), target]))
+
+    @property
+    def edge_weight(self) -> Tensor:
+        """alpha_ij of all edges, in the order of `edge_index`. float32[E], made on each call."""
+        import torch
+
+        if self.norm == "weights":
+            return torch.from_numpy(self.weight.astype(np.float32))
+        alpha = np.repeat(self.target_scale, self.degree)
+        if self.source_scale.size:
+            alpha *= self.source_scale[self.indices]
+        return torch.from_numpy(alpha.astype(np.float32))
+
+    @cached_property
+    def has_self_loops(self) -> bool:
+        """Whether every node has a self-loop. The first call may take a pass over the edges."""
+        target = np.repeat(np.arange(self.num_nodes, dtype=self.indices.dtype), self.degree)
+        has_one = np.zeros(self.num_nodes, bool)
+        has_one[target[target == self.indices]] = True
+        return bool(has_one.all())
 
     @cached_property
     def target_scale(self) -> FloatArray:
@@ -125,11 +174,18 @@ class Graph:
             return self
         graph = object.__new__(Graph)  # skips the checks, which these arrays passed
         object.__setattr__(graph, "norm", norm)
+        object.__setattr__(graph, "edge_id", self.edge_id)
         graph._freeze(indptr=self.indptr, indices=self.indices, weight=NOTHING)
         return graph
 
     @classmethod
-    def of(cls, source: Any, norm: Norm | None = None, num_nodes: int | None = None) -> Graph:
+    def of(
+        cls,
+        source: Any,
+        norm: Norm | None = None,
+        num_nodes: int | None = None,
+        **options: Any,
+    ) -> Graph:
         """Convert a graph, matrix or edge_index of another library.
 
         Parameters
@@ -143,6 +199,8 @@ class Graph:
             data.edge_weight, the values of a matrix or the edge attribute "weight" of networkx.
         num_nodes
             |V| of an edge_index; by default one more than the largest id.
+        options
+            Options of `from_edge_index`, such as self_loops and edge_ids.
         """
         if num_nodes is not None and not _is_edge_index(source):
             raise InputError(
@@ -150,6 +208,11 @@ class Graph:
                 "number of nodes: leave it out."
             )
         if isinstance(source, Graph):
+            if options:
+                raise InputError(
+                    f"{', '.join(options)} cannot be changed, because the graph is already built: "
+                    "pass it to Graph.of(data, ...), where the graph is made."
+                )
             if norm is not None and norm != source.norm:
                 raise InputError(
                     f"norm={norm!r} differs from the graph's norm={source.norm!r}: leave norm out, "
@@ -168,18 +231,25 @@ class Graph:
                 "graph: pass data.to_homogeneous()."
             )
         if kind == "torch_geometric.Data":
-            return cls.from_data(source, norm=norm or "mean")
+            if norm is None and getattr(source, "edge_weight", None) is not None:
+                warnings.warn(
+                    "data.edge_weight is not used, because the coefficients are 1 / degree: pass "
+                    'norm="weights" to use it, or norm="mean" to silence this warning.',
+                    stacklevel=2,
+                )
+            return cls.from_data(source, norm=norm or "mean", **options)
         if kind == "torch_geometric.EdgeIndex":
-            return cls.from_edge_index(source, num_nodes, norm=norm or "mean")
+            return cls.from_edge_index(source, num_nodes, norm=norm or "mean", **options)
         if scipy.sparse.issparse(source):
-            return cls.from_scipy(source, norm=norm or "mean")
+            return cls.from_scipy(source, norm=norm or "mean", **options)
         found = edges_of(source)
         if found is None:
             raise InputError(
                 f"{type(source).__name__} cannot be converted to a graph: pass a Graph, a PyG Data "
                 "or EdgeIndex, a networkx graph, a sparse matrix, or an edge_index [2, E]."
             )
-        return cls._from_pairs(found, norm or "mean", num_nodes=found.num_nodes or num_nodes)
+        size = found.num_nodes or num_nodes
+        return cls._from_pairs(found, norm or "mean", num_nodes=size, **options)
 
     @classmethod
     def _from_pairs(cls, found: Pairs, norm: Norm, **options: Any) -> Graph:
@@ -190,7 +260,9 @@ class Graph:
     def from_data(cls, data: Any, norm: Norm = "mean", **options: Any) -> Graph:
         """Build from a PyG `Data`: its edge_index, or adj_t, in which [i, j] is the edge j -> i.
 
-        With norm="weights", weights are edge_weight, or the values of adj_t.
+        With norm="weights", weights are edge_weight, or the values of adj_t. Options are those of
+        `from_edge_index`. By default, edge ids are kept if the data has attributes of edges other
+        than edge_weight.
         """
         if data.edge_index is None:
             found = adjacency_of(data)
@@ -200,6 +272,8 @@ class Graph:
                     "first."
                 )
             return cls._from_pairs(found, norm, num_nodes=found.num_nodes, **options)
+        named = {name for name in data.keys() if data.is_edge_attr(name)}  # noqa: SIM118
+        options.setdefault("edge_ids", bool(named - {"edge_index", "adj_t", "edge_weight"}))
         weight = getattr(data, "edge_weight", None) if norm == "weights" else None
         return cls.from_edge_index(
             data.edge_index, num_nodes=data.num_nodes, weight=weight, norm=norm, **options
@@ -214,6 +288,7 @@ class Graph:
         norm: Norm = "mean",
         self_loops: SelfLoops = "add",
         duplicates: Duplicates = "keep",
+        edge_ids: bool = False,
     ) -> Graph:
         """Build from pairs (source, target), in PyG's format.
 
@@ -233,6 +308,10 @@ class Graph:
         duplicates
             "keep": keep parallel edges, each as a separate edge; "coalesce": merge them and add
             their weights.
+        edge_ids
+            Whether to keep, for each edge, its column in edge_index, which `Block.e_id` returns: -1
+            for an added self-loop, and the first column for merged edges and replaced self-loops. 4
+            bytes per edge, 8 for more than 2^31 edges.
         """
         checks.choice("norm", norm, NORMS)
         checks.choice("self_loops", self_loops, ("add", "keep", "remove"))
@@ -252,23 +331,33 @@ class Graph:
         source: IntArray = checks.node_ids("edge_index", pairs[0], num_nodes).astype(kind)
         target: IntArray = checks.node_ids("edge_index", pairs[1], num_nodes).astype(kind)
         value = _check_weight(norm, weight, source.size)
+        column: IntArray = np.arange(source.size if edge_ids else 0).astype(
+            _index_type(source.size)
+        )
 
         if self_loops != "keep":
             others = source != target
+            loop_column = _loop_columns(source, ~others, column, num_nodes) if edge_ids else column
             source, target = source[others], target[others]
             value = value[others] if value.size else value
+            column = column[others] if edge_ids else column
         if self_loops == "add":
             loops = np.arange(num_nodes, dtype=kind)
             source, target = np.concatenate([source, loops]), np.concatenate([target, loops])
             if norm == "weights":
                 value = np.concatenate([value, np.ones(num_nodes, np.float32)])
+            column = np.concatenate([column, loop_column]) if edge_ids else column
 
         indptr, order = frontier.group_by_target(source, target, num_nodes)
         indices = source[order]
         value = value[order] if value.size else value
+        column = column[order] if edge_ids else column
         if duplicates == "coalesce":
-            indptr, indices, value = _coalesce(indptr, indices, value)
-        return cls(indptr, indices, norm, value)
+            indptr, indices, value, column = _coalesce(indptr, indices, value, column)
+        graph = cls(indptr, indices, norm, value, column if edge_ids else None)
+        if self_loops == "add":
+            graph.__dict__["has_self_loops"] = True  # known without a pass over the edges
+        return graph
 
     @classmethod
     def from_scipy(cls, matrix: Any, norm: Norm = "mean", **options: Any) -> Graph:
@@ -374,16 +463,24 @@ def _is_edge_index(source: Any) -> bool:
     return isinstance(source, np.ndarray) or (is_tensor and str(source.layout) == "torch.strided")
 
 
+def _loop_columns(source: IntArray, is_loop: Array, column: IntArray, num_nodes: int) -> IntArray:
+    """Column of the first self-loop of each node, -1 without one. int[V]."""
+    found = np.full(num_nodes, -1, column.dtype)
+    found[source[is_loop][::-1]] = column[is_loop][::-1]  # the last one written counts
+    return found
+
+
 def _coalesce(
-    indptr: IntArray, indices: IntArray, value: FloatArray
-) -> tuple[IntArray, IntArray, FloatArray]:
+    indptr: IntArray, indices: IntArray, value: FloatArray, column: IntArray
+) -> tuple[IntArray, IntArray, FloatArray, IntArray]:
     """Merge equal edges, which are adjacent in each sorted row, and add their weights."""
     if indices.size == 0:
-        return indptr, indices, value
+        return indptr, indices, value, column
     target = np.repeat(np.arange(indptr.size - 1), np.diff(indptr))
     is_first = np.ones(indices.size, bool)
     is_first[1:] = (indices[1:] != indices[:-1]) | (target[1:] != target[:-1])
     first = np.flatnonzero(is_first)
     merged = np.zeros_like(indptr)
     np.cumsum(np.bincount(target[first], minlength=indptr.size - 1), out=merged[1:])
-    return merged, indices[first], np.add.reduceat(value, first) if value.size else value
+    total = np.add.reduceat(value, first) if value.size else value
+    return merged, indices[first], total, column[first] if column.size else column

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 import weakref
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -19,6 +20,7 @@ from torch import Tensor
 from bliss import checks
 from bliss.arrays import IntArray
 from bliss.errors import InputError
+from bliss.loader_options import refuse_others
 from bliss.rng import Stream, derive_key, hashes
 from bliss.samplers.base import Sampler
 
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from torch_geometric.data import Data
 
 _EDGE_NAMES = ("edge_index", "adj_t")
+PATIENCE = 100
+"""Batches without `sampler.update` after which a loader warns."""
 
 
 class _Seeds(NamedTuple):
@@ -33,6 +37,13 @@ class _Seeds(NamedTuple):
 
     node: IntArray  # int64[B] graph ids
     place: Tensor | None  # int64[B] positions in input_nodes; None: looked up from the blocks
+
+
+class Seconds(NamedTuple):
+    """Time that a batch took."""
+
+    sample: float  # to draw the blocks
+    gather: float  # to gather the attributes
 
 
 class BlockLoader:
@@ -44,9 +55,12 @@ class BlockLoader:
     * ``x``, and every other node attribute: rows of the input layer's sources, ``n_id``
     * ``y``: rows of ``blocks[-1].dst``, like the network's output; these are the seeds in order,
       or the seeds in the subgraph
+    * ``edge_attr``, and every other edge attribute: a list with the rows of each block's edges,
+      zeros for added self-loops, if the graph has edge ids (`Graph.of`); ``e_id``: a list with the
+      column of each block's edges in the data's edge_index, -1 for added self-loops
     * ``n_id`` [S], ``input_id`` [B] (position in `input_nodes`, or node id for a mask),
-      ``batch_size``
-    * ``seconds``: time to "sample" the blocks and to "gather" the attributes
+      ``batch_size``, ``num_nodes``, ``num_edges`` (of all blocks)
+    * ``seconds``: time to ``sample`` the blocks and to ``gather`` the attributes
 
     Batches are numbered over all epochs. A draw depends only on its number and the seed, so a
     resumed run needs no generator state; the order of an epoch depends only on seed and epoch. A
@@ -78,6 +92,11 @@ class BlockLoader:
         Whether to copy batches to page-locked memory, if there is a GPU.
     num_workers
         Must be 0: the policy learns in this process. Use prefetch=1 to draw in a thread.
+    subgraph_type
+        Must be "directional": a block holds the edges that lead to its targets.
+    others
+        Other options of PyG's NeighborLoader (disjoint, time_attr, ...) are refused with a reason,
+        unless they are off.
     """
 
     def __init__(
@@ -94,7 +113,10 @@ class BlockLoader:
         batch_sampler: Iterable[Any] | None = None,
         pin_memory: bool = False,
         num_workers: int = 0,
+        subgraph_type: str = "directional",
+        **others: Any,
     ) -> None:
+        refuse_others(others, subgraph_type)
         _check_options(node_sampler, prefetch, num_workers, batch_sampler, shuffle, drop_last)
         if data.num_nodes != node_sampler.graph.num_nodes:
             raise InputError(
@@ -109,10 +131,39 @@ class BlockLoader:
         self.input_nodes, self._is_mask = _input_nodes(input_nodes, int(data.num_nodes))
         if node_sampler.makes_batches:
             node_sampler.prepare(self.input_nodes, self.batch_size)
+        self._has_edge_ids = node_sampler.graph.edge_id is not None
+        self._tell_dropped()
         self._epoch, self._batch, self._step = 0, 0, 0
         self._left_early = False  # whether the last iteration ended in the middle of its epoch
         self._iteration = object()  # identifies the newest iteration
+        self._unlearnt = 0  # batches with gradients, before the first update
         self._threads: dict[int, ThreadPoolExecutor] = {}  # of this process, by its id
+
+    def _tell_dropped(self) -> None:
+        """Warn of edge attributes that batches leave out."""
+        graph, data = self.node_sampler.graph, self.data
+        used = {*_EDGE_NAMES, "edge_weight"} if graph.norm == "weights" else {*_EDGE_NAMES}
+        named = (name for name in data.to_dict() if name not in used and data.is_edge_attr(name))
+        dropped = [] if self._has_edge_ids else sorted(named)
+        if dropped:
+            warnings.warn(
+                f"{', '.join(dropped)} is left out of batches, because the sampler's graph has no "
+                "edge ids: build it with Graph.of(data, edge_ids=True), or remove the attribute.",
+                stacklevel=3,
+            )
+
+    def _tell_unlearnt(self) -> None:
+        """Warn once if `sampler.update` was forgotten: batches with gradients, and no update."""
+        sampler = self.node_sampler
+        if sampler.updates or not sampler.learns or not torch.is_grad_enabled():
+            return
+        self._unlearnt += 1
+        if self._unlearnt == PATIENCE + 1:
+            warnings.warn(
+                f"{type(sampler).__name__} has drawn {PATIENCE} batches and learnt from none: call "
+                "sampler.update(batch.blocks) after each step.",
+                stacklevel=3,
+            )
 
     @property
     def step(self) -> int:
@@ -161,6 +212,7 @@ class BlockLoader:
             for batch in batches:
                 self._batch += 1
                 self._step += 1
+                self._tell_unlearnt()
                 yield batch.pin_memory() if pin else batch
         if self._iteration is this:
             self._next_epoch()
@@ -217,7 +269,11 @@ class BlockLoader:
         nodes, targets = blocks[0].src, blocks[-1].dst
         batch = Data()
         for name, value in self.data.to_dict().items():
-            if name in _EDGE_NAMES or self.data.is_edge_attr(name):
+            if name in _EDGE_NAMES:
+                continue
+            if self.data.is_edge_attr(name):
+                if self._has_edge_ids and isinstance(value, Tensor):
+                    batch[name] = [block.select_edges(value) for block in blocks]
                 continue
             if isinstance(value, Tensor) and self.data.is_node_attr(name):
                 rows = targets if name == "y" else nodes
@@ -226,10 +282,13 @@ class BlockLoader:
         place = self._place[targets] if seeds.place is None else seeds.place
         batch.blocks = blocks
         batch.n_id = nodes
+        if self._has_edge_ids:
+            batch.e_id = [block.e_id for block in blocks]
         batch.input_id = torch.from_numpy(self.input_nodes)[place] if self._is_mask else place
         batch.num_nodes = nodes.numel()
+        batch.num_edges = sum(block.num_edges for block in blocks)
         batch.batch_size = targets.numel()
-        batch.seconds = {"sample": sampled - started, "gather": perf_counter() - sampled}
+        batch.seconds = Seconds(sampled - started, perf_counter() - sampled)
         return batch if self.transform is None else self.transform(batch)
 
     def _in_turn(self, batches: Iterator[_Seeds]) -> Generator[Data, None, None]:

@@ -1,6 +1,12 @@
 from .config import MODELS as MODELS
 from .config import ModelConfig as ModelConfig
+from .convs import GATConv as GATConv
+from .convs import GATv2Conv as GATv2Conv
+from .convs import GCNConv as GCNConv
+from .convs import LinearConv as LinearConv
+from .convs import SAGEConv as SAGEConv
 from .inference import LayerSurvey as LayerSurvey
 from .inference import infer as infer
 from .inference import infer_layer as infer_layer
+from .layers import Layer as Layer
 from .model import GNN as GNN

@@ -17,6 +17,7 @@ from torch.nn import functional
 
 from bliss.block import Block
 from bliss.kernels import messages
+from bliss.nn import ops
 
 
 def gatv2_scores(
@@ -28,6 +29,9 @@ def gatv2_scores(
     """
     if not _is_compiled(source):
         return _plain_scores(block, target, source, vector, slope)
+    if torch.compiler.is_compiling():
+        traced: Tensor = ops.gatv2_scores(target, source, vector, block.indptr, block.row, slope)
+        return traced
     scores: Tensor = _Scores.apply(target, source, vector, slope, block)  # type: ignore[no-untyped-call]
     return scores
 
@@ -47,6 +51,9 @@ def attend(
     if not _is_compiled(values):
         attention = _softmax(block, scores)
         return _weighted_sum(block, mask, attention, values), attention.detach()
+    if torch.compiler.is_compiling():
+        out, attention = ops.attend(scores, values, mask, block.indptr, block.row)
+        return out, attention.detach()
     out, attention = _Attend.apply(scores, values, mask, block)  # type: ignore[no-untyped-call]
     return out, attention
 

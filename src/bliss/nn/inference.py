@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -16,11 +19,10 @@ from bliss.arrays import NOTHING, Array, FloatArray, IntArray
 from bliss.block import Block
 from bliss.errors import InputError
 from bliss.feedback import encode_attention
+from bliss.files import check_space, refuse_folder, replacing
 from bliss.graph import Graph
 from bliss.kernels import frontier, nodewise
-
-Layer: TypeAlias = Callable[[Tensor, Block], Tensor]
-"""A layer of a network: layer(x [S, F], block) -> [D, F']."""
+from bliss.nn.layers import Layer, layers_of
 
 
 class LayerSurvey(NamedTuple):
@@ -46,12 +48,12 @@ def full_block(graph: Graph, dst: IntArray, number: IntArray) -> Block:
     weight = frontier.edge_weights(dst, source, NOTHING, indptr, row, edge, *scales)
     certain = np.ones(edge.size, np.float32)
     arrays = (source[: dst.size], source, indptr, row, edge, certain, weight)
-    return Block.from_arrays(*arrays, prob=np.ones(source.size, np.float32))
+    return Block.from_arrays(*arrays, prob=np.ones(source.size, np.float32), graph=graph)
 
 
 @torch.no_grad()
 def infer(
-    model: Iterable[Layer],
+    model: Iterable[Layer] | Layer,
     graph: Graph,
     x: Tensor,
     *,
@@ -60,17 +62,19 @@ def infer(
     device: torch.device | str = "cpu",
     progress: Callable[[float], None] | None = None,
     observer: Observer | None = None,
+    out: str | os.PathLike[str] | None = None,
 ) -> Tensor:
     """Outputs of a network at all nodes, from full neighbourhoods.
 
-    Memory holds one layer's outputs for all nodes and the inputs of one chunk; with an observer,
-    also 4 bytes per node and, with attention, a byte per edge.
+    Memory holds one layer's outputs for all nodes, unless they go to disk (`out`), and the inputs
+    of one chunk; with an observer, also 4 bytes per node and, with attention, a byte per edge.
 
     Parameters
     ----------
     model
-        A `GNN`, or any sequence of layers, functions layer(x [S, F], block) -> [D, F'], input layer
-        first, on `device`. The model, or the layers that are modules, are set to evaluation mode,
+        A layer, a sequence of layers, input layer first, or a model whose `__iter__` returns them,
+        such as `GNN`; on `device`. A layer is a function layer(x [S, F], block) -> [D, F'], or a
+        convolution of PyG, which is run with `Block.propagate`. Modules are set to evaluation mode,
         and their modes are restored at the end.
     graph
         The graph, with V nodes.
@@ -88,28 +92,38 @@ def infer(
         Called with each layer's number and `LayerSurvey`. Blocks are then marked as surveyed, and
         layers show what they would show in training (`Block.observe`). The input is observed if a
         layer shows nothing.
+    out
+        An .npy file to write the outputs to, chunk by chunk; it appears when it is complete. The
+        outputs of other layers are then on disk, too, in files without a name beside it.
 
     Returns
     -------
     Tensor
-        Outputs, float32[V, out], on the CPU.
+        Outputs, float32[V, out], on the CPU; memory-mapped if `out` is given.
     """
-    layers = list(model)
-    if not layers:
-        raise InputError("model has no layers: pass a GNN or a list of layers, not an iterator.")
-    with _evaluating(model, layers):
+    modules, layers = layers_of(model)
+    path = None if out is None else _npy_path(out)
+    with (
+        _evaluating(modules),
+        nullcontext() if path is None else replacing(path) as scratch,
+    ):
         for number, layer in enumerate(layers):
+            is_last = number == len(layers) - 1
+            place = None if path is None else scratch if is_last else path.parent
 
             def share(done: float, number: int = number) -> None:
                 if progress:
                     progress((number + done) / len(layers))
 
             seen = None if observer is None else _Survey(graph, number)
-            out = infer_layer(layer, graph, x, chunk_edges, chunk_bytes, device, share, seen)
+            sizes = chunk_edges, chunk_bytes
+            found = infer_layer(layer, graph, x, *sizes, device, share, seen, place)
             if observer is not None and seen is not None:
                 observer(number, seen.result(x))
-            x = out
-    return x
+            x = found
+    if path is None:
+        return x
+    return torch.from_numpy(np.load(path, mmap_mode="c"))  # changes do not reach the file
 
 
 @torch.no_grad()
@@ -122,10 +136,12 @@ def infer_layer(
     device: torch.device | str = "cpu",
     progress: Callable[[float], None] | None = None,
     survey: _Survey | None = None,
+    place: Path | None = None,
 ) -> Tensor:
     """One layer's outputs at all nodes, from its inputs at all nodes. [V, in] -> [V, out].
 
-    The mode of the layer is not changed.
+    The mode of the layer is not changed. Outputs are kept in memory, in the .npy file `place`, or,
+    if `place` is a folder, in a file without a name.
     """
     if x.nbytes > chunk_bytes:
         chunk_edges = min(chunk_edges, chunk_bytes // x[:1].nbytes)
@@ -139,7 +155,7 @@ def infer_layer(
         found = layer(inputs, moved)
         _check_output(found, block.num_dst)
         if position == 0:
-            out = torch.empty(graph.num_nodes, found.size(1))
+            out = _allocate((graph.num_nodes, found.size(1)), place)
         out[block.dst] = found.to("cpu", torch.float32)
         if survey is not None:
             survey.add(moved, inputs, nodes)
@@ -182,10 +198,31 @@ class _Survey:
         return LayerSurvey(self.norm, self.attention, x)
 
 
+def _npy_path(out: str | os.PathLike[str]) -> Path:
+    path = Path(out)
+    refuse_folder("out", path, "outputs.npy")
+    if path.suffix != ".npy":
+        raise InputError(f"out={str(path)!r} must end in .npy, the format that is written.")
+    return path
+
+
+def _allocate(shape: tuple[int, int], place: Path | None) -> Tensor:
+    """Room for a layer's outputs: in memory, in an .npy file, or in a nameless file of a folder."""
+    if place is None:
+        return torch.empty(shape)
+    check_space(place / "outputs", 4 * shape[0] * shape[1])
+    if not place.is_dir():
+        mapped = np.lib.format.open_memmap(place, mode="w+", dtype=np.float32, shape=shape)
+        return torch.from_numpy(mapped)
+    if 0 in shape:
+        return torch.empty(shape)
+    with tempfile.TemporaryFile(dir=place) as file:  # the map outlives it
+        return torch.from_numpy(np.memmap(file, np.float32, "w+", shape=shape))
+
+
 @contextmanager
-def _evaluating(model: Any, layers: list[Layer]) -> Iterator[None]:
+def _evaluating(modules: list[nn.Module]) -> Iterator[None]:
     """Context manager that sets modules to evaluation mode and restores their modes."""
-    modules = [one for one in (model, *layers) if isinstance(one, nn.Module)]
     was_training = [module.training for module in modules]
     try:
         for module in modules:

@@ -19,7 +19,8 @@ from bliss.block import Block
 from bliss.errors import InputError
 from bliss.feedback import SURVEY, Feedback, News, check_feedback, check_news, is_survey
 from bliss.graph import Graph
-from bliss.nn.inference import Layer, LayerSurvey, infer
+from bliss.nn.inference import LayerSurvey, infer
+from bliss.nn.layers import Layer, layers_of
 from bliss.policies.base import Policy, State, load_arrays
 from bliss.rng import derive_key
 from bliss.samplers.config_base import EstimatorConfig, PolicySamplerConfig, SamplerConfig
@@ -47,7 +48,8 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
     data
         A `Graph`, or anything that `Graph.of` accepts.
     budgets
-        One number per layer, input layer first; the config's `unit` says what it counts.
+        One number per layer, input layer first; the config's `unit` says what it counts. -1: all
+        of them.
     config
         The settings; by default they are built from `options`.
     seed
@@ -93,6 +95,7 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         self.layers = len(self.budgets) or checks.whole("layers", layers, least=1)
         self.seed = checks.whole("seed", seed)
         self.graph = Graph.of(data, norm)
+        self.budgets = tuple(self._all() if one == -1 else one for one in self.budgets)
         if self.config.needs_features:
             given = getattr(data, "x", None) if x is None else x
             self.features = checks.features(given, self.graph.num_nodes)
@@ -102,11 +105,18 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         self.history = self._make_history(widths)
         self._drawing_ahead = False
         self._pending: list[list[StepNews]] = []  # steps of shards, oldest first
+        self._updates = 0  # steps that were given to `apply`
         self._scratch = threading.local()
 
     @classmethod
     def _default_config(cls) -> SamplerConfig:
         return cls.Config()
+
+    def _all(self) -> int:
+        """Budget that keeps everything."""
+        if self.config.unit == "neighbours":
+            return max(1, int(self.graph.degree.max(initial=1)))
+        return max(1, self.graph.num_nodes)
 
     def _make_history(self, widths: Sequence[int]) -> History | None:
         config = self.config
@@ -131,6 +141,11 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
     def makes_batches(self) -> bool:
         """Whether the sampler, not the loader, decides which seeds form a batch."""
         return self.config.makes_batches
+
+    @property
+    def updates(self) -> int:
+        """Number of steps whose news was given to this sampler, since it was built."""
+        return self._updates
 
     @property
     def learns(self) -> bool:
@@ -189,7 +204,9 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         if self.learns:
             self.apply([self.digest(blocks)])
 
-    def survey(self, model: Iterable[Layer], x: torch.Tensor, **options: Any) -> torch.Tensor:
+    def survey(
+        self, model: Iterable[Layer] | Layer, x: torch.Tensor, **options: Any
+    ) -> torch.Tensor:
         """Infer all nodes from full neighbourhoods and learn from the pass; returns the outputs.
 
         The pass shows the exact input norms and attention of every layer to the policy. With a
@@ -200,7 +217,7 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         Parameters
         ----------
         model
-            A `GNN`, or a sequence of layers; see `bliss.nn.infer`.
+            A `GNN`, a sequence of layers or a layer; see `bliss.nn.infer`.
         x
             Features [V, F].
         options
@@ -208,7 +225,7 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         """
         if not self.learns_from_surveys:
             return infer(model, self.graph, x, **options)
-        if (number := len(list(model))) != self.depth:
+        if (number := len(layers_of(model)[1])) != self.depth:
             raise InputError(
                 f"model has {number} layers, but the sampler has {self.depth}: survey the network "
                 "that the sampler draws for."
@@ -261,6 +278,7 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
                 )
             for news in shard:
                 check_news(news, self.graph)
+        self._updates += 1
         self._pending.append(list(shards))
         if not self._drawing_ahead:
             self.settle()

@@ -136,7 +136,7 @@ class FastGCN(Sampler):
         self._targets[layer] += int(has_others.sum())
         self._lonely[layer] += int((has_others & (kept_degree == loops)).sum())
         arrays = (source[: dst.size], source, kept_indptr, row, edge, prob[row], weight)
-        return Block.from_arrays(*arrays, prob=prob)
+        return Block.from_arrays(*arrays, prob=prob, graph=self.graph)
 
 
 def node_shares(graph: Graph, kind: str) -> FloatArray:

@@ -40,6 +40,7 @@ class FirstHop:
     """
 
     def __init__(self, graph: Graph, features: FloatArray, folder: Path | None = None) -> None:
+        self.graph = graph
         self.sums: FloatArray
         if folder is None or features.nbytes <= LARGE:
             self.sums = np.empty(features.shape, np.float32)
@@ -59,7 +60,9 @@ class FirstHop:
         """Block of the targets dst [D]: no edges, and the exact aggregate as its baseline."""
         none, nothing = np.empty(0, np.int64), np.empty(0, np.float32)
         pointers = np.zeros(dst.size + 1, np.int64)
-        block = Block.from_arrays(dst, dst, pointers, none, none, nothing, nothing)
+        block = Block.from_arrays(
+            dst, dst, pointers, none, none, nothing, nothing, graph=self.graph
+        )
         return replace(block, control=Control(torch.from_numpy(self.sums[dst])))
 
 

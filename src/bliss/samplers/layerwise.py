@@ -102,7 +102,7 @@ class LayerSampler(PolicySampler):
                 rescale_hajek(graph, dst, kept_indptr, weight)
         chance = (1 / correction).astype(np.float32) if prob is None else prob
         arrays = (source[: dst.size], source, kept_indptr, row, edge, chance[row], weight)
-        return Block.from_arrays(*arrays, prob=prob)
+        return Block.from_arrays(*arrays, prob=prob, graph=graph)
 
     def _masses(
         self, workspace: Workspace, dst: IntArray, layer: int

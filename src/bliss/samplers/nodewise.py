@@ -68,7 +68,7 @@ class EdgeSampler(Sampler):
         if self.config.estimator == "hajek":
             rescale_hajek(graph, dst, kept_indptr, weight)
         arrays = (source[: dst.size], source, kept_indptr, row, edge, chance, weight)
-        return Block.from_arrays(*arrays)
+        return Block.from_arrays(*arrays, graph=graph)
 
 
 class NodeSampler(EdgeSampler, PolicySampler):

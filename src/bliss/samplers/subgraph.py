@@ -124,7 +124,7 @@ class SubgraphSampler(Sampler):
     def _blocks(self, subgraph: Subgraph, weights: Weights) -> list[Block]:
         node, num_dst, indptr, row, edge, _ = subgraph
         arrays = (node, node, indptr, row, edge, weights.chance, weights.edge)
-        hidden = Block.from_arrays(*arrays, prob=weights.prob)
+        hidden = Block.from_arrays(*arrays, prob=weights.prob, graph=self.graph)
         kept = int(indptr[num_dst])
         last = replace(
             hidden,

@@ -110,7 +110,7 @@ class Learner:
         self.sampled[0] += batch.blocks[0].num_src
         self.sampled[1] += sum(block.num_edges for block in batch.blocks)
         parts = {"forward": forward - started, "backward": backward - forward}
-        self._record(batch.seconds | parts | {"update": updated - backward})
+        self._record(batch.seconds._asdict() | parts | {"update": updated - backward})
         return value
 
     def _cause(self, x: Tensor) -> str:

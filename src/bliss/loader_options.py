@@ -1,0 +1,52 @@
+"""Options of PyG's NeighborLoader that `BlockLoader` refuses, each with a reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from bliss import checks
+from bliss.errors import InputError
+
+_TIMES = (
+    "sampling does not look at times: filter the edges of a period before you build the sampler"
+)
+_WORKERS = "batches are drawn in this process, where the policy learns: use prefetch=1 instead"
+REFUSED = {
+    "num_neighbors": "numbers belong to the sampler: pass bliss.Neighbor(data, budgets=[...])",
+    "disjoint": "seeds share their sources, which is what layer-wise sampling saves: use "
+    "batch_size=1 for one graph per seed",
+    "replace": "draws belong to the sampler: pass bliss.Neighbor(data, budgets, replace=True)",
+    "weight_attr": 'weights belong to the graph: pass norm="weights" to the sampler',
+    "time_attr": _TIMES,
+    "input_time": _TIMES,
+    "temporal_strategy": _TIMES,
+    "edge_label_index": "links are not sampled: pass the nodes of your links as input_nodes",
+    "neg_sampling": "links are not sampled: pass the nodes of your links as input_nodes",
+    "persistent_workers": _WORKERS,
+    "prefetch_factor": _WORKERS,
+    "worker_init_fn": _WORKERS,
+    "multiprocessing_context": _WORKERS,
+    "filter_per_worker": _WORKERS,
+    "generator": "the order of batches comes from the sampler's seed: pass seed=... to the sampler",
+    "directed": "blocks hold the edges that lead to their targets: leave it out",
+}
+"""Options of PyG's NeighborLoader that have no meaning here, and why."""
+_SUBGRAPHS = {
+    "bidirectional": "a block holds the edges that lead to its targets alone: add the reverse "
+    "edges to the data",
+    "induced": "a block holds the edges that lead to its targets alone: use a subgraph sampler "
+    "such as bliss.SaintWalk",
+}
+
+
+def refuse_others(others: Mapping[str, Any], subgraph_type: str) -> None:
+    """Refuse options of PyG's loaders that would have no effect."""
+    checks.choice("subgraph_type", subgraph_type, ("directional", *_SUBGRAPHS))
+    if subgraph_type != "directional":
+        raise InputError(f"subgraph_type={subgraph_type!r}: {_SUBGRAPHS[subgraph_type]}.")
+    for name, value in others.items():
+        if name not in REFUSED:
+            raise TypeError(f"BlockLoader got an unexpected keyword argument {name!r}")
+        if value is not None and value is not False:
+            raise InputError(f"{name}={value!r} is not an option of BlockLoader: {REFUSED[name]}.")

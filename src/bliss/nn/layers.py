@@ -1,0 +1,47 @@
+"""The layers of a model: functions of an input and a block."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
+
+from torch import Tensor, nn
+
+from bliss.block import Block
+from bliss.errors import InputError
+
+Layer: TypeAlias = Callable[[Tensor, Block], Tensor]
+"""A layer of a network: layer(x [S, F], block) -> [D, F']."""
+
+
+def layers_of(model: Iterable[Layer] | Layer) -> tuple[list[nn.Module], list[Layer]]:
+    """Modules of a model, and its layers, input layer first.
+
+    A model that can be iterated is a sequence of layers; another one is a single layer.
+    """
+    parts: list[Any] = list(model) if isinstance(model, Iterable) else [model]
+    if not parts:
+        raise InputError("model has no layers: pass a GNN or a list of layers, not an iterator.")
+    modules = [one for one in (model, *parts) if isinstance(one, nn.Module)]
+    return modules, [_as_layer(part) for part in parts]
+
+
+def _as_layer(part: Any) -> Layer:
+    if not isinstance(part, nn.Module):
+        layer: Layer = part
+        return layer
+    if any(kind.__name__ == "MessagePassing" for kind in type(part).__mro__):
+        return lambda x, block: block.propagate(part, x)
+    names = list(inspect.signature(part.forward).parameters)
+    if "blocks" in names:
+        raise InputError(
+            f"{type(part).__name__}.forward takes all blocks at once, but inference goes layer by "
+            "layer: give it an __iter__ that returns its layers, functions of (x, block)."
+        )
+    if len(names) < 2:
+        raise InputError(
+            f"{type(part).__name__} takes no block, so it is not a layer: pass functions of "
+            "(x, block), each with what follows its convolution."
+        )
+    return part

@@ -1,0 +1,324 @@
+"""PyG convolutions on a block, with the sampler's weights: what `Block.propagate` does.
+
+A convolution that sums messages m_ij over the in-edges of a target is run on the kept edges with
+
+    sum over kept edges of r_ij m_ij,    r_ij = edge_weight_ij / alpha_ij  (1 / p_ij for "ht")
+
+which estimates the sum over all in-edges; a mean is that sum over |N_i|, the degree in the graph.
+An attention a_ij, a softmax over the kept edges, becomes r_ij a_ij / sum_k r_ik a_ik. The
+convolution itself is not changed: its twin, which shares its parameters, has methods of its own.
+"""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from bliss.errors import InputError
+
+Edges: TypeAlias = Any
+"""A `Block`. Its module imports this one."""
+
+
+class Support(NamedTuple):
+    """How a convolution is run on a block."""
+
+    kind: str  # edge_weight, messages, attention or ratio; full: on complete neighbourhoods alone
+    reason: str = ""  # why complete neighbourhoods alone; empty otherwise
+
+
+_SUMS = {
+    *("AGNNConv", "CGConv", "EdgeConv", "FastRGCNConv", "FeaStConv", "FiLMConv", "GATConv"),
+    *("GATv2Conv", "GENConv", "GINConv", "GINEConv", "GMMConv", "GatedGraphConv", "GeneralConv"),
+    *("GraphConv", "HEATConv", "LEConv", "NNConv", "PNAConv", "PPFConv", "PointGNNConv"),
+    *("PointNetConv", "PointTransformerConv", "RGATConv", "ResGatedGraphConv", "SAGEConv"),
+    *("SimpleConv", "SplineConv", "TransformerConv", "WLConvContinuous"),
+}
+"""Convolutions of PyG whose output at a target depends on its in-edges alone."""
+_NORMALISED = {
+    *("APPNP", "DNAConv", "FAConv", "GCN2Conv", "GCNConv", "LGConv", "PDNConv", "TAGConv"),
+}
+"""Convolutions of PyG that divide by roots of degrees, and whose `normalize` turns this off."""
+_SEES_OTHERS = {"index", "ptr", "size_i", "dim_size", "edge_index", "edge_index_i", "adj_t"}
+
+
+def support(conv: Any) -> Support:
+    """How a convolution is run on a block; raises an error if it cannot be."""
+    from torch_geometric.nn import MessagePassing
+    from torch_geometric.nn.aggr import MeanAggregation, SumAggregation
+
+    name, own = type(conv).__name__, _pyg_class(conv)
+    if not isinstance(conv, MessagePassing):
+        raise InputError(
+            f"{name} is not a MessagePassing convolution of PyG, so its messages cannot be "
+            "weighted: pass a single convolution, or a layer called as layer(x, block)."
+        )
+    if conv.flow != "source_to_target":
+        raise InputError(
+            f"{name} has flow={conv.flow!r}, but blocks hold the in-edges of their targets: build "
+            'it with flow="source_to_target".'
+        )
+    if own and own not in _SUMS | _NORMALISED:
+        raise InputError(
+            f"{name} needs more of the graph than the in-edges of its targets, such as degrees of "
+            "other nodes, several hops, or edges of its own making: use a convolution of one hop, "
+            "listed in docs/convolutions.md."
+        )
+    if own == "WLConvContinuous":
+        return Support("ratio")
+    if own in ("GATConv", "GATv2Conv", "TransformerConv") or _is_plain_rgat(conv):
+        return Support("attention")
+    if not isinstance(conv.aggr_module, (SumAggregation, MeanAggregation)):
+        return Support("full", f"its aggregation {conv.aggr!r} is not a sum of messages")
+    if type(conv).aggregate is not MessagePassing.aggregate:
+        return Support("full", "it has an aggregation of its own")
+    seen = set(conv.inspector.get_param_names("message"))
+    if conv.inspector.implements("edge_update"):
+        seen |= set(conv.inspector.get_param_names("edge_update"))
+    if seen & _SEES_OTHERS and not (own == "GeneralConv" and not conv.attention):
+        return Support("full", "a message depends on the other kept edges, as in a softmax")
+    return Support("edge_weight" if own and "edge_weight" in _parameters(conv) else "messages")
+
+
+def propagate(
+    block: Edges, conv: Any, x: Tensor, observed: Tensor | None, options: dict[str, Any]
+) -> Any:
+    """Output of a convolution at the targets of a block. x [S, F] -> [D, out]."""
+    block.check_device("x", x)
+    if "block" in _parameters(conv):
+        return conv(x, block=block, **options)
+    how = _check(block, conv)
+    twin, told = _twin(conv), _Told(conv, block)
+    _take_over_norms(block, conv, twin)
+    _follow(twin, "propagate", before=told.check)
+    options = dict(options)
+    _weigh(block, how.kind, twin, told, options)
+    is_pair = _takes_pair(conv)
+    before = dict(twin.__dict__)
+    inputs = (x, x[: block.num_dst]) if is_pair else x
+    out = twin(inputs, edge_index=block.edge_index, **options)
+    for name, value in twin.__dict__.items():  # such as an attention kept for later
+        if before.get(name, before) is not value:
+            object.__setattr__(conv, name, value)
+    if conv.training or block.is_surveyed:
+        shown = x if observed is None else observed
+        block.observe(shown.flatten(1), told.attention)
+    return out if is_pair else _of_targets(out, block)
+
+
+def _check(block: Edges, conv: Any) -> Support:
+    """Refuse what cannot be made right on this block."""
+    if block.control is not None:
+        raise InputError(
+            f"the block has a history or an exact first hop, which {type(conv).__name__} cannot "
+            "use: use the convolutions of bliss.nn, bliss.nn.aggregate.aggregate(block, x), or a "
+            "sampler without history and first_hop."
+        )
+    how = support(conv)
+    if how.kind == "full" and not block.is_full:
+        raise InputError(
+            f"{type(conv).__name__} cannot be estimated from sampled edges, because {how.reason}: "
+            "use bliss.Full, or a convolution that sums messages (docs/convolutions.md)."
+        )
+    return how
+
+
+def _take_over_norms(block: Edges, conv: Any, twin: Any) -> None:
+    """Turn off self-loops and normalisation that the graph already has."""
+    name, graph = type(conv).__name__, block.graph
+    is_normalised = _pyg_class(conv) in _NORMALISED and conv.normalize
+    if getattr(conv, "add_self_loops", False):
+        if (is_normalised or _pyg_class(conv) not in _NORMALISED) and not graph.has_self_loops:
+            raise InputError(
+                f"{name} adds self-loops, and the graph was built without them: build {name} with "
+                'add_self_loops=False, or the graph with self_loops="add".'
+            )
+        twin.add_self_loops = False
+    if not is_normalised:
+        return
+    if _pyg_class(conv) == "PDNConv" or getattr(conv, "improved", False):
+        raise InputError(
+            f"{name} normalises by weights that only it knows, of edges that were not kept: build "
+            "it with normalize=False, or without improved=True."
+        )
+    if graph.norm != "gcn":
+        raise InputError(
+            f"{name} divides by roots of degrees in the whole graph, and the graph has "
+            f'norm={graph.norm!r}: build the sampler with norm="gcn", or {name} with '
+            "normalize=False."
+        )
+    twin.normalize = False
+
+
+def _weigh(block: Edges, kind: str, twin: Any, told: _Told, options: dict[str, Any]) -> None:
+    """Give the twin the sampler's weights."""
+    from torch_geometric.nn.aggr import MeanAggregation, SumAggregation
+
+    takes_weight = "edge_weight" in _parameters(twin)
+    if takes_weight and "edge_weight" not in options:
+        options["edge_weight"] = block.coefficient
+    if kind == "full":
+        return
+    if kind == "attention":
+        _weigh_attention(twin, told)
+        return
+    factor = block.importance
+    if kind != "ratio" and isinstance(twin.aggr_module, MeanAggregation):
+        factor = factor / block.degree[block.col]
+        twin.__dict__["_modules"] = dict(twin._modules)
+        twin.aggr_module = SumAggregation()
+    if kind == "messages":
+        _follow(twin, "message", after=lambda out: out * _along(factor, twin, out))
+        return
+    given = options["edge_weight"]
+    options["edge_weight"] = factor if given is None else _edge_values(block, given) * factor
+
+
+def _weigh_attention(twin: Any, told: _Told) -> None:
+    if twin.inspector.implements("edge_update"):  # the softmax, then dropout
+        rate, twin.dropout = twin.dropout, 0.0
+
+        def correct(out: Tensor) -> Tensor:
+            return functional.dropout(told.correct(out), rate, twin.training)
+
+        _follow(twin, "edge_update", after=correct)
+        return
+
+    def rescale(out: Tensor) -> Tensor:
+        plain = twin._alpha
+        if not isinstance(plain, Tensor):
+            raise InputError(
+                f"{told.name} of this version of PyG does not show its attention: use GATv2Conv, "
+                "or bliss.nn.GATv2Conv."
+            )
+        twin._alpha = told.correct(plain)
+        ratio: Tensor = told.block.importance[:, None] / told.total[told.block.col]  # [E', H]
+        return out * ratio.view(*ratio.shape, *[1] * (out.ndim - ratio.ndim)).to(out.dtype)
+
+    _follow(twin, "message", after=rescale)
+
+
+class _Told:
+    """What a convolution shows while it runs."""
+
+    def __init__(self, conv: Any, block: Edges) -> None:
+        self.name, self.block = type(conv).__name__, block
+        self.attention: Tensor | None = None  # [E', H] softmax of the plain scores
+        self.total: Tensor = torch.empty(0)  # [D, H] sum of r_ij a_ij
+        self.calls = 0
+
+    def check(self, edge_index: Any) -> None:
+        """Refuse a second hop, and other edges than the block's."""
+        self.calls += 1
+        if self.calls > 1:
+            raise InputError(
+                f"{self.name} propagates more than once, but a block holds the in-edges of its "
+                "targets alone: build it with one hop and one relation, and use a block per hop."
+            )
+        if edge_index is not self.block.edge_index:
+            raise InputError(
+                f"{self.name} changes the edges before it propagates, so the sampler's weights "
+                "would not fit: build it without self-loops of its own and with one relation."
+            )
+
+    def correct(self, plain: Tensor) -> Tensor:
+        """Softmax over the kept edges -> estimate of the softmax over all. [E', H] -> [E', H]."""
+        self.attention = plain.detach()
+        weighted: Tensor = plain * self.block.importance[:, None].to(plain.dtype)
+        total = weighted.new_zeros(self.block.num_dst, weighted.size(1))
+        self.total = total.index_add(0, self.block.col, weighted)
+        return weighted / self.total[self.block.col]
+
+
+def _along(factor: Tensor, conv: Any, out: Tensor) -> Tensor:
+    """The factors [E'] in a shape that multiplies messages [..., E', ...]."""
+    shape = [1] * out.ndim
+    shape[conv.node_dim] = -1
+    return factor.view(shape).to(out.dtype)
+
+
+def _edge_values(block: Edges, weight: Tensor) -> Tensor:
+    if weight.numel() != block.num_edges:
+        raise InputError(
+            f"edge_weight has shape {tuple(weight.shape)}, but the block has {block.num_edges} "
+            "edges: pass one weight per kept edge, for instance block.select_edges(weight)."
+        )
+    return weight.view(-1)
+
+
+def _of_targets(out: Any, block: Edges) -> Any:
+    """The rows of the targets, which come first, of a convolution over all sources."""
+    if isinstance(out, tuple):
+        return (_of_targets(out[0], block), *out[1:])
+    return out[: block.num_dst]
+
+
+def _twin(conv: Any) -> Any:
+    """A convolution that shares the parameters and submodules of another, with its own methods."""
+    twin = object.__new__(type(conv))
+    for name, value in conv.__dict__.items():
+        if getattr(value, "__self__", None) is conv:
+            value = value.__func__.__get__(twin)
+        twin.__dict__[name] = value
+    return twin
+
+
+def _follow(
+    twin: Any,
+    name: str,
+    before: Callable[[Any], None] | None = None,
+    after: Callable[[Tensor], Tensor] | None = None,
+) -> None:
+    """Call functions before and after a method of a twin: PyG's hooks are off in torch.compile."""
+    method = getattr(twin, name)
+
+    def followed(*arguments: Any, **options: Any) -> Any:
+        if before is not None:
+            before(arguments[0] if arguments else options["edge_index"])
+        out = method(*arguments, **options)
+        return out if after is None else after(out)
+
+    twin.__dict__[name] = followed
+
+
+def _pyg_class(conv: Any) -> str:
+    """Name of the convolution of PyG that this is, or is derived from; otherwise empty."""
+    for kind in type(conv).__mro__:
+        if kind.__module__.startswith("torch_geometric.") and kind.__name__ != "MessagePassing":
+            return kind.__name__ if "MessagePassing" in {k.__name__ for k in kind.__mro__} else ""
+    return ""
+
+
+def _is_plain_rgat(conv: Any) -> bool:
+    """Whether this is an RGATConv whose messages are its softmax times a value."""
+    return (
+        _pyg_class(conv) == "RGATConv"
+        and conv.mod not in ("additive", "scaled", "f-additive", "f-scaled")
+        and conv.attention_mechanism == "across-relation"
+        and conv.attention_mode == "additive-self-attention"
+    )
+
+
+def _parameters(conv: Any) -> typing.Mapping[str, inspect.Parameter]:
+    """Parameters of a convolution's forward."""
+    return _signature(getattr(type(conv), "forward", conv))
+
+
+@lru_cache(maxsize=256)
+def _signature(function: Callable[..., Any]) -> typing.Mapping[str, inspect.Parameter]:
+    return inspect.signature(function).parameters
+
+
+def _takes_pair(conv: Any) -> bool:
+    """Whether x may be a pair (sources, targets), by the annotation of the first argument."""
+    note = list(_parameters(conv).values())[1].annotation
+    if isinstance(note, str):
+        return "Pair" in note or "Tuple" in note or "tuple" in note
+    return any(typing.get_origin(one) is tuple for one in (note, *typing.get_args(note)))
