@@ -40,7 +40,7 @@ LINEAR = (
 )
 HISTORIES = {"history": "nodes", "survey history": "surveys"}
 SURVEYED = ("bliss+survey", "bliss+survey history")
-ATTENTION = ("bliss", "bliss+survey", "pladies", "neighbor", "labor-*", "full")
+ATTENTION = ("bliss", "bliss+survey", "pladies", "neighbor", "full")
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ CASES = {
             "dataset": "ppi",
             "model": "gatv2",
             "batch_size": 512,
-            "steps": 500,
+            "steps": 300,
             "layers": 3,
             "hidden": 256,
             "residual": True,
@@ -113,7 +113,7 @@ CASES = {
             "dataset": "three-hops",
             "model": "sage",
             "batch_size": 512,
-            "steps": 400,
+            "steps": 250,
             "layers": 3,
             "hidden": 128,
             "dropout": 0.0,
