@@ -92,7 +92,7 @@ SparseTensor.__module__ = "torch_sparse.tensor"
 @pytest.mark.filterwarnings("ignore:Sparse:UserWarning")
 def test_every_sparse_matrix_gives_the_same_graph():
     """Entry [j, i] is the edge j -> i; in adj_t it is the other way round."""
-    matrix = torch.sparse_coo_tensor(torch.from_numpy(PAIRS), torch.from_numpy(WEIGHT), (5, 5))
+    matrix = torch.sparse_coo_tensor(PAIRS, torch.from_numpy(WEIGHT), (5, 5))
     transposed = matrix.t().coalesce()
     forms = {
         "coo": matrix,

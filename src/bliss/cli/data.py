@@ -134,7 +134,7 @@ def data_import(
         )
         is_taken = bliss_data.canonical(str(written)) in dict(bliss_data.dataset_names())
         path = f"./{written}" if is_taken else written  # "./" avoids a clash with a known name
-        show_dataset(bliss_data.load_dataset(written))
+        show_dataset(bliss_data.open_store(written))
         say(f"Written to {written}; train with: bliss train --dataset {path}")
 
 
