@@ -95,7 +95,7 @@ def test_every_entry_of_the_contents_leads_somewhere(browser, page_of, kind):
 def test_a_page_of_several_results_has_a_title(browser, page_of):
     with opened(browser, page_of("together")) as page:
         title = page.locator("h1").inner_text()
-        assert title.startswith("Run of sage on synthetic, and")
+        assert title.startswith("Runs of sage on synthetic, and")
         assert title.endswith("comparison, reproduction and variance")
 
 

@@ -225,7 +225,7 @@ def test_samplers_without_a_closed_form_are_refused(dataset):
 
 
 def test_settings_with_auto_say_where_to_get_a_pilot():
-    for make in (resolve, TrainConfig.of):
+    for make in (resolve, TrainConfig, TrainConfig.of):
         with pytest.raises(InputError, match=r"budgets='auto' needs a pilot.*bliss train"):
             make(budgets="auto")
 

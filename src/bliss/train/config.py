@@ -158,6 +158,7 @@ class TrainConfig(ModelConfig):
         for name in values:
             if name not in known:
                 raise InputError(f"{name}={values[name]!r} is not a setting: remove it.")
+        refuse_auto(values.get("budgets"))
         return cls(**{**values, "budgets": tuple(values.get("budgets", cls.budgets))})
 
     def differences(self, other: TrainConfig) -> list[str]:
