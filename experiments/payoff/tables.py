@@ -18,7 +18,7 @@ from experiments.payoff.times import Times
 TITLES = {
     "ppi-sage": "PPI, GraphSAGE, 3 layers of 256, batches of 512, 500 steps",
     "ppi-gatv2": "PPI, GATv2, 3 layers of 256, batches of 512, 300 steps",
-    "physics-sage": "Physics, GraphSAGE, 3 layers of 64, batches of 256, 60 steps",
+    "physics-sage": "Physics, GraphSAGE, 3 layers of 64, batches of 256, 40 steps",
     "three-hops-sage": "Synthetic graph of 200,000 nodes, GraphSAGE, 3 layers of 128, 250 steps",
 }
 COLOURS = {
