@@ -10,7 +10,7 @@ import pytest
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 SMALL = {
     "sage": ({"nodes": 600, "epochs": 3}, 0.6),  # of 5 classes
-    "gatv2": ({"nodes": 600, "epochs": 8}, 0.6),  # of 4 classes
+    "gatv2": ({"nodes": 600, "epochs": 12}, 0.6),  # of 4 classes
     "edge_features": ({"nodes": 600, "epochs": 15}, 0.65),  # of 2 classes
 }
 
