@@ -68,14 +68,14 @@ def test_snippets_run(code, tmp_path, monkeypatch):
 
 MUTANTS = {
     "none": ("", ""),
-    "relu of raw features": ("conv((x, x[:", "conv((x.relu(), x.relu()[:"),
-    "weights left out": ("block.edge_index, block.edge_weight)", "block.edge_index)"),
+    "relu of raw features": ("propagate(convs[0], x)", "propagate(convs[0], x.relu())"),
+    "labels of other seeds": ("batch.y)", "batch.y.flip(0))"),
 }
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_only_the_readmes_example_as_it_stands_is_accurate(mutant):
-    """Accuracy over three seeds: 0.858 as it stands, 0.790 and 0.774 with the mutants."""
+    """Accuracy over three seeds: 0.858 as it stands, 0.790 and 0.089 with the mutants."""
     (code,) = snippets(README)
     before, after = MUTANTS[mutant]
     assert before in code

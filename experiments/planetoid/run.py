@@ -3,7 +3,8 @@
 `python -m experiments.planetoid.run --root DATA` trains every cell (data set, network, sampler,
 seed) with the data set's recipe, writes each result to a JSON file in results/, and rewrites
 README.md. Finished cells are skipped, so the script can be stopped and continued. "full" is the
-same network and recipe with all neighbours and all training nodes in one batch.
+same network and recipe with all neighbours and all training nodes in one batch. The bandit learns
+from samples alone, without surveys.
 """
 
 from __future__ import annotations
@@ -59,7 +60,8 @@ def cell(dataset: str, model: str, sampler: str, seed: int) -> Path:
 def run(dataset: Dataset, name: str, model: str, sampler: str, seed: int) -> RunResult:
     """Train one cell in a temporary folder."""
     options = {"batch_size": len(dataset.splits["train"])} if sampler == "full" else {}
-    config = resolve(dataset=name, model=model, seed=seed, sampler=sampler, **options)
+    chosen = {"dataset": name, "model": model, "sampler": sampler, "survey": False}
+    config = resolve(**chosen, seed=seed, **options)
     with tempfile.TemporaryDirectory() as folder:
         return Trainer(config, dataset, Path(folder) / "run", print).run()
 

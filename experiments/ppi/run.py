@@ -62,7 +62,7 @@ def run(dataset: Dataset, kind: str, seed: int) -> RunResult:
         "full": {"sampler": "full", "batch_size": everything},
         "full-dropout": {"sampler": "full", "batch_size": everything, "dropout": 0.1},
     }[kind]
-    config = resolve(dataset="ppi", model="sage", seed=seed, **options)
+    config = resolve(dataset="ppi", model="sage", seed=seed, survey=False, **options)
     with tempfile.TemporaryDirectory() as folder:
         return Trainer(config, dataset, Path(folder) / "run", print).run()
 
