@@ -12,6 +12,7 @@ import matplotlib.pyplot as plt
 
 from bliss import records
 from bliss.studies.records import mean_and_deviation
+from experiments.payoff.noise import Errors
 from experiments.payoff.run import CASES, HERE, Case, Cell, Cells
 from experiments.payoff.times import Times
 
@@ -48,15 +49,22 @@ def load(name: str) -> tuple[list[Cell], dict[tuple[str, float], float]]:
     return cells, {(one.sampler, one.share): one.step_ms for one in found}
 
 
+def gradient_errors(name: str) -> dict[tuple[str, float], float]:
+    """r by sampler and share, if it was measured."""
+    path = HERE / "results" / f"{name}-noise.json"
+    found = records.read(path, Errors, "run it again").errors if path.exists() else []
+    return {(one.sampler, one.share): one.error for one in found}
+
+
 def table(name: str, case: Case) -> str:
     """Test F1 of each sampler by share, with the milliseconds of a step."""
-    cells, ms = load(name)
+    (cells, ms), errors = load(name), gradient_errors(name)
     shares = [share for share in case.shares if any(cell.share == share for cell in cells)]
     lines = [f"## {TITLES[name]}", ""]
     lines += [
         f"Share 1: {case.budget:,} sources per sampled layer, {case.fanout} neighbours per target "
         f"(vrgcn {case.fanout // 2}), {case.roots:,} walks. Test F1, mean and standard deviation "
-        "over seeds; milliseconds of a step below.",
+        "over seeds; below it the milliseconds of a step and the gradient error r of a pilot.",
         "",
         "| | " + " | ".join(f"{share:g}" for share in shares) + " |",
         "|---" * (len(shares) + 1) + "|",
@@ -70,8 +78,9 @@ def table(name: str, case: Case) -> str:
                 continue
             average, deviation = mean_and_deviation(scores)
             text = f"{average:.4f}" + (f" ± {deviation:.4f}" if len(scores) > 1 else "")
-            taken = ms.get((sampler, share))
-            row.append(text + (f"<br>{taken:.0f} ms" if taken else ""))
+            facts = [f"{ms[key]:.0f} ms"] if (key := (sampler, share)) in ms else []
+            facts += [f"r {errors[key]:.2g}"] if key in errors else []
+            row.append("<br>".join([text, *([", ".join(facts)] if facts else [])]))
         if any(row):
             lines.append(f"| `{sampler}` | " + " | ".join(row) + " |")
     seeds = sorted({cell.seed for cell in cells})
