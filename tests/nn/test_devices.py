@@ -166,7 +166,8 @@ def test_the_drawn_blocks_cover_what_a_block_can_hold():
 
 def stays_behind(name: str) -> property:
     """A property of Block that is computed on the CPU, whatever the block's device."""
-    original = getattr(Block, name).func
+    found = getattr(Block, name)
+    original = found.fget if isinstance(found, property) else found.func
 
     def on_host(self: Block) -> object:
         values = original(self)
