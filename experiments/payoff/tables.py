@@ -104,23 +104,29 @@ def share_for(cells: list[Cell], sampler: str, target: float) -> float | None:
 
 
 def equal_f1(name: str, case: Case) -> str:
-    """The share that each layer-wise sampler needs for the F1 of PLADIES at its largest share."""
+    """Shares that other samplers need for the F1 of PLADIES, less half a point."""
     cells, _ = load(name)
-    largest = [c.test_f1 for c in cells if (c.sampler, c.share) == ("pladies", max(case.shares))]
-    if not largest:
-        return ""
-    target = mean(largest) - 0.005
-    told = []
-    for sampler in ("bliss", "bliss+survey", "bliss+history", "bliss+survey history"):
-        share = share_for(cells, sampler, target)
-        if sampler in case.samplers:
-            smallest = share == min(case.shares)
-            less = "at most " if smallest else ""
-            told.append(f"`{sampler}` {less}{share:.2f}" if share else f"`{sampler}` never")
-    return (
-        f"Share of the budget for the F1 of PLADIES at share {max(case.shares):g}, less half a "
-        f"point ({target:.4f}), interpolated: {', '.join(told)}.\n"
-    )
+    others = [one for one in case.samplers if one.startswith("bliss")]
+    lines = [
+        "Share that a sampler needs for the F1 of PLADIES less half a point, interpolated:",
+        "",
+        "| PLADIES at share | F1 less half a point | "
+        + " | ".join(f"`{o}`" for o in others)
+        + " |",
+        "|---" * (len(others) + 2) + "|",
+    ]
+    for share in sorted(case.shares)[1:]:
+        scores = [c.test_f1 for c in cells if (c.sampler, c.share) == ("pladies", share)]
+        if scores:
+            target = mean(scores) - 0.005
+            found = [share_for(cells, one, target) for one in others]
+            least = min(case.shares)
+            shown = [
+                "never" if one is None else f"at most {one:.3g}" if one == least else f"{one:.2g}"
+                for one in found
+            ]
+            lines.append(f"| {share:g} | {target:.4f} | " + " | ".join(shown) + " |")
+    return "\n".join([*lines, ""])
 
 
 def figure(name: str, path: Path) -> None:
