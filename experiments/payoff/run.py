@@ -109,6 +109,7 @@ CASES = {
         fanout=16,
         roots=2048,
         shares=(1 / 16, 1 / 4),
+        survey_every=10,
     ),
     "three-hops-sage": Case(
         load=lambda root: three_hops(),
