@@ -2,7 +2,7 @@
 
     python examples/edge_features.py
 
-The batch has one tensor of edge features per block; zeros for self-loops that bliss added.
+A batch has one tensor of edge features per block. Self-loops that bliss added have features 0.
 """
 
 from __future__ import annotations

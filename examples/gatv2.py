@@ -2,7 +2,7 @@
 
     python examples/gatv2.py
 
-`block.propagate` adds -log p to the scores of kept edges, and shows the attention to the block.
+`block.propagate` corrects the attention scores of kept edges by -log p and records the attention.
 """
 
 from __future__ import annotations

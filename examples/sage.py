@@ -2,7 +2,7 @@
 
     python examples/sage.py
 
-The embedded graph stands for your own data: replace `load` by something that returns a PyG `Data`.
+`load` makes a random graph: replace it by a function that returns your own data as a PyG `Data`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Several processes: each draws its own batches, and all learn from everybody's news.
+"""Several processes: each draws its own batches, and each policy learns from those of all.
 
 Run it with `torchrun --nproc-per-node 2 examples/torchrun.py`.
 """

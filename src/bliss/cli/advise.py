@@ -67,7 +67,7 @@ def auto_config(settings: Mapping[str, Any], dataset: Dataset) -> TrainConfig:
 
 
 def show_advice(found: Advice) -> None:
-    """Print a line for each row, the sign, the reason and the command."""
+    """Print the table, the fits, whether sampling matters, the reason and the command."""
     from rich.table import Table
 
     table = Table(

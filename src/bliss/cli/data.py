@@ -60,7 +60,7 @@ def data_verify(
 
 
 def show_dataset(dataset: Dataset) -> None:
-    """Print what was understood of a data set."""
+    """Print a summary of a data set."""
     from rich.table import Table
 
     table = Table("", printable(dataset.name))
@@ -79,7 +79,7 @@ def data_import(
         Path | None, typer.Option(help="Pairs of ids: .npy, .npz, .csv or .parquet.")
     ] = None,
     features: Annotated[
-        Path | None, typer.Option(help="Rows by node: .npy, .npz, .csv or .parquet.")
+        Path | None, typer.Option(help="One row per node: .npy, .npz, .csv or .parquet.")
     ] = None,
     labels: Annotated[
         Path | None,

@@ -43,10 +43,11 @@ def variance(
         int | None, typer.Option(help="Steps between measurements; default a tenth of --steps.")
     ] = None,
     survey_every: Annotated[
-        int, typer.Option(help="Steps between surveys, from which policies also learn; 0: none.")
+        int,
+        typer.Option(help="Also measure policies surveyed every so many steps; 0: no surveys."),
     ] = 0,
     history: Annotated[
-        bool, typer.Option(help="Measure each policy with a history of every node, too.")
+        bool, typer.Option(help="Also measure each policy with a history of every node.")
     ] = False,
     json: Annotated[Path | None, typer.Option(help="Write the numbers to this file.")] = None,
     figures: Figures = None,
@@ -113,8 +114,8 @@ def compare(
     samplers: Annotated[
         str,
         typer.Option(
-            help="Names, or all; bliss:exp3 selects a policy, bliss+history an option. Others are "
-            "compared with the first."
+            help="Names, or all; bliss:exp3 selects a policy, bliss+history an option. The others "
+            "are compared with the first."
         ),
     ] = "bliss,pladies,ladies",
     models: Annotated[str, typer.Option(help="Networks, separated by commas.")] = "sage",
@@ -153,7 +154,8 @@ def compare(
     search: Annotated[
         int,
         typer.Option(
-            help="Settings of learning rate and dropout to try for each sampler, by validation."
+            help="Number of settings of learning rate and dropout to try for each sampler; the "
+            "best by validation score is used."
         ),
     ] = 0,
     shares: Annotated[
@@ -203,7 +205,7 @@ def compare(
 def reproduce(
     out: Out = Path("reproduction"),
     preset: Annotated[
-        str, typer.Option(help="paper (as the released code), ours, or both: paper,ours.")
+        str, typer.Option(help="paper (like the released code), ours, or both: paper,ours.")
     ] = "paper,ours",
     tables: Annotated[
         str, typer.Option(help="Tables: f1, time, variance (measured complexity and variance).")
@@ -254,7 +256,8 @@ def reproduce(
 
 def report(
     folders: Annotated[
-        list[Path], typer.Argument(help="Folders of runs, comparisons or reproductions.")
+        list[Path],
+        typer.Argument(help="Folders of runs, comparisons or reproductions; files of variance."),
     ],
     out: Annotated[Path, typer.Option(help="File to write.")] = Path("report.html"),
     figures: Figures = None,

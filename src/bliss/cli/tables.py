@@ -148,7 +148,7 @@ def rank(row: ComparisonRow) -> str:
 
 
 def spread(value: float, deviation: float | None, places: int) -> str:
-    """Mean with its standard deviation, if there is more than one seed."""
+    """Mean with its standard deviation or interval, if there is more than one seed."""
     return f"{value:.{places}f}" + ("" if deviation is None else f" ± {deviation:.{places}f}")
 
 

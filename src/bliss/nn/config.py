@@ -23,7 +23,7 @@ class ModelConfig:
     model: str = "sage"
     """Kind of layer."""
     layers: int = 3
-    """Number of layers; budgets need one entry each."""
+    """Number of layers; budgets need one entry per sampled layer."""
     hidden: int = 256
     """Width of hidden layers, all heads together."""
     heads: int = 4

@@ -175,13 +175,13 @@ class EstimatorConfig(SamplerConfig):
     """Input layer: sampled, or exact (features are aggregated once and exactly; not for attention).
     With exact, budgets are those of the layers above."""
     history: HistoryKind = "none"
-    """Sample only what changed in a node's input since it was last seen (nodes) or since the last
-    full evaluation (surveys), or its whole input (none). Needs an exact first hop, which it sets,
-    and the estimator ht; not for attention."""
+    """Sample only the change of a node's input since it was last seen (nodes) or since the last
+    survey, a full evaluation (surveys); or sample the whole input (none). Sets first_hop exact,
+    and needs an unbiased estimator, such as ht; not for attention."""
     history_type: HistoryType = "float32"
     """Type of the numbers of a history: float32, or float16 (half the memory)."""
     history_folder: str | None = None
-    """Folder for a history on disk, mapped into memory; default: in memory."""
+    """Folder in which to keep a history as a memory-mapped file; default: in memory."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -347,7 +347,7 @@ class SaintWalkConfig(SubgraphConfig):
     length: int = 2
     """Number of hops of a random walk."""
     coverage: float = 50.0
-    """Average number of visits per node by the walks counted before the first batch."""
+    """Mean visits per node of the walks that estimate probabilities before the first batch."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -31,8 +31,9 @@ class TrainConfig(ModelConfig):
     """Settings of the sampler and its policy, by name: policy, estimator, replace, eta, ..."""
     budgets: tuple[int, ...] = ()
     """Budget per layer, input layer first: sources kept on average, or, for node-wise samplers,
-    neighbours kept per target. Default: 2048,1024,512 (less on small graphs), or 10 per layer. With
-    auto, `bliss train` chooses them by a pilot; see docs/advice.md."""
+    neighbours kept per target. Default: 2048,1024,512 for three layers (less on small graphs), or
+    10 neighbours (vrgcn: 2). With auto, `bliss train` chooses them by a pilot; see
+    docs/advice.md."""
     batch_size: int = 256
     """Seed nodes per step; for subgraph samplers see docs/subgraphs.md."""
     steps: int = 300
@@ -48,10 +49,10 @@ class TrainConfig(ModelConfig):
     decay_epochs: int = 1
     """Epochs between decays of the learning rate."""
     class_weights: str | tuple[float, ...] = "none"
-    """Weights of classes in the loss: none, balanced (n / (C n_c) over training nodes), or one
-    number per class, separated by commas. Of several labels per node: (n - n_c) / n_c."""
+    """Weights of classes in the loss: none, balanced (n / (C n_c) over training nodes; with several
+    labels per node (n - n_c) / n_c), or one number per class, separated by commas."""
     features: str = "raw"
-    """Features: raw, or row (rows with a sum above 1 are divided by it; makes a copy)."""
+    """Features: raw, or row (each row with a sum above 1 is divided by its sum; makes a copy)."""
     seed: int = 0
     """Seed of initial weights, batch order, draws and dropout."""
     evaluate_every: int = 50
@@ -63,7 +64,7 @@ class TrainConfig(ModelConfig):
     patience: int = 0
     """Evaluations without a better validation score before the run stops; 0: never stop early."""
     prefetch: int = 0
-    """Batches drawn ahead in a thread: 0, or 1 (with a policy one step old)."""
+    """Batches drawn ahead in a thread: 0, or 1 (the policy is then one step old)."""
     precision: str = "float32"
     """Precision of forward passes: float32, or bfloat16 (autocast)."""
     device: str = "cpu"
