@@ -205,6 +205,11 @@ def test_what_cannot_be_made_right_is_refused_with_a_remedy(graph):
     with pytest.raises(InputError, match="adds self-loops, and the graph was built without"):
         block.propagate(convs.GATConv(4, 3), x[block.src])
     block.propagate(convs.GATConv(4, 3, add_self_loops=False), x[block.src])
+    block = block_of(graph.with_norm("gcn"))
+    weight = torch.ones(block.num_edges)
+    with pytest.raises(InputError, match="GCNConv normalises edge_weight by sums over edges"):
+        block.propagate(convs.GCNConv(4, 3), x[block.src], edge_weight=weight)
+    block.propagate(convs.GCNConv(4, 3, normalize=False), x[block.src], edge_weight=weight)
     history = make_sampler("bliss", graph, width=4, history="nodes", layers=2)
     block = history.sample(np.arange(15), 0)[-1]
     with pytest.raises(InputError, match="history or an exact first hop, which SAGEConv cannot"):

@@ -100,3 +100,12 @@ def test_weights_that_are_not_used_are_told():
         Full(data, layers=1)
     Full(data, layers=1, norm="mean")
     Full(data, layers=1, norm="weights")
+
+
+def test_labels_of_links_are_no_attributes_of_edges():
+    index = torch.from_numpy(PAIRS)
+    data = Data(x=torch.zeros(45, 2), edge_index=index, edge_label_index=index.clone())
+    sampler = PLADIES(data, budgets=[20])
+    assert sampler.graph.edge_id is None
+    batch = next(iter(BlockLoader(data, sampler, batch_size=5)))
+    assert batch.edge_label_index.shape == index.shape

@@ -37,6 +37,17 @@ def library_of(source: Any) -> str:
     return next((".".join(pair) for pair in order if pair in found), "")
 
 
+def edge_attributes(data: Any) -> set[str]:
+    """Names of the attributes of a PyG `Data` that have a row per edge, without its edges."""
+    return {
+        name
+        for name, value in data.to_dict().items()
+        if name not in ("edge_index", "adj_t")
+        and data.is_edge_attr(name)
+        and data.__cat_dim__(name, value) == 0  # not edge_label_index [2, E]
+    }
+
+
 def edges_of(source: Any) -> Pairs | None:
     """Edges of a networkx graph, a tensor, an array or a `SparseTensor`; None for other types.
 

@@ -13,7 +13,7 @@ import scipy.sparse
 
 from bliss import checks
 from bliss.arrays import NOTHING, Array, FloatArray, IntArray
-from bliss.conversion import Pairs, adjacency_of, edges_of, library_of
+from bliss.conversion import Pairs, adjacency_of, edge_attributes, edges_of, library_of
 from bliss.errors import InputError
 from bliss.kernels import bounds, frontier
 
@@ -272,8 +272,8 @@ class Graph:
                     "first."
                 )
             return cls._from_pairs(found, norm, num_nodes=found.num_nodes, **options)
-        named = {name for name in data.keys() if data.is_edge_attr(name)}  # noqa: SIM118
-        options.setdefault("edge_ids", bool(named - {"edge_index", "adj_t", "edge_weight"}))
+        named = edge_attributes(data) - {"edge_weight"}
+        options.setdefault("edge_ids", bool(named))
         weight = getattr(data, "edge_weight", None) if norm == "weights" else None
         return cls.from_edge_index(
             data.edge_index, num_nodes=data.num_nodes, weight=weight, norm=norm, **options

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from bliss import checks
 from bliss.arrays import IntArray
+from bliss.conversion import edge_attributes
 from bliss.errors import InputError
 from bliss.loader_options import refuse_others
 from bliss.rng import Stream, derive_key, hashes
@@ -142,9 +143,8 @@ class BlockLoader:
     def _tell_dropped(self) -> None:
         """Warn of edge attributes that batches leave out."""
         graph, data = self.node_sampler.graph, self.data
-        used = {*_EDGE_NAMES, "edge_weight"} if graph.norm == "weights" else {*_EDGE_NAMES}
-        named = (name for name in data.to_dict() if name not in used and data.is_edge_attr(name))
-        dropped = [] if self._has_edge_ids else sorted(named)
+        used = {"edge_weight"} if graph.norm == "weights" else set()
+        dropped = [] if self._has_edge_ids else sorted(edge_attributes(data) - used)
         if dropped:
             warnings.warn(
                 f"{', '.join(dropped)} is left out of batches, because the sampler's graph has no "
@@ -268,10 +268,11 @@ class BlockLoader:
         sampled = perf_counter()
         nodes, targets = blocks[0].src, blocks[-1].dst
         batch = Data()
+        of_edges = edge_attributes(self.data)
         for name, value in self.data.to_dict().items():
             if name in _EDGE_NAMES:
                 continue
-            if self.data.is_edge_attr(name):
+            if name in of_edges:
                 if self._has_edge_ids and isinstance(value, Tensor):
                     batch[name] = [block.select_edges(value) for block in blocks]
                 continue

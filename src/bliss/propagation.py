@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
@@ -96,7 +96,7 @@ def propagate(
         return conv(x, block=block, **options)
     how = _check(block, conv)
     twin, told = _twin(conv), _Told(conv, block)
-    _take_over_norms(block, conv, twin)
+    _take_over_norms(block, conv, twin, options)
     _follow(twin, "propagate", before=told.check)
     options = dict(options)
     _weigh(block, how.kind, twin, told, options)
@@ -130,7 +130,7 @@ def _check(block: Edges, conv: Any) -> Support:
     return how
 
 
-def _take_over_norms(block: Edges, conv: Any, twin: Any) -> None:
+def _take_over_norms(block: Edges, conv: Any, twin: Any, options: Mapping[str, Any]) -> None:
     """Turn off self-loops and normalisation that the graph already has."""
     name, graph = type(conv).__name__, block.graph
     is_normalised = _pyg_class(conv) in _NORMALISED and conv.normalize
@@ -147,6 +147,11 @@ def _take_over_norms(block: Edges, conv: Any, twin: Any) -> None:
         raise InputError(
             f"{name} normalises by weights that only it knows, of edges that were not kept: build "
             "it with normalize=False, or without improved=True."
+        )
+    if "edge_weight" in options:
+        raise InputError(
+            f"{name} normalises edge_weight by sums over edges that were not kept: build it with "
+            "normalize=False, or leave edge_weight out."
         )
     if graph.norm != "gcn":
         raise InputError(

@@ -247,3 +247,19 @@ def test_a_summary_counts_reciprocal_edges_and_leaves_the_graph_as_it_is():
     before = graph.indices.copy()
     assert reciprocal_share(graph) == 2 / 4
     np.testing.assert_array_equal(graph.indices, before)
+
+
+def test_whole_numbers_that_are_missing_in_a_regression_are_unknown(tmp_path, good):
+    changed = good | {"labels": write(tmp_path, "y.csv", "node,age\n0,30\n1,35\n2,40\n4,50\n")}
+    dataset = load_dataset(import_graph(tmp_path / "store", **changed, task="regression"))
+    assert dataset.y[[0, 1, 2, 4], 0].tolist() == [30, 35, 40, 50]
+    assert dataset.y[3].isnan().all()  # not listed
+    changed = good | {"labels": write(tmp_path, "z.csv", "node,age\n0,30\n1,\n2,40\n4,50\n")}
+    with pytest.raises(InputError, match=r"node 1 of splits\['val'\] has no target"):
+        import_graph(tmp_path / "other", **changed, task="regression")
+
+
+def test_targets_of_the_same_name_are_refused(tmp_path, good):
+    targets = write(tmp_path, "y.csv", "node,age,age\n0,1.5,2\n1,2.5,1\n")
+    with pytest.raises(InputError, match="age"):
+        import_graph(tmp_path / "store", **good | {"labels": targets}, task="regression")

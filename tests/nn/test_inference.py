@@ -84,3 +84,11 @@ def test_what_is_no_layer_or_no_file_is_refused(tmp_path):
     for out, sentence in ((tmp_path, "is a folder"), (tmp_path / "a.csv", "must end in .npy")):
         with pytest.raises(InputError, match=sentence):
             infer(OwnModel(), graph, x, out=out)
+
+
+def test_parts_of_a_model_keep_their_own_modes():
+    model = OwnModel().train()
+    model.convs[1].eval()  # such as a frozen batch normalisation
+    infer(model, heavy_tailed_graph(), features())
+    assert model.training and model.convs[0].training
+    assert not model.convs[1].training

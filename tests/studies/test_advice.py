@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -13,7 +14,7 @@ from bliss import Graph
 from bliss.errors import InputError
 from bliss.nn import GNN, ModelConfig, infer_layer
 from bliss.nn.aggregate import aggregate
-from bliss.samplers import PLADIES, Bliss, Neighbor
+from bliss.samplers import PLADIES, Bliss, Full, Neighbor
 from bliss.studies import Advice, advise, pilot
 from bliss.studies.advice import command
 from bliss.studies.budgets import Expectation, fit_sensitivity, search
@@ -236,3 +237,18 @@ def test_the_command_quotes_and_negates():
     assert command(given, config) == (
         "bliss train --dataset 'my graph' --no-survey --sampler full --model sage"
     )
+
+
+def test_a_pilot_has_the_loss_of_training(dataset):
+    """Its gradients are those of standardised targets, and of weighted classes."""
+    y = torch.randn(dataset.graph.num_nodes, 1, generator=torch.Generator().manual_seed(0))
+    targets = replace(dataset, y=1e3 + 50 * y, num_classes=0, task="regression")
+    config = resolve(**GIVEN | {"dataset": "toy", "budgets": (30, 20), "sampler": "pladies"})
+    for data, own in ((targets, config), (dataset, replace(config, class_weights="balanced"))):
+        made = pilot.Pilot(own, data, 2)
+        task, seeds = made.task, made.batches[0]
+        (*_, last) = blocks = Full(task.graph, layers=2).sample(seeds, 0)
+        loss = task.loss(task.model(task.x[blocks[0].src], blocks), task.y[last.dst])
+        found = torch.autograd.grad(loss, list(task.model.parameters()))
+        torch.testing.assert_close(made.noise.gradients[0], torch.cat([g.flatten() for g in found]))
+        assert float(loss.detach()) < 10  # as it stands, a target is about 1,000

@@ -78,14 +78,16 @@ def _load_pt(file: Path) -> Any:
 
     classes = [Data, HeteroData, DataEdgeAttr, DataTensorAttr]
     classes += [BaseStorage, EdgeStorage, GlobalStorage, NodeStorage]
-    allowed = getattr(torch.serialization, "safe_globals", None)
-    if allowed is None:
+    if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 6):  # CVE-2025-32434
         raise InputError(
-            f"graph={str(file)!r} needs torch 2.5 or later to be read safely: install it, or pass "
+            f"graph={str(file)!r} needs torch 2.6 or later to be read safely: install it, or pass "
             "edges and features."
         )
+    allowed = torch.serialization.safe_globals
     with reading(file, "a PyG Data", _PT_REMEDY, "graph"):
-        if not zipfile.is_zipfile(file):
+        with file.open("rb") as start:  # torch goes by the first bytes, zipfile by the last
+            is_archive = start.read(4) == b"PK\x03\x04"
+        if not is_archive or not zipfile.is_zipfile(file):
             raise ValueError("it is not of the format that torch.save has written since 1.6")
         with zipfile.ZipFile(file) as archive:
             check_unpacked(file, sum(info.file_size for info in archive.infolist()))

@@ -147,7 +147,7 @@ def _read_parts(
     target = None if labels is None else checks.path("labels", labels)
     if label and target is None:
         raise InputError(f"label={label!r} was given without labels: pass the file of the labels.")
-    is_shared = target is not None and bool(label) and target == place
+    is_shared = bool(label) and target is not None and target.resolve() == place.resolve()
     source = open_features(place, columns, (label,) if is_shared else ())
     nodes = nodes_of(source.ids, source.shape[0])
     pairs = read_edges(

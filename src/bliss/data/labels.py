@@ -91,9 +91,17 @@ def label_columns(
             "label=..., or --label."
         )
     named = list(names) or [str(n + 1) for n in range(len(columns))]
-    values = [_numbers(column, name) for column, name in zip(columns, named, strict=True)]
+    if len(set(named)) < len(named):
+        raise InputError(
+            f"labels has columns of the same name ({', '.join(named)}): rename them, or choose one "
+            "with label=..., or --label."
+        )
+    is_regression = task == "regression"
+    values = [
+        _numbers(column, name, is_regression) for column, name in zip(columns, named, strict=True)
+    ]
     if ids is not None:
-        is_one = len(values) == 1 or task == "regression"
+        is_one = len(values) == 1 or is_regression
         missing = {"f": np.nan if is_one else 0}
         values = [
             as_rows("labels", nodes, ids, v, missing.get(v.dtype.kind, -1 if is_one else 0))
@@ -201,7 +209,7 @@ def _targets(labels: Array, names: Sequence[str]) -> Labels:
     return Labels(y, "regression", 0, tuple(names))
 
 
-def _numbers(column: Any, name: str) -> Array:
+def _numbers(column: Any, name: str, as_floats: bool) -> Array:
     """A column of numbers: integers with -1, or floats with NaN, where fields are empty. [N]."""
     import pyarrow as arrow
     from pyarrow import compute, types
@@ -213,6 +221,8 @@ def _numbers(column: Any, name: str) -> Array:
             f"labels has column {name!r} of type {column.type}, but must hold text or numbers: "
             "convert or drop it."
         )
+    if as_floats:
+        column = column.cast(arrow.float64())
     missing = np.nan if types.is_floating(column.type) else -1
     filled: Array = np.asarray(compute.fill_null(column, missing) if column.null_count else column)
     return filled

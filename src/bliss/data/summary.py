@@ -186,5 +186,6 @@ def self_loops(graph: Graph) -> IntArray:
         stop = min(start + chunk, graph.num_nodes)
         target = np.repeat(np.arange(start, stop), graph.degree[start:stop])
         source = graph.indices[graph.indptr[start] : graph.indptr[stop]]
-        loops += np.bincount(target[source == target], minlength=graph.num_nodes)
+        own = target[source == target] - start
+        loops[start:stop] = np.bincount(own, minlength=stop - start)
     return loops

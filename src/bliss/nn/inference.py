@@ -223,14 +223,14 @@ def _allocate(shape: tuple[int, int], place: Path | None) -> Tensor:
 @contextmanager
 def _evaluating(modules: list[nn.Module]) -> Iterator[None]:
     """Context manager that sets modules to evaluation mode and restores their modes."""
-    was_training = [module.training for module in modules]
+    modes = {part: part.training for module in modules for part in module.modules()}
     try:
         for module in modules:
             module.eval()
         yield
     finally:
-        for module, mode in zip(modules, was_training, strict=True):
-            module.train(mode)
+        for part, mode in modes.items():  # a part may have another mode than its module
+            part.training = mode
 
 
 def _check_output(found: Any, targets: int) -> None:

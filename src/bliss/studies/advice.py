@@ -131,7 +131,11 @@ def _eligible(given: Mapping[str, Any]) -> dict[str, TrainConfig]:
 
 def command(given: Mapping[str, Any], config: TrainConfig, root: Path | None = None) -> str:
     """The command that trains with a choice, and with all settings that were given."""
-    options = dict(given) | {"dataset": config.dataset, "model": config.model}
+    given = dict(given)
+    options = {**given.pop("sampler_options", {}), **given} | {
+        "dataset": config.dataset,
+        "model": config.model,
+    }
     options["sampler"] = config.sampler
     for name in ("estimator", "first_hop", "history"):
         if (value := config.sampler_options.get(name)) not in (None, "none", "sampled"):
@@ -144,7 +148,8 @@ def command(given: Mapping[str, Any], config: TrainConfig, root: Path | None = N
         if isinstance(value, bool):
             words.append(f"--{flag}" if value else f"--no-{flag}")
         else:
-            words += [f"--{flag}", str(value)]
+            is_list = isinstance(value, (tuple, list))
+            words += [f"--{flag}", ",".join(map(str, value)) if is_list else str(value)]
     return shlex.join(words)
 
 

@@ -22,7 +22,6 @@ from bliss.studies.budgets import Budgets
 from bliss.studies.costs import LayerWork, Work, count, mean_work
 from bliss.studies.layer_errors import ExactErrors, LayerError
 from bliss.train import Learner, TrainConfig, build_task
-from bliss.train.metrics import criterion
 
 BATCHES, SEEDS = 6, 1024
 """Batches of a measurement: at least BATCHES, for SEEDS seeds up to four times as many."""
@@ -172,9 +171,9 @@ class Pilot:
         blocks = sampler.sample(seeds, Stream.MEASUREMENT + step)
         x = task.x.index_select(0, blocks[0].src).to(task.device)
         logits = task.model(x, [block.to(task.device) for block in blocks])
-        labels = task.dataset.y[torch.from_numpy(seeds)].to(task.device)
+        labels = task.y[torch.from_numpy(seeds)].to(task.device)
         parameters = list(task.model.parameters())
-        found = torch.autograd.grad(criterion(logits.float(), labels), parameters)
+        found = torch.autograd.grad(task.loss(logits, labels), parameters)
         return torch.cat([one.detach().flatten().cpu() for one in found])
 
 

@@ -15,7 +15,6 @@ from bliss.data import cache_folder
 from bliss.errors import InputError
 from bliss.loader import BlockLoader
 from bliss.rng import Stream
-from bliss.train.metrics import criterion
 from bliss.train.records import Sampled
 from bliss.train.task import Task, torch_seed
 
@@ -89,13 +88,7 @@ class Learner:
         batch = batch.to(device)
         with torch.autocast(device.type, torch.bfloat16, enabled=config.precision == "bfloat16"):
             logits = model(batch.x, batch.blocks)
-        loss = criterion(
-            logits.float(),
-            batch.y,
-            batch.blocks[-1].dst_weight,
-            class_weight=self.task.class_weight,
-            is_regression=self.task.scale is not None,
-        )
+        loss = self.task.loss(logits, batch.y, batch.blocks[-1].dst_weight)
         value = loss.item()
         if not -float("inf") < value < float("inf"):
             raise InputError(f"loss={value} at step {self.steps}: {self._cause(batch.x)}")

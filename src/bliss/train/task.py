@@ -13,7 +13,7 @@ from bliss.graph import Graph
 from bliss.nn.model import GNN
 from bliss.rng import Stream, derive_key
 from bliss.train.config import TrainConfig
-from bliss.train.metrics import METRICS, TargetScale, balanced_weights
+from bliss.train.metrics import METRICS, TargetScale, balanced_weights, criterion
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,16 @@ class Task:
     def metric(self) -> str:
         """Name of the score: micro-F1, or R2 for regression."""
         return METRICS[self.dataset.task]
+
+    def loss(self, outputs: Tensor, y: Tensor, weight: Tensor | None = None) -> Tensor:
+        """Training loss of outputs for rows of `y`; weight [N] is each node's share of the loss."""
+        return criterion(
+            outputs.float(),
+            y,
+            weight,
+            class_weight=self.class_weight,
+            is_regression=self.scale is not None,
+        )
 
     def predictions(self, outputs: Tensor) -> Tensor:
         """Outputs of the network: logits, or targets in the user's units. [N, C] or [N, T]."""
