@@ -147,6 +147,8 @@ def figure(name: str, path: Path) -> None:
             width = 2.4 if "+" in sampler else 1.4
             axes.plot(seconds, scores, label=sampler, linewidth=width, **style)
     axes.set_xscale("log")
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter("{x:g}")
     axes.set_xlabel("seconds of training (one thread)")
     axes.set_ylabel("test F1")
     axes.set_title(TITLES[name], fontsize=10)
