@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import cache, wraps
 from pathlib import Path
+from statistics import mode
 from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
 import typer
@@ -180,15 +181,23 @@ def sampler_option_names() -> set[str]:
 
 @cache
 def sampler_options() -> dict[str, tuple[type, str, list[str]]]:
-    """Options of samplers and their policies: type, help, and the names of their owners."""
-    found: dict[str, tuple[type, str, list[str]]] = {}
+    """Options of samplers and their policies: type, help, and the names of their owners.
+
+    Where owners describe an option in different words, the help is that of most of them.
+    """
+    found: dict[str, list[tuple[str, type, str]]] = {}
     for owner, config in owners():
         for name, kind, doc in declared(config):
             if name != "policy_options":
-                held = found.setdefault(name, (kind, doc, []))[2]
-                if owner not in held:
-                    held.append(owner)
-    return found
+                found.setdefault(name, []).append((owner, kind, doc))
+    return {
+        name: (
+            held[0][1],
+            mode([doc for _, _, doc in held]),
+            list(dict.fromkeys(o for o, *_ in held)),
+        )
+        for name, held in found.items()
+    }
 
 
 def owners() -> Iterator[tuple[str, type]]:
