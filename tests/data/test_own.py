@@ -263,3 +263,14 @@ def test_targets_of_the_same_name_are_refused(tmp_path, good):
     targets = write(tmp_path, "y.csv", "node,age,age\n0,1.5,2\n1,2.5,1\n")
     with pytest.raises(InputError, match="age"):
         import_graph(tmp_path / "store", **good | {"labels": targets}, task="regression")
+
+
+def test_a_hash_inside_a_name_is_no_comment(tmp_path, good):
+    text = "node,team # of a node\n0,Team #1\n1,Team #2\n2,C1#a # here\n# a comment\n4,C\n"
+    with pytest.raises(InputError):  # the header's comment would be part of a name
+        import_graph(
+            tmp_path / "no", **good | {"labels": write(tmp_path, "x.csv", text)}, label="t"
+        )
+    labels = write(tmp_path, "y.csv", text.replace(" # of a node", "").replace(" # here", ""))
+    dataset = load_dataset(import_graph(tmp_path / "store", **good | {"labels": labels}))
+    assert dataset.class_names == ("C", "C1#a", "Team #1", "Team #2")

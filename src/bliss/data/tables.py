@@ -23,7 +23,8 @@ TEXT = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")
 INDEX = ("", "__index_level_0__")
 """Names of an index column that pandas writes."""
 
-_COMMENT = re.compile(rb"(?:^|(?<=[\s\d]))[ \t]*#[^\r\n]*", re.MULTILINE)
+# A comment is a whole line, or follows nothing but numbers: "Team #1" is a name.
+_COMMENT = re.compile(rb"^([\d.,;+ \t-]*)#[^\r\n]*", re.MULTILINE)
 _BLANKS = re.compile(rb"[ \t]+")
 _MARGIN = re.compile(rb"^[ \t]+|[ \t]+(?=\r?$)", re.MULTILINE)
 _LINE_END = re.compile(rb"\r\n|\r|\n")
@@ -106,7 +107,7 @@ def read_table(
     fields = _split(first.text, delimiter)
     whole: Any = memoryview(content)[first.start :]
     if content.find(b"#", first.start) >= 0:
-        whole = _COMMENT.sub(b"", whole)
+        whole = _without_comments(whole)
     if delimiter == " ":
         whole = _BLANKS.sub(b" ", _MARGIN.sub(b"", whole))
     line = _LINE_END.search(whole)
@@ -280,7 +281,7 @@ def _first_line(field: str, file: Path, content: bytes) -> _Line:
     mark = b"\xef\xbb\xbf"  # of UTF-8, as some spreadsheets write it
     for line in re.compile(rb"[^\r\n]+").finditer(content, len(mark) * content.startswith(mark)):
         try:
-            text = _COMMENT.sub(b"", line[0]).decode("utf-8").strip(" ")
+            text = _without_comments(line[0]).decode("utf-8").strip(" ")
         except UnicodeDecodeError as error:
             raise InputError(
                 f"{field}={str(file)!r} cannot be read as text ({error}): save it as UTF-8."
@@ -288,6 +289,10 @@ def _first_line(field: str, file: Path, content: bytes) -> _Line:
         if text.strip():
             return _Line(text, line.start())
     raise InputError(f"{field}={str(file)!r} is empty: check that it was written completely.")
+
+
+def _without_comments(text: Any) -> bytes:
+    return _COMMENT.sub(lambda line: bytes(line[1]).rstrip(b" \t"), text)
 
 
 def _parse(source: Any, kinds: Sequence[Any], delimiter: str) -> Any:
