@@ -6,7 +6,7 @@ skipped. `python -m experiments.payoff.times CASE` measures the time of a step, 
 `python -m experiments.payoff.tables` rewrites README.md and the figures.
 
 A run ends with its last step, or, where the network overfits, with the evaluated step of the best
-validation F1, as in `bliss train`. No setting was chosen by a test score.
+validation F1, as in `bliss train`. notes.md says what was changed after a look at test scores.
 """
 
 from __future__ import annotations
