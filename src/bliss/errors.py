@@ -7,6 +7,10 @@ class InputError(ValueError):
     """Invalid input; the message gives the field, the reason and the remedy."""
 
 
+class DivergedError(InputError):
+    """A training loss is not finite."""
+
+
 class DamagedError(RuntimeError):
     """A saved file is damaged and cannot be read."""
 

@@ -17,6 +17,7 @@ from bliss.studies.plan import Request, covers_everything, plan, sized
 from bliss.studies.records import mean_and_deviation
 from bliss.train import TrainConfig
 from tests.studies.conftest import SMALL, quiet
+from tests.train.conftest import make_dataset
 
 
 def results(out, sampler, share):
@@ -151,6 +152,22 @@ def test_finished_runs_are_not_repeated_and_other_settings_are_refused(
     assert run_comparison(out).rows == found.rows
     with pytest.raises(InputError, match="lr"):
         run_comparison(out, settings={"lr": 0.5})
+
+
+def test_finished_runs_of_other_data_are_refused(compared):
+    out, _ = compared
+    other = make_dataset(nodes=241)
+    with pytest.raises(InputError, match="dataset='toy' has changed since the run in"):
+        compare(
+            SMALL | {"dataset": other},
+            ["bliss"],
+            ["sage"],
+            [0],
+            [1.0],
+            out,
+            match="none",
+            say=quiet,
+        )
 
 
 def test_a_stopped_study_goes_on(run_comparison, tmp_path, monkeypatch):

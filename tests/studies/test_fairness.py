@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import scipy.stats
 
-from bliss.errors import InputError
+from bliss.errors import DivergedError, InputError
 from bliss.studies import comparison
 from bliss.studies.entrants import entrant, settings_of
 from bliss.studies.matching import Matcher, nearest
@@ -16,7 +16,7 @@ from bliss.studies.plan import Request, plan, sized
 from bliss.studies.ranking import interval, paired, ranks
 from bliss.studies.search import candidates, tuning_seed
 from bliss.studies.sizes import parse_budgets, scaled, size_of, unit_of, with_size
-from bliss.train import TrainConfig, resolve
+from bliss.train import Learner, TrainConfig, resolve
 from tests.studies.conftest import SMALL, quiet
 
 MANY = ["bliss", "neighbor", "cluster", "vrgcn", "saint-rw"]
@@ -258,6 +258,31 @@ def test_a_search_chooses_by_validation_and_shows_its_cost(run_comparison, tmp_p
     configs = [json.loads(p.read_text()) for p in tmp_path.glob("search/*/config.json")]
     assert {one["seed"] for one in configs} == {3}
     assert len(configs) == 4
+
+
+def test_a_trial_that_diverges_is_left_out(run_comparison, tmp_path, monkeypatch):
+    learn = Learner.learn
+
+    def explode(self, batch):
+        if self.task.config.lr == 0.06:
+            raise DivergedError("loss=nan")
+        return learn(self, batch)
+
+    monkeypatch.setattr(Learner, "learn", explode)
+    said = []
+    options = {"shares": (1.0,), "search": 2, "match": "none"}
+    options |= {"settings": {"steps": 4}, "say": said.append}
+    found = run_comparison(tmp_path, samplers=("bliss",), **options)
+    assert [one.val_f1 is None for one in found.rows[0].search.trials] == [False, True]
+    assert found.rows[0].lr == 0.02
+    assert any("left out: loss=nan" in line for line in said)
+    monkeypatch.setattr(Learner, "learn", lambda self, batch: explode_always())
+    with pytest.raises(InputError, match="every trial of pladies diverged: lower lr"):
+        run_comparison(tmp_path, samplers=("pladies",), **options)
+
+
+def explode_always():
+    raise DivergedError("loss=nan")
 
 
 # Ranks

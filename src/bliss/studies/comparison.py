@@ -18,6 +18,7 @@ from bliss.studies.runs import (
     DataCache,
     Outcome,
     Standing,
+    finished,
     graph_facts,
     load_per_core,
     machine,
@@ -185,8 +186,8 @@ def _search(
         for own, (key, config) in largest.items()
     }
     cells = [cell for group in groups.values() for cell in group]
-    done = dict(zip(cells, run_cells(cells, out / "search", data, say, on_progress), strict=True))
-    picked = {own: chosen([done[cell] for cell in group]) for own, group in groups.items()}
+    done = finished(cells, out / "search", data, say, on_progress, may_diverge=True)
+    picked = {own: chosen(group, done) for own, group in groups.items()}
     for (model, sampler), ((lr, dropout), _) in picked.items():
         say(f"{sampler} with {model}: lr {lr:g}, dropout {dropout:g}")
     tuned = []

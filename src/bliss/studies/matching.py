@@ -34,7 +34,7 @@ class Work(Record, frozen=True, kw_only=True):
 
 
 class Pilots(Record, frozen=True, kw_only=True):
-    """pilots.json: what pilot steps measured, by the digest of the settings."""
+    """pilots.json: what pilot steps measured, by the digest of settings and data."""
 
     works: dict[str, Work] = msgspec.field(default_factory=dict)
 
@@ -59,13 +59,17 @@ class Matcher:
         remedy = "remove it to measure again"
         self._works = dict(records.read(file, Pilots, remedy).works) if file.exists() else {}
 
-    def work(self, config: TrainConfig) -> float:
-        """Work of a step with these settings, in the unit of the match."""
-        key = settings_digest(config.to_dict())
+    def measure(self, config: TrainConfig) -> Work:
+        """Work of a step with these settings on this data; measured once."""
+        key = settings_digest(config.to_dict() | {"data": self.dataset.fingerprint})
         if key not in self._works:
             self._works[key] = pilot(config, self.dataset)
             records.write(self.file, Pilots(works=self._works))
-        return float(getattr(self._works[key], self.kind))
+        return self._works[key]
+
+    def work(self, config: TrainConfig) -> float:
+        """Work of a step with these settings, in the unit of the match."""
+        return float(getattr(self.measure(config), self.kind))
 
     def fit(self, config: TrainConfig, target: float) -> Fit:
         """The size, in the proportions of the settings, whose work is nearest to the target."""

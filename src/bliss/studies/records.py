@@ -78,11 +78,11 @@ def average_curve(
 
 
 class Trial(Record, frozen=True, kw_only=True):
-    """One setting of a search, with its validation F1."""
+    """One setting of a search, with its validation F1; None if the network diverged."""
 
     lr: float
     dropout: float
-    val_f1: float
+    val_f1: float | None
 
 
 class Search(Record, frozen=True, kw_only=True):

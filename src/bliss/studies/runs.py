@@ -15,6 +15,7 @@ import torch
 
 from bliss.data import Dataset, load_dataset
 from bliss.data.summary import self_loops
+from bliss.errors import DivergedError, InputError
 from bliss.studies.records import GraphFacts, Machine
 from bliss.train import Evaluation, RunFolder, RunResult, TrainConfig, Trainer
 from bliss.train.loop import Standing as RunStanding
@@ -84,7 +85,21 @@ def run_cells(
     say: Callable[[str], None],
     on_progress: Callable[[Standing], None] | None = None,
 ) -> list[Outcome]:
-    """Run missing cells, resume interrupted ones, and return all outcomes in order.
+    """Run missing cells, resume interrupted ones, and return all outcomes in order."""
+    found = finished(cells, out, data, say, on_progress)
+    return [found[cell.name] for cell in cells]
+
+
+def finished(
+    cells: Sequence[Cell],
+    out: Path,
+    data: DataCache,
+    say: Callable[[str], None],
+    on_progress: Callable[[Standing], None] | None = None,
+    *,
+    may_diverge: bool = False,
+) -> dict[str, Outcome]:
+    """Outcomes of cells by name; those whose network diverges are left out, if they may.
 
     Runs are ordered by seed, so that a partial study covers every setting.
     """
@@ -98,18 +113,34 @@ def run_cells(
             if on_progress:
                 on_progress(Standing(before + now.step, total, label, False))
 
-        result = folder.result()
+        result, dataset = folder.result(), data.load(config, cell.split_seed)
+        done += config.steps
         if result is None:
-            trainer = Trainer(config, data.load(config, cell.split_seed), folder.path, say)
-            result = trainer.run(folder.is_started, move)
+            trainer = Trainer(config, dataset, folder.path, say)
+            try:
+                result = trainer.run(folder.is_started, move)
+            except DivergedError as error:
+                if not may_diverge:
+                    raise
+                say(f"Warning: {cell.name} is left out: {error}")
+                continue
             shutil.rmtree(folder.checkpoints)  # the best weights stay
         folder.check_settings(config)
+        _check_data(result, dataset, folder)
         found[cell.name] = Outcome(cell, result, folder.metrics(), folder.times())
-        done += config.steps
         if on_progress:
             text = f"{label}: test {short_name(result.metric)} {result.test_f1:.4f}"
             on_progress(Standing(done, total, text, True))
-    return [found[cell.name] for cell in cells]
+    return found
+
+
+def _check_data(result: RunResult, dataset: Dataset, folder: RunFolder) -> None:
+    """Refuse a finished run of other data with the same name."""
+    if result.data and result.data != dataset.fingerprint:
+        raise InputError(
+            f"dataset={result.dataset!r} has changed since the run in {str(folder.path)!r}: "
+            "restore the same data (check --root), or choose another folder with --out."
+        )
 
 
 def machine() -> Machine:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from bliss.errors import InputError
@@ -39,7 +39,11 @@ def tuning_seed(seeds: Sequence[int]) -> int:
 def trials(
     name: str, config: TrainConfig, settings: Sequence[Setting], seeds: Sequence[int]
 ) -> list[Cell]:
-    """One run per setting, with a seed of its own, on the splits of the first test seed."""
+    """One run per setting, with a seed of its own, on the splits of the first test seed.
+
+    Only validation F1 of that split is looked at. With random splits, its validation nodes may be
+    test nodes of other seeds.
+    """
     seed = tuning_seed(seeds)
     return [
         Cell(
@@ -51,14 +55,27 @@ def trials(
     ]
 
 
-def chosen(outcomes: Sequence[Outcome]) -> tuple[Setting, Search]:
-    """The setting of the best validation F1 (the first of equal ones), and what it cost."""
-    best = max(outcomes, key=lambda one: one.result.val_f1)
+def chosen(cells: Sequence[Cell], outcomes: Mapping[str, Outcome]) -> tuple[Setting, Search]:
+    """The setting of the best validation F1 (the first of equal ones), and what it cost.
+
+    Trials without an outcome have diverged.
+    """
+    done = [outcomes[cell.name] for cell in cells if cell.name in outcomes]
+    if not done:
+        raise InputError(
+            f"search={len(cells)}: every trial of {cells[0].config.sampler} diverged: lower lr "
+            f"(now {cells[0].config.lr:g}) with --lr, and choose another folder with --out."
+        )
+    best = max(done, key=lambda one: one.result.val_f1)
     found = Search(
         trials=[
-            Trial(lr=one.cell.config.lr, dropout=one.cell.config.dropout, val_f1=one.result.val_f1)
-            for one in outcomes
+            Trial(
+                lr=cell.config.lr,
+                dropout=cell.config.dropout,
+                val_f1=outcomes[cell.name].result.val_f1 if cell.name in outcomes else None,
+            )
+            for cell in cells
         ],
-        seconds=sum(one.result.seconds for one in outcomes),
+        seconds=sum(one.result.seconds for one in done),
     )
     return (best.cell.config.lr, best.cell.config.dropout), found

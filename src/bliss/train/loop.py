@@ -232,6 +232,7 @@ class Trainer:
             step_ms=learner.step_ms(),
             sampled=learner.mean_sampled(),
             peak_mb=peak_mb(self.task.device),
+            data=self.task.dataset.fingerprint,
             metric=self.task.metric,
             train_mse=scores.get("train_mse"),
             val_mse=scores.get("val_mse"),

@@ -49,6 +49,8 @@ class RunResult(RunSettings, frozen=True, kw_only=True, omit_defaults=True):
     sampled: Sampled
     peak_mb: float
     """Peak memory in MiB."""
+    data: str = ""
+    """Fingerprint of the data set."""
     metric: str = F1
     """Score in the fields `_f1`: micro-F1, or R2 for regression. Not written if micro-F1."""
     train_mse: float | None = None

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from bliss.data import cache_folder
-from bliss.errors import InputError
+from bliss.errors import DivergedError
 from bliss.loader import BlockLoader
 from bliss.rng import Stream
 from bliss.train.records import Sampled
@@ -91,7 +91,7 @@ class Learner:
         loss = self.task.loss(logits, batch.y, batch.blocks[-1].dst_weight)
         value = loss.item()
         if not -float("inf") < value < float("inf"):
-            raise InputError(f"loss={value} at step {self.steps}: {self._cause(batch.x)}")
+            raise DivergedError(f"loss={value} at step {self.steps}: {self._cause(batch.x)}")
         forward = self._clock()
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
