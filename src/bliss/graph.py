@@ -76,6 +76,26 @@ class Graph:
                 )
             self._freeze(edge_id=self.edge_id)
 
+    @classmethod
+    def trusted(cls, indptr: IntArray, indices: IntArray, norm: Norm, weight: FloatArray) -> Graph:
+        """A graph of arrays that have passed the checks before: only the pointers are read.
+
+        The kernels do not check indices. Wrong ones would read and write anywhere in memory.
+        """
+        has_weights = norm == "weights"
+        if (
+            indices.dtype not in (np.int32, np.int64)
+            or indices.ndim != 1
+            or (has_weights and (weight.dtype != np.float32 or weight.shape != indices.shape))
+        ):
+            return cls(indptr, indices, norm, weight)
+        graph = object.__new__(cls)
+        object.__setattr__(graph, "norm", norm)
+        object.__setattr__(graph, "edge_id", None)
+        pointers = _check_pointers(indptr, indices.size)
+        graph._freeze(indptr=pointers, indices=indices, weight=weight)
+        return graph
+
     def __deepcopy__(self, memo: Any) -> Graph:
         return self  # immutable, and as large as the data
 
@@ -176,6 +196,8 @@ class Graph:
         object.__setattr__(graph, "norm", norm)
         object.__setattr__(graph, "edge_id", self.edge_id)
         graph._freeze(indptr=self.indptr, indices=self.indices, weight=NOTHING)
+        if "has_self_loops" in self.__dict__:
+            graph.__dict__["has_self_loops"] = self.has_self_loops
         return graph
 
     @classmethod
@@ -437,24 +459,31 @@ def _check_weight(norm: Norm, weight: Any, num_edges: int) -> FloatArray:
 
 def _check_arrays(indptr: Any, indices: Any) -> tuple[IntArray, IntArray]:
     """Checked pointers int64[V + 1] and sources int32[E] or int64[E]; kernels do not check."""
-    pointers, sources = checks.as_array("indptr", indptr), checks.as_array("indices", indices)
+    sources = checks.as_array("indices", indices)
+    pointers = _check_pointers(indptr, sources.size)
+    num_nodes = pointers.size - 1
+    sources = checks.node_ids("indices", sources, num_nodes)
+    if sources.dtype not in (np.int32, np.int64):
+        sources = sources.astype(_index_type(num_nodes))
+    return pointers, sources
+
+
+def _check_pointers(indptr: Any, num_edges: int) -> IntArray:
+    """Checked pointers. int64[V + 1]."""
+    pointers = checks.as_array("indptr", indptr)
     if pointers.dtype.kind not in "iu" or pointers.ndim != 1 or pointers.size == 0:
         raise InputError(
             f"indptr has type {pointers.dtype} and shape {pointers.shape}, but must be whole "
             "numbers [V + 1]: pass the pointer array of a CSC matrix."
         )
     pointers = pointers.astype(np.int64, copy=False)  # differences of unsigned numbers wrap
-    if pointers[0] != 0 or pointers[-1] != sources.size or bounds.first_fall(pointers) >= 0:
+    if pointers[0] != 0 or pointers[-1] != num_edges or bounds.first_fall(pointers) >= 0:
         raise InputError(
             f"indptr runs from {pointers[0]} to {pointers[-1]}, but must run from 0 to the number "
-            f"of edges, {sources.size}, without decreasing: check that indptr and indices belong "
+            f"of edges, {num_edges}, without decreasing: check that indptr and indices belong "
             "together."
         )
-    num_nodes = pointers.size - 1
-    sources = checks.node_ids("indices", sources, num_nodes)
-    if sources.dtype not in (np.int32, np.int64):
-        sources = sources.astype(_index_type(num_nodes))
-    return pointers, sources
+    return pointers
 
 
 def _is_edge_index(source: Any) -> bool:
