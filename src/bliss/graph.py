@@ -25,6 +25,8 @@ SelfLoops = Literal["add", "keep", "remove"]
 Duplicates = Literal["keep", "coalesce"]
 
 NORMS = ("mean", "gcn", "weights")
+_CHUNK = 1 << 18  # nodes
+_FEW_EDGES = 1 << 24  # sums over all edges are made and kept for up to that many
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -123,6 +125,11 @@ class Graph:
         """|N_i|, the number of in-edges of each node. int64[V]."""
         return np.diff(self.indptr)
 
+    def degree_of(self, nodes: IntArray) -> IntArray:
+        """|N_i| of some nodes, int64[N]; `degree` would take 8 bytes for every node of the graph."""
+        found: IntArray = self.indptr[nodes + 1] - self.indptr[nodes]
+        return found
+
     @property
     def edge_index(self) -> Tensor:
         """All edges in PyG's form, sources over targets, in the order of edge ids. int64[2, E].
@@ -150,17 +157,45 @@ class Graph:
     @cached_property
     def has_self_loops(self) -> bool:
         """Whether every node has a self-loop. The first call may take a pass over the edges."""
-        target = np.repeat(np.arange(self.num_nodes, dtype=self.indices.dtype), self.degree)
-        has_one = np.zeros(self.num_nodes, bool)
-        has_one[target[target == self.indices]] = True
-        return bool(has_one.all())
+        for start in range(0, self.num_nodes, _CHUNK):
+            pointers = self.indptr[start : start + _CHUNK + 1]
+            nodes = np.arange(start, start + pointers.size - 1)
+            source = self.indices[pointers[0] : pointers[-1]]
+            own = source == np.repeat(nodes, np.diff(pointers))
+            if np.unique(source[own]).size < nodes.size:
+                return False
+        return True
 
     @cached_property
     def target_scale(self) -> FloatArray:
         """Target factor of alpha_ij; empty with given weights. float64[V]."""
         if self.norm == "weights":
             return NOTHING
-        return _inverse_power(self.degree, 1.0 if self.norm == "mean" else 0.5)
+        return _inverse_power(self.degree, self._target_power)
+
+    @property
+    def _target_power(self) -> float:
+        return 1.0 if self.norm == "mean" else 0.5
+
+    def target_scale_of(self, nodes: IntArray) -> FloatArray:
+        """`target_scale[nodes]`, from the degrees of these nodes alone. float64[N], or empty."""
+        if self.norm == "weights":
+            return NOTHING
+        return _inverse_power(self.degree_of(nodes), self._target_power)
+
+    def source_scale_of(self, nodes: IntArray) -> FloatArray:
+        """`source_scale[nodes]`, from the degrees of these nodes alone. float64[N], or empty."""
+        return _inverse_power(self.degree_of(nodes), 0.5) if self.norm == "gcn" else NOTHING
+
+    def source_factor(self, power: float) -> FloatArray:
+        """`source_scale` to a power, made in chunks of nodes. float32[V], or empty."""
+        if self.norm != "gcn":
+            return NOTHING.astype(np.float32)
+        factor = np.empty(self.num_nodes, np.float32)
+        for start in range(0, self.num_nodes, _CHUNK):
+            part = factor[start : start + _CHUNK]
+            part[:] = self.source_scale_of(np.arange(start, start + part.size)) ** power
+        return factor
 
     @cached_property
     def source_scale(self) -> FloatArray:
@@ -182,6 +217,22 @@ class Graph:
         if filled.size:
             total[filled] = np.add.reduceat(values, self.indptr[filled])
         return total * scale
+
+    def coefficient_sum_of(self, nodes: IntArray) -> FloatArray:
+        """`coefficient_sum[nodes]`; in a large graph, from the rows of these nodes alone."""
+        if self.norm == "mean":
+            return (self.degree_of(nodes) > 0).astype(np.float64)
+        if self.num_edges <= _FEW_EDGES or "coefficient_sum" in self.__dict__:
+            return self.coefficient_sum[nodes]
+        degree = self.degree_of(nodes)
+        first = np.cumsum(degree) - degree  # of each row, among the edges of all rows
+        edge = np.arange(degree.sum()) + np.repeat(self.indptr[nodes] - first, degree)
+        weight = self.norm == "weights"
+        values = self.weight[edge] if weight else self.source_scale_of(self.indices[edge])
+        total, filled = np.zeros(nodes.size), np.flatnonzero(degree)
+        if filled.size:
+            total[filled] = np.add.reduceat(values.astype(np.float64), first[filled])
+        return total if weight else total * self.target_scale_of(nodes)
 
     def with_norm(self, norm: Norm) -> Graph:
         """The same edges with other coefficients; arrays are shared."""

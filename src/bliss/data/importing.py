@@ -187,8 +187,9 @@ def _check_space(folder: Path, parts: Parts, feature_type: str) -> None:
     """Raise if the disk cannot hold the store, or what is needed to sort its edges."""
     height, width = parts.features.shape
     features = height * width * np.dtype(FEATURE_TYPES[feature_type]).itemsize
-    edges = parts.edges.number or 0
-    check_space(folder, max(features, disk_bytes(edges, height, parts.edges.is_weighted)))
+    edges = parts.edges.number or 0  # of a text, what it has is not known
+    runs, graph = disk_bytes(edges, height, parts.edges.is_weighted)
+    check_space(folder, graph + max(runs, features))  # the runs are gone before features come
 
 
 @dataclass(frozen=True)

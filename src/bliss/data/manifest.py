@@ -26,6 +26,7 @@ from bliss.files import replace_file
 SMALL = 1 << 26
 """Size in bytes up to which a file is read to compare its digest at each opening."""
 STAMPS = "stamps.json"
+_CHECKED = "checked "  # before the name of a header whose arrays were checked
 
 
 def write_header(file: Path, content: Mapping[str, Any], names: Iterable[str]) -> None:
@@ -84,7 +85,7 @@ def checking_values(
     """
     is_known = check_files(folder, header.get("files", {}), verify)
     digest = header.get("digest")
-    is_checked = bool(digest) and _read_stamps(folder).get(name) == digest
+    is_checked = bool(digest) and _read_stamps(folder).get(_CHECKED + name) == digest
     yield verify or not (is_known and is_checked)
     if not is_checked:
         with suppress(ResourceError):
@@ -131,7 +132,7 @@ def _write_checked(folder: Path, name: str, header: Mapping[str, Any]) -> None:
     """Keep the digest of a header with large files whose arrays were checked."""
     files = header.get("files", {})
     if any((folder / file).stat().st_size > SMALL for file in files):
-        _keep(folder, {name: header["digest"]})
+        _keep(folder, {_CHECKED + name: header["digest"]})
 
 
 def _keep(folder: Path, entries: Mapping[str, Any]) -> None:

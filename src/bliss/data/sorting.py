@@ -45,10 +45,10 @@ def chunk_rows(memory: int) -> int:
     return min(max(memory // _EDGE_BYTES, 1), _MOST_EDGES)
 
 
-def disk_bytes(edges: int, num_nodes: int, is_weighted: bool) -> int:
-    """Largest number of bytes on disk while edges are sorted: the runs and what is written."""
-    entry = 12 if is_weighted else 8
-    return 2 * edges * entry + (2 * edges + num_nodes) * (entry - 4) + 8 * (num_nodes + 1)
+def disk_bytes(edges: int, num_nodes: int, is_weighted: bool) -> tuple[int, int]:
+    """Bytes on disk of the runs of a sort, and at most of what is written from them."""
+    key, entry = (12, 8) if is_weighted else (8, 4)
+    return 2 * edges * key, (2 * edges + num_nodes) * entry + 8 * (num_nodes + 1)
 
 
 class EdgeSorter:
@@ -107,6 +107,7 @@ class EdgeSorter:
                 self._write(low, high, key, value)
                 done += key.size
                 progress(min(done / total, 1.0))
+        progress(1.0)
         return SortedEdges(
             self.read,
             self.loops,
@@ -123,7 +124,7 @@ class EdgeSorter:
         first = 0
         while first < number and base + (first << drop) < end:
             low = base + (first << drop)
-            if counts[first] > self.limit and drop > 0:
+            if counts[first] > self.limit and drop > 1:
                 with _Runs(runs.path.with_name(f"{runs.path.name}-"), drop, self.is_weighted) as sub:
                     for start in range(0, counts[first], self.limit):
                         sub.add(*runs.read(first, first + 1, start, self.limit))
@@ -184,7 +185,7 @@ class _Runs:
     """
 
     def __init__(self, path: Path, bits: int, has_values: bool) -> None:
-        chosen = min(_BUCKET_BITS, bits)
+        chosen = min(_BUCKET_BITS, bits - 1)  # an edge and its reverse stay together
         self.path, self.drop, self.buckets = path, bits - chosen, 1 << chosen
         self.starts: list[IntArray] = []  # [B + 1] positions in the file, for each run
         self.size = 0
