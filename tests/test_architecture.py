@@ -38,7 +38,7 @@ ALLOWED: dict[str, set[str]] = {
     "samplers": (BASE - {"text"}) | CONTRACTS | {"kernels", "nn", "policies", "rng"},
     "loader_options": {"checks", "errors"},
     "loader": {"arrays", "checks", "conversion", "errors", "loader_options", "rng", "samplers"},
-    "data": BASE | {"conversion", "graph", "rng"},
+    "data": BASE | {"conversion", "graph", "kernels", "rng"},
     "train": BASE | CONTRACTS | LEARNING | {"data", "loader", "nn", "records"},
     "studies": BASE | CONTRACTS | LEARNING | {"data", "loader", "nn", "records", "train"},
     "report": BASE | {"records", "studies", "train"},

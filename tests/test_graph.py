@@ -252,3 +252,26 @@ def test_bad_input_gets_one_sentence(case):
         make()
     assert "\n" not in str(caught.value)
     assert str(caught.value).endswith(".")
+
+
+@pytest.mark.parametrize("norm", ["mean", "gcn", "weights"])
+def test_scales_and_sums_of_some_nodes_are_those_of_all(toy_graph, norm, monkeypatch):
+    weight = np.linspace(0, 1, toy_graph.num_edges) if norm == "weights" else None
+    arrays = toy_graph.indptr, toy_graph.indices
+    graph = Graph.from_csc(*arrays, weight, norm, self_loops="keep", duplicates="keep")
+    nodes = np.random.default_rng(0).permutation(60)[:25]
+    monkeypatch.setattr("bliss.graph._FEW_EDGES", 0)
+    monkeypatch.setattr("bliss.graph._CHUNK", 7)
+    sums = graph.coefficient_sum_of(nodes)
+    assert "coefficient_sum" not in graph.__dict__
+    np.testing.assert_array_equal(sums, graph.coefficient_sum[nodes])
+    np.testing.assert_array_equal(graph.degree_of(nodes), graph.degree[nodes])
+    for name in ("target_scale", "source_scale"):
+        every, some = getattr(graph, name), getattr(graph, f"{name}_of")(nodes)
+        np.testing.assert_array_equal(some, every[nodes] if every.size else every)
+    factor = graph.source_factor(0.75)
+    np.testing.assert_array_equal(factor, (graph.source_scale**0.75).astype(np.float32))
+    assert graph.has_self_loops
+    without = Graph.from_edge_index(graph.edge_index[:, 1:], 60, self_loops="keep")
+    loops = graph.edge_index[0] == graph.edge_index[1]
+    assert without.has_self_loops == (not bool(loops[0]))

@@ -150,9 +150,10 @@ class Block:
     def coefficient(self) -> Tensor:
         """alpha_ij of the kept edges, the graph's coefficients. float32[E']."""
         graph, draw = self._drawn_from("coefficients"), self.origin or self
-        nodes = _to_numpy(draw.dst), _to_numpy(draw.src)
+        dst, src = _to_numpy(draw.dst), _to_numpy(draw.src)
         edges = _to_numpy(draw.indptr), _to_numpy(draw.row), _to_numpy(draw.edge)
-        scales = graph.target_scale, graph.source_scale, graph.weight
+        scales = graph.target_scale_of(dst), graph.source_scale_of(src), graph.weight
+        nodes = np.arange(dst.size), np.arange(src.size)  # places in the scales
         alpha = edge_weights(*nodes, NOTHING, *edges, *scales)
         return torch.from_numpy(alpha).to(self.row.device)
 
@@ -169,7 +170,7 @@ class Block:
     def degree(self) -> Tensor:
         """|N_i|, the number of in-edges of each target in the graph, kept or not. int64[D]."""
         graph, draw = self._drawn_from("degrees"), self.origin or self
-        return torch.from_numpy(graph.degree[_to_numpy(draw.dst)]).to(self.row.device)
+        return torch.from_numpy(graph.degree_of(_to_numpy(draw.dst))).to(self.row.device)
 
     @cached_property
     def is_full(self) -> bool:

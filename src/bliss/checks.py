@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
 from collections.abc import Sequence
 from numbers import Integral, Real
@@ -17,6 +18,14 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from bliss.arrays import Array, FloatArray
+
+
+_BYTES = re.compile(r"(\d+(?:\.\d+)?(?:e\d{1,2})?) ?(|[kmgt]i?b?|b)", re.IGNORECASE)
+_UNITS = {"": 1, "b": 1} | {
+    f"{letter}{ending}": base ** (power + 1)
+    for power, letter in enumerate("kmgt")
+    for ending, base in (("", 1024), ("i", 1024), ("ib", 1024), ("b", 1000))
+}
 
 
 def as_array(field: str, values: Any) -> Array:
@@ -83,8 +92,10 @@ def seeds(ids: Any, num_nodes: int, field: str = "seeds") -> npt.NDArray[np.int6
     return array
 
 
-def weights(field: str, values: Any, num_edges: int) -> npt.NDArray[np.float32]:
-    """One finite, non-negative float32 per edge. [E]."""
+def weights(
+    field: str, values: Any, num_edges: int, start: int = 0
+) -> npt.NDArray[np.float32]:
+    """One finite, non-negative float32 per edge. [E]. `start` is the number of the first one."""
     import numpy as np
 
     array = as_array(field, values)
@@ -102,13 +113,13 @@ def weights(field: str, values: Any, num_edges: int) -> npt.NDArray[np.float32]:
     if not np.isfinite(array).all():
         position = int(np.flatnonzero(~np.isfinite(array))[0])
         raise InputError(
-            f"{field}[{position}] is {array[position]}, but weights must be finite in float32: "
+            f"{field}[{start + position}] is {array[position]}, but weights must be finite in float32: "
             "remove that edge or set its weight to a finite number."
         )
     if array.size and array.min() < 0:
         position = int(array.argmin())
         raise InputError(
-            f"{field}[{position}] is {array[position]}, but weights must not be negative: "
+            f"{field}[{start + position}] is {array[position]}, but weights must not be negative: "
             "remove the edge, or move its sign to the features."
         )
     return array
@@ -171,6 +182,19 @@ def whole(field: str, value: Any, least: int = 0) -> int:
     is_whole = isinstance(value, Integral) and not isinstance(value, bool)
     if not (is_whole and least <= value < 2**63):
         raise InputError(f"{field}={value!r} must be a whole number, {least} or larger.")
+    return int(value)
+
+
+def byte_count(field: str, value: Any, least: int = 1) -> int:
+    """A number of bytes: a whole number, or a text such as "4GiB", "512 MiB" or "2e9"."""
+    found = _BYTES.fullmatch(value.strip()) if isinstance(value, str) else None
+    if found:
+        value = int(float(found[1]) * _UNITS[found[2].lower()])
+    if isinstance(value, bool) or not isinstance(value, Integral) or not least <= value < 2**63:
+        raise InputError(
+            f"{field}={value!r} must be a number of bytes, at least {least:,}: write for instance "
+            "4GiB."
+        )
     return int(value)
 
 

@@ -1,12 +1,15 @@
 """Atomic file writes: scratch file, fsync, rename, fsync of the directory.
 
 A killed process leaves the old file or the new one, never part of one. It may also leave a scratch
-file called ``.NAME.XXXXXXXX.bliss-scratch``, which `remove_scratch` deletes.
+file called ``.NAME.XXXXXXXX.bliss-scratch``, which `remove_scratch` deletes, or a scratch folder of
+such a name, which the next process that writes the same folder deletes.
 """
 
 from __future__ import annotations
 
 import errno
+import fcntl
+import glob
 import os
 import re
 import shutil
@@ -91,13 +94,38 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def scratch_folder(path: Path) -> Iterator[Path]:
-    """Yield an empty folder beside `path`, and delete it at the end if it is still there."""
+    """Yield an empty folder beside `path`, and delete it at the end if it is still there.
+
+    Folders of the same purpose that killed processes left are deleted first. A process locks its
+    folder, so that it is not taken for one of these.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
+    for left in path.parent.glob(f"{glob.escape(f'.{path.name}.')}*{_SUFFIX}"):
+        if _SCRATCH.fullmatch(left.name) and left.is_dir() and not left.is_symlink():
+            with _locked(left) as is_free:
+                if is_free:
+                    shutil.rmtree(left, ignore_errors=True)
     scratch = Path(tempfile.mkdtemp(_SUFFIX, f".{path.name}.", path.parent))
     try:
-        yield scratch
+        with _locked(scratch):
+            yield scratch
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[bool]:
+    """Lock a folder as long as this process lives; yields whether no other process had done so."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            yield False
+        else:
+            yield True
+    finally:
+        os.close(handle)
 
 
 def publish(scratch: Path, path: Path) -> None:

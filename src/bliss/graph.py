@@ -25,6 +25,8 @@ SelfLoops = Literal["add", "keep", "remove"]
 Duplicates = Literal["keep", "coalesce"]
 
 NORMS = ("mean", "gcn", "weights")
+_CHUNK = 1 << 18  # nodes
+_FEW_EDGES = 1 << 24  # sums over all edges are made and kept for up to that many
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -76,6 +78,26 @@ class Graph:
                 )
             self._freeze(edge_id=self.edge_id)
 
+    @classmethod
+    def trusted(cls, indptr: IntArray, indices: IntArray, norm: Norm, weight: FloatArray) -> Graph:
+        """A graph of arrays that have passed the checks before: only the pointers are read.
+
+        The kernels do not check indices. Wrong ones would read and write anywhere in memory.
+        """
+        has_weights = norm == "weights"
+        if (
+            indices.dtype not in (np.int32, np.int64)
+            or indices.ndim != 1
+            or (has_weights and (weight.dtype != np.float32 or weight.shape != indices.shape))
+        ):
+            return cls(indptr, indices, norm, weight)
+        graph = object.__new__(cls)
+        object.__setattr__(graph, "norm", norm)
+        object.__setattr__(graph, "edge_id", None)
+        pointers = _check_pointers(indptr, indices.size)
+        graph._freeze(indptr=pointers, indices=indices, weight=weight)
+        return graph
+
     def __deepcopy__(self, memo: Any) -> Graph:
         return self  # immutable, and as large as the data
 
@@ -102,6 +124,11 @@ class Graph:
     def degree(self) -> IntArray:
         """|N_i|, the number of in-edges of each node. int64[V]."""
         return np.diff(self.indptr)
+
+    def degree_of(self, nodes: IntArray) -> IntArray:
+        """|N_i| of some nodes, int64[N]; `degree` would take 8 bytes for every node of the graph."""
+        found: IntArray = self.indptr[nodes + 1] - self.indptr[nodes]
+        return found
 
     @property
     def edge_index(self) -> Tensor:
@@ -130,17 +157,45 @@ class Graph:
     @cached_property
     def has_self_loops(self) -> bool:
         """Whether every node has a self-loop. The first call may take a pass over the edges."""
-        target = np.repeat(np.arange(self.num_nodes, dtype=self.indices.dtype), self.degree)
-        has_one = np.zeros(self.num_nodes, bool)
-        has_one[target[target == self.indices]] = True
-        return bool(has_one.all())
+        for start in range(0, self.num_nodes, _CHUNK):
+            pointers = self.indptr[start : start + _CHUNK + 1]
+            nodes = np.arange(start, start + pointers.size - 1)
+            source = self.indices[pointers[0] : pointers[-1]]
+            own = source == np.repeat(nodes, np.diff(pointers))
+            if np.unique(source[own]).size < nodes.size:
+                return False
+        return True
 
     @cached_property
     def target_scale(self) -> FloatArray:
         """Target factor of alpha_ij; empty with given weights. float64[V]."""
         if self.norm == "weights":
             return NOTHING
-        return _inverse_power(self.degree, 1.0 if self.norm == "mean" else 0.5)
+        return _inverse_power(self.degree, self._target_power)
+
+    @property
+    def _target_power(self) -> float:
+        return 1.0 if self.norm == "mean" else 0.5
+
+    def target_scale_of(self, nodes: IntArray) -> FloatArray:
+        """`target_scale[nodes]`, from the degrees of these nodes alone. float64[N], or empty."""
+        if self.norm == "weights":
+            return NOTHING
+        return _inverse_power(self.degree_of(nodes), self._target_power)
+
+    def source_scale_of(self, nodes: IntArray) -> FloatArray:
+        """`source_scale[nodes]`, from the degrees of these nodes alone. float64[N], or empty."""
+        return _inverse_power(self.degree_of(nodes), 0.5) if self.norm == "gcn" else NOTHING
+
+    def source_factor(self, power: float) -> FloatArray:
+        """`source_scale` to a power, made in chunks of nodes. float32[V], or empty."""
+        if self.norm != "gcn":
+            return NOTHING.astype(np.float32)
+        factor = np.empty(self.num_nodes, np.float32)
+        for start in range(0, self.num_nodes, _CHUNK):
+            part = factor[start : start + _CHUNK]
+            part[:] = self.source_scale_of(np.arange(start, start + part.size)) ** power
+        return factor
 
     @cached_property
     def source_scale(self) -> FloatArray:
@@ -163,6 +218,22 @@ class Graph:
             total[filled] = np.add.reduceat(values, self.indptr[filled])
         return total * scale
 
+    def coefficient_sum_of(self, nodes: IntArray) -> FloatArray:
+        """`coefficient_sum[nodes]`; in a large graph, from the rows of these nodes alone."""
+        if self.norm == "mean":
+            return (self.degree_of(nodes) > 0).astype(np.float64)
+        if self.num_edges <= _FEW_EDGES or "coefficient_sum" in self.__dict__:
+            return self.coefficient_sum[nodes]
+        degree = self.degree_of(nodes)
+        first = np.cumsum(degree) - degree  # of each row, among the edges of all rows
+        edge = np.arange(degree.sum()) + np.repeat(self.indptr[nodes] - first, degree)
+        weight = self.norm == "weights"
+        values = self.weight[edge] if weight else self.source_scale_of(self.indices[edge])
+        total, filled = np.zeros(nodes.size), np.flatnonzero(degree)
+        if filled.size:
+            total[filled] = np.add.reduceat(values.astype(np.float64), first[filled])
+        return total if weight else total * self.target_scale_of(nodes)
+
     def with_norm(self, norm: Norm) -> Graph:
         """The same edges with other coefficients; arrays are shared."""
         checks.choice("norm", norm, NORMS)
@@ -176,6 +247,8 @@ class Graph:
         object.__setattr__(graph, "norm", norm)
         object.__setattr__(graph, "edge_id", self.edge_id)
         graph._freeze(indptr=self.indptr, indices=self.indices, weight=NOTHING)
+        if "has_self_loops" in self.__dict__:
+            graph.__dict__["has_self_loops"] = self.has_self_loops
         return graph
 
     @classmethod
@@ -437,24 +510,31 @@ def _check_weight(norm: Norm, weight: Any, num_edges: int) -> FloatArray:
 
 def _check_arrays(indptr: Any, indices: Any) -> tuple[IntArray, IntArray]:
     """Checked pointers int64[V + 1] and sources int32[E] or int64[E]; kernels do not check."""
-    pointers, sources = checks.as_array("indptr", indptr), checks.as_array("indices", indices)
+    sources = checks.as_array("indices", indices)
+    pointers = _check_pointers(indptr, sources.size)
+    num_nodes = pointers.size - 1
+    sources = checks.node_ids("indices", sources, num_nodes)
+    if sources.dtype not in (np.int32, np.int64):
+        sources = sources.astype(_index_type(num_nodes))
+    return pointers, sources
+
+
+def _check_pointers(indptr: Any, num_edges: int) -> IntArray:
+    """Checked pointers. int64[V + 1]."""
+    pointers = checks.as_array("indptr", indptr)
     if pointers.dtype.kind not in "iu" or pointers.ndim != 1 or pointers.size == 0:
         raise InputError(
             f"indptr has type {pointers.dtype} and shape {pointers.shape}, but must be whole "
             "numbers [V + 1]: pass the pointer array of a CSC matrix."
         )
     pointers = pointers.astype(np.int64, copy=False)  # differences of unsigned numbers wrap
-    if pointers[0] != 0 or pointers[-1] != sources.size or bounds.first_fall(pointers) >= 0:
+    if pointers[0] != 0 or pointers[-1] != num_edges or bounds.first_fall(pointers) >= 0:
         raise InputError(
             f"indptr runs from {pointers[0]} to {pointers[-1]}, but must run from 0 to the number "
-            f"of edges, {sources.size}, without decreasing: check that indptr and indices belong "
+            f"of edges, {num_edges}, without decreasing: check that indptr and indices belong "
             "together."
         )
-    num_nodes = pointers.size - 1
-    sources = checks.node_ids("indices", sources, num_nodes)
-    if sources.dtype not in (np.int32, np.int64):
-        sources = sources.astype(_index_type(num_nodes))
-    return pointers, sources
+    return pointers
 
 
 def _is_edge_index(source: Any) -> bool:

@@ -151,7 +151,10 @@ CASES = {
     "features with a gap": (feats("x.csv", "a,b\n1,2\n1,\n"), "1 empty entries in column 'b'"),
     "an id twice": (feats("x.csv", "id,a\nx,2\nx,1\n"), "features has the id 'x' more than once"),
     "edges between strangers": (
-        feats("x.csv", "id,a\n" + "".join(f"n{i},1\n" for i in range(5))),
+        lambda f: {
+            "features": write(f, "x.csv", "id,a\n" + "".join(f"n{i},1\n" for i in range(5))),
+            "splits": None,
+        },
         "edges names 4 nodes that the features do not have, such as '0'",
     ),
     "a column that is not there": (

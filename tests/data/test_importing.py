@@ -15,7 +15,15 @@ import scipy.sparse
 import torch
 
 from bliss import Graph
-from bliss.data import describe, features, import_graph, load_dataset, open_graph, open_store
+from bliss.data import (
+    describe,
+    features,
+    import_graph,
+    load_dataset,
+    manifest,
+    open_graph,
+    open_store,
+)
 from bliss.digests import sealed
 from bliss.errors import ResourceError
 from tests.data.files import HOT, SOURCE, SPLITS, TARGET, WEIGHT, X, Y, csv, write
@@ -239,8 +247,8 @@ def test_features_larger_than_memory_are_opened_and_imported_in_pieces(tmp_path,
     info = json.loads((folder / "dataset.json").read_text()) | {"num_features": width}
     del info["digest"]
     (folder / "dataset.json").write_text(json.dumps(sealed(info)))
-    status = (folder / "features.npy").stat()  # large files are not read if their stamp is known
-    stamps = {"features.npy": [status.st_size, status.st_mtime_ns]}
+    file = folder / "features.npy"  # large files are not read if their stamp is known
+    stamps = {file.name: manifest.stamp(file, info["files"][file.name])}
     (folder / "stamps.json").write_text(json.dumps(stamps))
     assert open_store(folder).x[4, -3:].tolist() == [0, 0, 0]
     (folder / "features.npy").unlink()

@@ -92,9 +92,19 @@ def test_a_large_file_is_read_once_and_again_after_a_change(large, monkeypatch):
         open_store(large)
 
 
-def test_decay_of_a_large_file_is_found_by_verification(large):
+def test_decay_of_a_large_file_is_found_by_verification(large, monkeypatch):
+    before = (large / "features.npy").stat().st_ctime_ns
     spoil(large / "features.npy")
-    open_store(large)  # the stamp has not changed
+    stamp = manifest.stamp  # decay changes no time
+    monkeypatch.setattr(
+        manifest,
+        "stamp",
+        lambda file, digest: [
+            before if n == 2 and file.name == "features.npy" else one
+            for n, one in enumerate(stamp(file, digest))
+        ],
+    )
+    open_store(large)
     with pytest.raises(DamagedError, match=r"features\.npy does not match its digest"):
         verify_dataset(large)
     with pytest.raises(DamagedError, match=r"features\.npy does not match its digest"):

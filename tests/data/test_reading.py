@@ -249,5 +249,5 @@ def test_features_that_the_disk_cannot_hold_are_refused_before_they_are_written(
     tmp_path, good, monkeypatch
 ):
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=59))
-    with pytest.raises(ResourceError, match="needs 60 bytes, but the disk has 59 free"):
+    with pytest.raises(ResourceError, match="needs 212 bytes, but the disk has 59 free"):
         import_graph(tmp_path / "store", **good)

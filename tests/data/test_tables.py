@@ -9,7 +9,7 @@ import pyarrow as arrow
 import pytest
 
 from bliss import InputError
-from bliss.data.edges import read_edges
+from bliss.data.edges import open_edges
 from bliss.data.features import finite_rows, open_features
 from bliss.data.nodes import id_column
 from bliss.data.tables import read_matrix, read_parquet, read_table
@@ -33,6 +33,11 @@ TEXTS = {
     "quoted header": '"src", "dst"\n0,1\n1,2\n7,8\n',
     "header after a comment": "# made by hand\nsrc dst\n0 1\n1 2\n7 8\n",
 }
+
+
+def read_edges(file):
+    (edges,) = open_edges(file).chunks(1 << 20)
+    return edges
 
 
 def rows_of(table):

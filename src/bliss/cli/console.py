@@ -126,6 +126,28 @@ def shown_steps(steps: int, what: str) -> Iterator[Callable[[int], None]]:
 
 
 @contextmanager
+def shown_shares() -> Iterator[Callable[[str, float | None], None]]:
+    """Progress in named parts, each with a share that is done: a bar on a terminal, else nothing.
+
+    A share of None is one that is not known.
+    """
+    if not console().is_terminal:
+        yield lambda what, share: None
+        return
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
+    columns = [BarColumn(), TaskProgressColumn(), TextColumn("{task.description}", markup=False)]
+    with Progress(*columns, console=console(), transient=True) as progress:
+        task = progress.add_task("")
+
+        def move(what: str, share: float | None) -> None:
+            total = None if share is None else 1.0
+            progress.update(task, total=total, completed=share or 0.0, description=what)
+
+        yield move
+
+
+@contextmanager
 def bar(total: int) -> Iterator[tuple[Progress, TaskID]]:
     """Live progress bar: completed and total, a description, and the time left."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bliss import data as bliss_data
-from bliss.cli.console import console, errors, say
+from bliss.cli.console import console, errors, say, shown_shares
 from bliss.cli.options import Debug, Root, folder, numbers
 from bliss.errors import InputError
 from bliss.text import printable
@@ -113,25 +113,39 @@ def data_import(
         bool, typer.Option("--undirected", help="Add the reverse of each edge.")
     ] = False,
     seed: Annotated[int, typer.Option(help="Seed of the random split.")] = 0,
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            help="Working memory to sort the edges, such as 4GiB; default a quarter of the "
+            "machine's.",
+        ),
+    ] = None,
+    feature_type: Annotated[
+        str, typer.Option(help="Type of the features in the store: float32 or float16.")
+    ] = "float32",
     debug: Debug = False,
 ) -> None:
     """Check your own graph and write it as a folder for `bliss train --dataset`."""
     with errors(debug):
         files = {"train": train_nodes, "val": val_nodes, "test": test_nodes}
-        written = bliss_data.import_graph(
-            out,
-            edges=edges,
-            features=features,
-            labels=labels,
-            graph=graph,
-            splits=parse_splits(split, files),
-            weight=weight,
-            directed=not undirected,
-            label=label,
-            feature_columns=[name for name in feature_columns.split(",") if name],
-            task=task,
-            seed=seed,
-        )
+        with shown_shares() as progress:
+            written = bliss_data.import_graph(
+                out,
+                edges=edges,
+                features=features,
+                labels=labels,
+                graph=graph,
+                splits=parse_splits(split, files),
+                weight=weight,
+                directed=not undirected,
+                label=label,
+                feature_columns=[name for name in feature_columns.split(",") if name],
+                task=task,
+                seed=seed,
+                memory=memory,
+                feature_type=feature_type,
+                progress=progress,
+            )
         is_taken = bliss_data.canonical(str(written)) in dict(bliss_data.dataset_names())
         path = f"./{written}" if is_taken else written  # "./" avoids a clash with a known name
         show_dataset(bliss_data.open_store(written))

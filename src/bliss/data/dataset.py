@@ -39,7 +39,7 @@ class Dataset:
 
     name: str
     graph: Graph  # norm "mean", or "weights" if the user's edges have weights
-    x: Tensor  # float32[V, F]
+    x: Tensor  # float32[V, F], or float16, which is converted when rows are read
     y: Tensor  # int64[V], float32[V, C] or float32[V, T]; see above
     splits: Mapping[str, Tensor]  # "train", "val", "test": int64 ids, disjoint
     num_classes: int  # C
@@ -51,7 +51,8 @@ class Dataset:
 
     def __post_init__(self) -> None:
         nodes = self.graph.num_nodes
-        if self.x.ndim != 2 or self.x.dtype != torch.float32 or len(self.x) != nodes:
+        kinds = torch.float32, torch.float16
+        if self.x.ndim != 2 or self.x.dtype not in kinds or len(self.x) != nodes:
             raise InputError(
                 f"x is {self.x.dtype} of shape {tuple(self.x.shape)}, but must be float32 with "
                 f"one row for each of the {nodes} nodes: pass [V, F]."

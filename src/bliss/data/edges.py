@@ -1,17 +1,19 @@
-"""Edges of a user's own graph, from .npy, .npz, text or parquet files."""
+"""Edges of a user's own graph, from .npy, .npz, text or parquet files, read in chunks."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from bliss.arrays import Array, IntArray
+from bliss.data.blocks import parquet_rows, table_blocks
 from bliss.data.nodes import Nodes, id_column
-from bliss.data.npy import map_npy, npz_names, read_npy, read_npz, read_sparse
-from bliss.data.tables import column_values, is_table, read_table, suffix
+from bliss.data.npy import NpyRows, npz_names, read_npz, read_sparse
+from bliss.data.tables import Table, column_values, is_table, suffix
 from bliss.errors import InputError
 from bliss.files import check_regular
 from bliss.graph import Graph
@@ -20,6 +22,7 @@ from bliss.text import printable
 SOURCES = ("src", "source", "from", "row", "source_id", "src_id")
 TARGETS = ("dst", "target", "to", "col", "target_id", "dst_id")
 WEIGHT = "weight"
+_FIRST_ROWS = 1 << 16  # of a table, to find its columns
 
 
 class Edges(NamedTuple):
@@ -32,23 +35,47 @@ class Edges(NamedTuple):
     is_numbered: bool = False  # whether ends are the numbers of nodes, and not their ids
 
 
-def read_edges(file: Path, weight: Path | None = None) -> Edges:
-    """Read edges. Weights come from the same file or from the .npy file `weight`."""
+@dataclass(frozen=True)
+class EdgeSource:
+    """An open file of edges."""
+
+    chunks: Callable[[int], Iterator[Edges]]  # about as many edges at once as it is told
+    is_weighted: bool
+    number: int | None = None  # of edges; None: not known before they are read
+    notes: tuple[str, ...] = ()
+
+
+def held(edges: Edges) -> EdgeSource:
+    """Edges that are in memory."""
+
+    def chunks(rows: int) -> Iterator[Edges]:
+        for start in range(0, len(edges.source), rows):
+            part = slice(start, start + rows)
+            weight = None if edges.weight is None else edges.weight[part]
+            yield edges._replace(
+                source=edges.source[part], target=edges.target[part], weight=weight
+            )
+
+    return EdgeSource(chunks, edges.weight is not None, len(edges.source), edges.notes)
+
+
+def open_edges(file: Path, weight: Path | None = None) -> EdgeSource:
+    """Open a file of edges. Weights come from the same file or from the .npy file `weight`."""
     check_regular(file, f"edges={str(file)!r}")
     form = suffix(file)
     if form == ".npy":
-        edges = _pairs(map_npy(file))
+        source = _pairs(NpyRows(file))
     elif form == ".npz":
-        edges = _archive(file)
+        source = held(_archive(file))
     elif is_table(file):
-        edges = _table(file)
+        source = _table(file)
     else:
         raise InputError(
             f"edges={str(file)!r} must be a .npy, .npz, .csv or .parquet file: convert it."
         )
     if weight is None:
-        return edges
-    if edges.weight is not None:
+        return source
+    if source.is_weighted:
         raise InputError(
             f"weight={str(weight)!r} was given, but edges={str(file)!r} holds weights too: keep "
             "one of them."
@@ -56,13 +83,43 @@ def read_edges(file: Path, weight: Path | None = None) -> Edges:
     check_regular(weight, f"weight={str(weight)!r}")
     if weight.suffix != ".npy":
         raise InputError(f"weight={str(weight)!r} must be a .npy file: save one number per edge.")
-    return edges._replace(weight=read_npy(weight))
+    return _with_weights(source, NpyRows(weight))
+
+
+def _with_weights(source: EdgeSource, weight: NpyRows) -> EdgeSource:
+    """Edges with the weights of another file."""
+
+    def check(number: int) -> None:
+        if weight.shape != (number,):
+            raise InputError(
+                f"weight has shape {weight.shape}, but there are {number} edges: give one number "
+                "per edge."
+            )
+
+    def chunks(rows: int) -> Iterator[Edges]:
+        start, is_enough = 0, weight.shape == (weight.shape + (0,))[:1]
+        for edges in source.chunks(rows):
+            stop = start + len(edges.source)
+            is_enough = is_enough and stop <= len(weight)
+            if is_enough:
+                yield edges._replace(weight=weight.read(start, stop))
+            start = stop  # without enough weights, the rest is only counted
+        check(start)
+
+    if source.number is not None:
+        check(source.number)
+    return replace(source, chunks=chunks, is_weighted=True)
+
+
+def check_some(number: int) -> None:
+    """Raise if there are no edges."""
+    if number == 0:
+        raise InputError("edges is empty, but a graph needs edges: check the file.")
 
 
 def find_nodes(edges: Edges, nodes: Nodes) -> Edges:
     """Edges with the numbers of nodes in the place of the user's ids. int64[E] each."""
-    if len(edges.source) == 0:
-        raise InputError("edges is empty, but a graph needs edges: check the file.")
+    check_some(len(edges.source))
     own = Nodes(nodes.number) if edges.is_numbered else nodes
     source, target = (
         _numbers(name, ids, own)
@@ -121,8 +178,8 @@ def undirected(pairs: Array, num_nodes: int) -> Graph:
     return Graph.from_edge_index(both, num_nodes, duplicates="coalesce")
 
 
-def _pairs(array: Array) -> Edges:
-    if array.ndim != 2 or 2 not in array.shape:
+def _pairs(array: NpyRows) -> EdgeSource:
+    if len(array.shape) != 2 or 2 not in array.shape:
         raise InputError(
             f"edges has shape {array.shape}, but must be [2, E] or [E, 2], sources and targets: "
             "reshape it."
@@ -132,8 +189,15 @@ def _pairs(array: Array) -> Edges:
             "edges has shape (2, 2), which is ambiguous between [2, E] and [E, 2]: save it as .npz "
             "with the arrays src and dst."
         )
-    rows = array if array.shape[0] == 2 else array.T
-    return Edges(np.array(rows[0]), np.array(rows[1]), None)
+    axis = 1 if array.shape[0] == 2 else 0  # along the edges
+    number = array.shape[axis]
+
+    def chunks(rows: int) -> Iterator[Edges]:
+        for start in range(0, number, rows):
+            part = array.read(start, start + rows, axis)
+            yield Edges(*(part if axis else part.T), None)
+
+    return EdgeSource(chunks, is_weighted=False, number=number)
 
 
 def _archive(file: Path) -> Edges:
@@ -173,10 +237,59 @@ def _ends(file: Path, names: Sequence[str]) -> tuple[str, str]:
     return sources[0], targets[0]
 
 
-def _table(file: Path) -> Edges:
-    """Read a table: columns by name, or the first two and a weight if no name is known."""
-    table = read_table("edges", file, (*SOURCES, *TARGETS))
+class _Layout(NamedTuple):
+    """Positions of the columns of a table of edges."""
+
+    source: int
+    target: int
+    weight: int | None
+    has_index: bool  # whether the first column counts the rows
+    notes: tuple[str, ...]
+
+
+def _table(file: Path) -> EdgeSource:
+    """Open a table: columns by name, or the first two and a weight if no name is known."""
+    header, is_parquet = (*SOURCES, *TARGETS), file.suffix == ".parquet"
+    first = next(table_blocks("edges", file, _FIRST_ROWS, header))
+    layout, only = _layout(file, first), None
+    if is_parquet:
+        layout, only = _only(layout, first.names)
+
+    def chunks(rows: int) -> Iterator[Edges]:
+        start = 0
+        for table in table_blocks("edges", file, rows, header, only):
+            if layout.has_index and not table.has_counting_index(start):
+                raise InputError(
+                    f"edges={str(file)!r} has a first column without a name that counts rows up to "
+                    f"row {start} and not after it: name the columns src, dst and weight."
+                )
+            yield _columns(table, layout)
+            start += len(table)
+
+    number = parquet_rows("edges", file) if is_parquet else None
+    return EdgeSource(chunks, layout.weight is not None, number, layout.notes)
+
+
+def _only(layout: _Layout, names: Sequence[str]) -> tuple[_Layout, list[str]]:
+    """The layout of a table of the used columns alone, and their names."""
+    used = sorted({layout.source, layout.target} | ({layout.weight} - {None}))
+    place = {old: new for new, old in enumerate(used)}
+    ends = {"source": place[layout.source], "target": place[layout.target]}
+    weight = None if layout.weight is None else place[layout.weight]
+    return layout._replace(**ends, weight=weight), [names[old] for old in used]
+
+
+def _columns(table: Table, layout: _Layout) -> Edges:
+    """Edges of a part of a table."""
+    place = layout.weight
+    weight = None if place is None else column_values("edges", WEIGHT, table.columns[place])
+    ends = [id_column("edges", table, end) for end in (layout.source, layout.target)]
+    return Edges(ends[0], ends[1], weight)
+
+
+def _layout(file: Path, table: Table) -> _Layout:
     names, width, notes = [n.strip().lower() for n in table.names], len(table.columns), []
+    is_counted = False
     if {*SOURCES, *TARGETS} & set(names) or WEIGHT in names[:2] or file.suffix == ".parquet":
         source, target = (names.index(name) for name in _ends(file, names))
         weights = [place for place, name in enumerate(names) if name == WEIGHT]
@@ -187,7 +300,8 @@ def _table(file: Path) -> Edges:
         if ignored:
             notes.append(f"Columns of the edges that are not used: {', '.join(ignored[:20])}.")
     else:
-        start = int(table.has_counting_index())
+        is_counted = table.has_counting_index()
+        start = int(is_counted)
         source, target, weights = start, start + 1, list(range(start + 2, width))
         named = names[start + 2 :]
         if not 2 <= width - start <= 3 or named not in ([], [WEIGHT]):
@@ -197,8 +311,6 @@ def _table(file: Path) -> Edges:
                 + ", but must have source, target and optionally weight: name the columns src, dst "
                 "and weight; others are then ignored."
             )
-        if start:
+        if is_counted:
             notes.append("The first column of the edges counts the rows and is not used.")
-    weight = column_values("edges", WEIGHT, table.columns[weights[0]]) if weights else None
-    ends = [id_column("edges", table, place) for place in (source, target)]
-    return Edges(ends[0], ends[1], weight, tuple(notes))
+    return _Layout(source, target, weights[0] if weights else None, is_counted, tuple(notes))

@@ -11,7 +11,7 @@ import numpy as np
 
 from bliss.arrays import Array, FloatArray
 from bliss.data.nodes import ID_NAMES, id_column, id_place
-from bliss.data.npy import map_npy, read_sparse
+from bliss.data.npy import NpyRows, read_sparse
 from bliss.data.reading import check_unpacked
 from bliss.data.tables import (
     INDEX,
@@ -57,7 +57,7 @@ def open_features(
             "names: leave it out."
         )
     if file.suffix == ".npy":
-        source = _dense(map_npy(file))
+        source = _dense(NpyRows(file))
     elif file.suffix == ".npz":
         source = _sparse(read_sparse(file))
     elif file.suffix == ".parquet":
@@ -78,17 +78,25 @@ def dense_features(matrix: Array, ids: Any = None, notes: tuple[str, ...] = ()) 
     return replace(_dense(matrix), ids=ids, notes=notes)
 
 
-def finite_rows(field: str, chunks: Iterable[Array]) -> Iterator[FloatArray]:
-    """Chunks in float32, after a check that all values are finite. [n, F] each."""
+FEATURE_TYPES = {"float32": np.float32, "float16": np.float16}
+"""Types of features in a store, by name."""
+
+
+def finite_rows(
+    field: str, chunks: Iterable[Array], kind: str = "float32"
+) -> Iterator[FloatArray]:
+    """Chunks in float32 or float16, after a check that all values are finite. [n, F] each."""
     start = 0
     for chunk in chunks:
         with np.errstate(over="ignore"):
-            rows = chunk.astype(np.float32, copy=False)
+            rows = chunk.astype(FEATURE_TYPES[kind], copy=False)
         if not np.isfinite(rows).all():
             row, column = (int(place[0]) for place in np.nonzero(~np.isfinite(rows)))
+            is_small = kind == "float16" and np.isfinite(chunk[row, column])
+            remedy = "scale the features, or use float32" if is_small else "replace it"
             raise InputError(
                 f"{field}[{start + row}, {column}] is {chunk[row, column]}, but features must be "
-                "finite in float32: replace it, for instance by 0."
+                f"finite in {kind}: {remedy}{'' if is_small else ', for instance by 0'}."
             )
         start += len(rows)
         yield rows
@@ -106,13 +114,20 @@ def row_chunks(array: Any) -> Iterator[Any]:
         yield array[start : start + step]
 
 
-def _dense(array: Array) -> FeatureSource:
-    if array.ndim != 2:
+def _dense(array: Array | NpyRows) -> FeatureSource:
+    if len(array.shape) != 2:
         raise InputError(
             f"features has shape {array.shape}, but must have a row per node and a column per "
             "feature: reshape it to [V, F]."
         )
-    return FeatureSource((array.shape[0], array.shape[1]), lambda: row_chunks(array))
+    height, width = array.shape
+    if isinstance(array, np.ndarray):
+        return FeatureSource((height, width), lambda: row_chunks(array))
+    step = rows_per_chunk(width)
+    starts = range(0, height, step)
+    return FeatureSource(
+        (height, width), lambda: (array.read(start, start + step) for start in starts)
+    )
 
 
 def _sparse(matrix: Any) -> FeatureSource:

@@ -12,7 +12,7 @@ import torch
 
 from bliss.arrays import Array, IntArray
 from bliss.data.dataset import SPLITS
-from bliss.data.edges import Edges
+from bliss.data.edges import Edges, held
 from bliss.data.features import dense_features
 from bliss.data.from_data import data_parts, data_splits
 from bliss.data.importing import Parts
@@ -67,7 +67,12 @@ def _data_parts(file: Path, data: Any, task: str) -> Parts:
     ignored = sorted(str(key) for key in data.keys() if str(key) not in kept)  # noqa: SIM118
     notes = (f"Attributes that are not used: {', '.join(ignored[:20])}.",) if ignored else ()
     return Parts(
-        Nodes(len(features)), edges, dense_features(features), labels, data_splits(data), notes
+        Nodes(len(features)),
+        held(edges),
+        dense_features(features),
+        labels,
+        data_splits(data),
+        notes,
     )
 
 
@@ -168,7 +173,7 @@ def read_ogb_folder(folder: Path, task: str = "auto") -> Parts:
     splits = _ogb_splits(folder)
     return Parts(
         Nodes(len(x)),
-        Edges(np.array(ends[0]), np.array(ends[1]), None),
+        held(Edges(np.array(ends[0]), np.array(ends[1]), None)),
         dense_features(x),
         labels,
         splits,

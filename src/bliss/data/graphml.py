@@ -12,7 +12,7 @@ from xml.parsers import expat
 import numpy as np
 
 from bliss.arrays import Array
-from bliss.data.edges import WEIGHT, Edges
+from bliss.data.edges import WEIGHT, Edges, held
 from bliss.data.features import dense_features
 from bliss.data.importing import Parts
 from bliss.data.labels import Labels, label_columns, no_labels
@@ -62,7 +62,7 @@ def read_xml(file: Path, label: str, columns: tuple[str, ...], task: str) -> Par
     labels = _labels(records, label, nodes, task) if label else no_labels(len(records))
     return Parts(
         nodes,
-        edges,
+        held(edges),
         dense_features(matrix),
         labels,
         notes=(*notes, *more),

@@ -1,24 +1,29 @@
-"""`import_graph`: check a user's own graph files and write them as a store."""
+"""`import_graph`: check a user's own graph files and write them as a store, in bounded memory."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from bliss import checks
+from bliss.arrays import NOTHING
 from bliss.data.dataset import check_splits, labelled
-from bliss.data.edges import Edges, find_nodes, make_graph, read_edges
-from bliss.data.features import FeatureSource, finite_rows, open_features
+from bliss.data.edges import EdgeSource, check_some, find_nodes, open_edges
+from bliss.data.features import FEATURE_TYPES, FeatureSource, finite_rows, open_features
 from bliss.data.labels import AUTO, Labels, no_labels, read_labels
 from bliss.data.nodes import Nodes, nodes_of
-from bliss.data.saving import Content, check_new, write_store
+from bliss.data.saving import Content, Progress, WrittenGraph, check_new, write_store
+from bliss.data.sorting import LEAST_MEMORY, EdgeSorter, SortedEdges, chunk_rows, disk_bytes
 from bliss.data.splits import SplitSource, read_splits
-from bliss.data.store import StrPath
-from bliss.data.summary import import_summary
+from bliss.data.store import StrPath, write_graph_header
 from bliss.errors import InputError
+from bliss.files import check_space
+from bliss.graph import Norm
 
 SHARES = (0.6, 0.2, 0.2)
 """Default shares of train, validation and test nodes."""
@@ -29,7 +34,7 @@ class Parts:
     """What a reader of files found."""
 
     nodes: Nodes
-    edges: Edges
+    edges: EdgeSource
     features: FeatureSource
     labels: Labels
     splits: SplitSource | None = None  # None: the files have no splits
@@ -52,11 +57,15 @@ def import_graph(
     task: str = "auto",
     seed: int = 0,
     num_nodes: int | None = None,
+    memory: int | str | None = None,
+    feature_type: str = "float32",
+    progress: Progress = lambda what, share: None,
 ) -> Path:
     """Check a graph and write it to the new folder `out`. A failure leaves no folder.
 
-    Features in .npy or .parquet files are copied in chunks, so they may be larger than memory.
-    Everything else must fit in memory. docs/graphs.md describes all formats.
+    Edges in .npy, text or .parquet files are read in chunks and sorted on disk, and features in
+    .npy or .parquet files are copied in chunks, so they may be larger than memory. Everything else
+    must fit in memory. docs/graphs.md describes all formats.
 
     Parameters
     ----------
@@ -95,6 +104,14 @@ def import_graph(
         Seed of the draw of fractions.
     num_nodes
         Expected number of nodes. Default: the number of rows of the features.
+    memory
+        Bytes of working memory for the edges, such as 2**32 or "4GiB". Labels, splits, names of
+        nodes and a byte per node come on top. Default: a quarter of the machine's memory.
+    feature_type
+        Type of the features in the store: "float32", or "float16", which halves their size. Rows
+        are converted to float32 when they are read for training.
+    progress
+        Called with what is being done, and with the share in [0, 1] that is done, or None.
 
     Returns
     -------
@@ -104,6 +121,8 @@ def import_graph(
     folder = check_new(out)
     checks.whole("seed", seed)
     checks.choice("task", task, AUTO)
+    checks.choice("feature_type", feature_type, list(FEATURE_TYPES))
+    most = machine_memory() // 4 if memory is None else checks.byte_count("memory", memory)
     given = {"edges": edges, "features": features, "labels": labels, "weight": weight}
     if graph is not None:
         beside = [name for name, value in given.items() if value is not None]
@@ -130,7 +149,9 @@ def import_graph(
     if splits is not None:
         parts = replace(parts, splits=splits)
     directed = directed and not parts.is_undirected
-    return write_store(folder, _content(parts, directed, seed))
+    _check_space(folder, parts, feature_type)
+    plan = _Plan(parts, directed, max(most, LEAST_MEMORY), progress)
+    return write_store(folder, _content(plan, seed, feature_type), progress=progress)
 
 
 def _read_parts(
@@ -150,30 +171,93 @@ def _read_parts(
     is_shared = bool(label) and target is not None and target.resolve() == place.resolve()
     source = open_features(place, columns, (label,) if is_shared else ())
     nodes = nodes_of(source.ids, source.shape[0])
-    pairs = read_edges(
+    pairs = open_edges(
         checks.path("edges", edges), None if weight is None else checks.path("weight", weight)
     )
     found = no_labels(nodes.number) if target is None else read_labels(target, nodes, label, task)
     return Parts(nodes, pairs, source, found)
 
 
-def _content(parts: Parts, directed: bool, seed: int) -> Content:
+def machine_memory() -> int:
+    """Bytes of memory of this machine."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _check_space(folder: Path, parts: Parts, feature_type: str) -> None:
+    """Raise if the disk cannot hold the store, or what is needed to sort its edges."""
+    height, width = parts.features.shape
+    features = height * width * np.dtype(FEATURE_TYPES[feature_type]).itemsize
+    edges = parts.edges.number or 0  # of a text, what it has is not known
+    runs, graph = disk_bytes(edges, height, parts.edges.is_weighted)
+    check_space(folder, graph + max(runs, features))  # the runs are gone before features come
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """How to sort the edges of a graph."""
+
+    parts: Parts
+    directed: bool
+    memory: int  # bytes
+    progress: Progress
+
+    def write(self, folder: Path) -> WrittenGraph:
+        """Write the files of the graph into a folder, and say what was done to its edges."""
+        nodes, source = self.parts.nodes, self.parts.edges
+        rows = chunk_rows(self.memory)
+        if nodes.names is not None:
+            rows = max(rows, nodes.number)  # each chunk is compared with all names
+        sorter = EdgeSorter(folder, nodes.number, source.is_weighted, self.directed, self.memory)
+        with sorter:
+            for chunk in source.chunks(rows):
+                edges = find_nodes(chunk, nodes)
+                weight = NOTHING
+                if edges.weight is not None:
+                    size = edges.source.size
+                    weight = checks.weights("weight", edges.weight, size, sorter.read)
+                sorter.add(edges.source, edges.target, weight)
+                share = None if source.number is None else sorter.read / source.number
+                self.progress(f"reading edges: {sorter.read:,}", share)
+            check_some(sorter.read)
+            found = sorter.write(lambda share: self.progress("sorting edges", share))
+        self.progress("writing digests", None)
+        norm: Norm = "weights" if source.is_weighted else "mean"
+        write_graph_header(folder, norm, nodes.number, found.num_edges, self_loops=True)
+        return WrittenGraph(found.num_edges, self._summary(found))
+
+    def _summary(self, found: SortedEdges) -> dict[str, Any]:
+        """What was done to the edges, for dataset.json."""
+        parts = self.parts
+        kept = found.num_edges - parts.nodes.number  # every node has one self-loop
+        given = found.read - found.loops_read
+        notes = [*parts.notes, *parts.edges.notes, *parts.features.notes, *parts.labels.notes]
+        is_reciprocal = not self.directed or kept == 0
+        return {
+            "edges_read": found.read,
+            "undirected": not self.directed,
+            "duplicates_merged": given - (kept if self.directed else kept // 2),
+            "self_loops_read": found.loops_read,
+            "self_loops_added": found.loops_added,
+            "reciprocal": 1.0 if is_reciprocal else found.reciprocal / kept,
+            "notes": notes,
+        }
+
+
+def _content(plan: _Plan, seed: int, feature_type: str) -> Content:
     """Graph, labels and splits, checked."""
+    parts = plan.parts
     nodes, labels = parts.nodes, parts.labels
-    edges = find_nodes(parts.edges, nodes)
-    graph = make_graph(edges, nodes.number, directed)
     is_labelled = labelled(labels.y, labels.task, labels.num_classes)
     source = SHARES if parts.splits is None else parts.splits
     splits = read_splits(source, nodes, np.flatnonzero(is_labelled), seed)
     missing = "target (NaN)" if labels.task == "regression" else "label (-1)"
     check_splits(splits, is_labelled, nodes.number, missing)
-    notes = [*parts.notes, *edges.notes, *parts.features.notes, *labels.notes]
     return Content(
-        graph=graph,
-        rows=finite_rows("features", parts.features.chunks()),
+        write_graph=plan.write,
+        rows=finite_rows("features", parts.features.chunks(), feature_type),
         shape=parts.features.shape,
+        feature_type=feature_type,
         labels=labels,
         splits=splits,
         names=nodes.names,
-        summary=import_summary(edges, graph, directed, notes),
     )

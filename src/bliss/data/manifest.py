@@ -2,15 +2,19 @@
 
 A header is a JSON file with a digest of itself, and with the digests of its files under "files".
 Files of up to 64 MiB are compared with their digest whenever a store is opened. A larger file is
-compared once, and its size and modification time are kept in stamps.json: it is compared again if
-they have changed, or on request (`verify`).
+compared once, and its size, its times of modification and change and its digest are kept in
+stamps.json: it is compared again if one of them differs, or on request (`verify`). A copy has
+another time of change, so the stamps that came with it count for nothing.
+
+stamps.json also holds the digest of each header whose arrays have passed every check of their
+values. The arrays of another header are checked when they are opened.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +26,17 @@ from bliss.files import replace_file
 SMALL = 1 << 26
 """Size in bytes up to which a file is read to compare its digest at each opening."""
 STAMPS = "stamps.json"
+_CHECKED = "checked "  # before the name of a header whose arrays were checked
 
 
 def write_header(file: Path, content: Mapping[str, Any], names: Iterable[str]) -> None:
     """Write a header with the digests of the named files beside it."""
     folder = file.parent
     files = {name: file_digest(folder / name) for name in names}
-    file.write_text(json.dumps(sealed({**content, "files": files}), indent=2), encoding="utf-8")
-    _write_stamps(folder, {name: _stamp(folder / name) for name in files})
+    header = sealed({**content, "files": files})
+    file.write_text(json.dumps(header, indent=2), encoding="utf-8")
+    _write_stamps(folder, {name: stamp(folder / name, files[name]) for name in files})
+    _write_checked(folder, file.name, header)
 
 
 def read_header(file: Path, form: str, names: Collection[str], remedy: str) -> dict[str, Any]:
@@ -43,13 +50,19 @@ def read_header(file: Path, form: str, names: Collection[str], remedy: str) -> d
     return header
 
 
-def check_files(folder: Path, files: Mapping[str, str], verify: bool = False) -> None:
-    """Compare files with their digests; with `verify`, also large ones that have not changed."""
+def check_files(folder: Path, files: Mapping[str, str], verify: bool = False) -> bool:
+    """Compare files with their digests; with `verify`, also large ones that have not changed.
+
+    Returns whether every large file is as it was when it was last compared.
+    """
     known = _read_stamps(folder)
-    stamps = {name: _stamp(folder / name) for name in files}
+    stamps = {name: stamp(folder / name, digest) for name, digest in files.items()}
+    is_known = True
     for name, digest in files.items():
-        if stamps[name][0] > SMALL and known.get(name) == stamps[name] and not verify:
+        is_large = stamps[name][0] > SMALL
+        if is_large and known.get(name) == stamps[name] and not verify:
             continue
+        is_known = is_known and not is_large
         with reading(folder / name, "a file", "check the disk"):
             found = file_digest(folder / name)
         if found != digest:
@@ -59,6 +72,24 @@ def check_files(folder: Path, files: Mapping[str, str], verify: bool = False) ->
             )
     with suppress(ResourceError):  # a store that cannot be written is compared each time
         _write_stamps(folder, stamps)
+    return is_known
+
+
+@contextmanager
+def checking_values(
+    folder: Path, name: str, header: Mapping[str, Any], verify: bool = False
+) -> Iterator[bool]:
+    """Compare the files of a header, and yield whether the values of its arrays must be checked.
+
+    They are then marked as checked, unless an error is raised. `name` is the header's file.
+    """
+    is_known = check_files(folder, header.get("files", {}), verify)
+    digest = header.get("digest")
+    is_checked = bool(digest) and _read_stamps(folder).get(_CHECKED + name) == digest
+    yield verify or not (is_known and is_checked)
+    if not is_checked:
+        with suppress(ResourceError):
+            _write_checked(folder, name, header)
 
 
 def read_json(file: Path, remedy: str = "write it again") -> Any:
@@ -77,11 +108,11 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _stamp(file: Path) -> list[int]:
-    """Size and modification time."""
+def stamp(file: Path, digest: str) -> list[int | str]:
+    """What is kept of a file: size, times of modification and of change, digest."""
     with reading(file, "a file", "check the disk"):
         status = file.stat()
-    return [status.st_size, status.st_mtime_ns]
+    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, digest]
 
 
 def _read_stamps(folder: Path) -> dict[str, Any]:
@@ -92,9 +123,19 @@ def _read_stamps(folder: Path) -> dict[str, Any]:
     return known if isinstance(known, dict) else {}
 
 
-def _write_stamps(folder: Path, stamps: Mapping[str, list[int]]) -> None:
+def _write_stamps(folder: Path, stamps: Mapping[str, list[Any]]) -> None:
     """Keep the stamps of large files."""
+    _keep(folder, {name: one for name, one in stamps.items() if one[0] > SMALL})
+
+
+def _write_checked(folder: Path, name: str, header: Mapping[str, Any]) -> None:
+    """Keep the digest of a header with large files whose arrays were checked."""
+    files = header.get("files", {})
+    if any((folder / file).stat().st_size > SMALL for file in files):
+        _keep(folder, {_CHECKED + name: header["digest"]})
+
+
+def _keep(folder: Path, entries: Mapping[str, Any]) -> None:
     known = _read_stamps(folder)
-    large = {name: stamp for name, stamp in stamps.items() if stamp[0] > SMALL}
-    if not large.items() <= known.items():
-        replace_file(folder / STAMPS, json.dumps({**known, **large}).encode())
+    if not entries.items() <= known.items():
+        replace_file(folder / STAMPS, json.dumps({**known, **entries}).encode())

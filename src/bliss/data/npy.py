@@ -13,6 +13,7 @@ import zipfile
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
+from types import TracebackType
 from typing import IO, Any, NamedTuple, cast
 
 import numpy as np
@@ -102,6 +103,78 @@ def write_npy_rows(
                 f"{file.name} should have {shape[0]} rows, but its source gave {rows}: the source "
                 "changed while it was read, try again."
             )
+
+
+class GrowingNpy:
+    """A one-dimensional .npy file that is written part by part; its length is known at the end."""
+
+    def __init__(self, file: Path, dtype: type) -> None:
+        self.dtype, self.size = np.dtype(dtype), 0
+        self._stream = open(file, "wb")  # noqa: SIM115
+        self._offset = self._write_header()
+
+    def __enter__(self) -> GrowingNpy:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, _: object, __: TracebackType | None) -> None:
+        with self._stream:
+            if kind is None and self._write_header() != self._offset:
+                raise ValueError(f"the header of {self._stream.name} has grown")
+
+    def write(self, part: Array) -> None:
+        """Append numbers. [N]."""
+        self._stream.write(np.ascontiguousarray(part, self.dtype).data)
+        self.size += part.size
+
+    def _write_header(self) -> int:
+        self._stream.seek(0)
+        kind = np.lib.format.dtype_to_descr(self.dtype)
+        header = {"descr": kind, "fortran_order": False, "shape": (self.size,)}
+        np.lib.format.write_array_header_2_0(self._stream, header)
+        return self._stream.tell()
+
+
+class NpyRows:
+    """A .npy file that is read in parts.
+
+    The parts are read rather than mapped, because a file that is cut short meanwhile makes a read
+    return less and a mapping raise a signal.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._header = _read_header(file)
+        self.file, self.shape, self.dtype = file, self._header.shape, self._header.dtype
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def read(self, start: int, stop: int, axis: int = 0) -> Array:
+        """Entries start to stop - 1 along an axis of an array of one or two dimensions."""
+        length = self.shape[axis]
+        size = min(stop, length) - start
+        others = math.prod(self.shape) // max(length, 1)
+        slow = 0 if self._header.order == "C" else len(self.shape) - 1  # the outer axis
+        whole = axis == slow
+        part = np.empty((size, others) if whole else (others, size), self.dtype)
+        with reading(self.file, "an array", "it has changed, write it again"):
+            with open(self.file, "rb", buffering=0) as stream:
+                if whole:
+                    self._fill(stream, start * others, part)
+                else:
+                    for place, row in enumerate(part):
+                        self._fill(stream, place * length + start, row)
+        part = part if whole == (axis == 0) else part.T
+        return part if len(self.shape) == 2 else part.reshape(-1)
+
+    def _fill(self, stream: Any, start: int, part: Array) -> None:
+        """Read the values from position `start` on."""
+        stream.seek(self._header.offset + start * self.dtype.itemsize)
+        left = part.reshape(-1).view(np.uint8).data
+        while len(left):
+            size = stream.readinto(left)
+            if not size:
+                raise ValueError("it was cut short while it was read")
+            left = left[size:]
 
 
 def npz_names(file: Path) -> list[str]:

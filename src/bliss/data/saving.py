@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import Any, NamedTuple
 
 from bliss import checks
 from bliss.arrays import Array, IntArray
 from bliss.data.dataset import Dataset
-from bliss.data.features import row_chunks
+from bliss.data.features import FEATURE_TYPES, row_chunks
 from bliss.data.labels import Labels
 from bliss.data.manifest import write_header
 from bliss.data.names import NodeNames
@@ -20,20 +18,30 @@ from bliss.data.npy import write_npy, write_npy_rows
 from bliss.data.store import DATASET_FILES, DATASET_FORMAT, DATASET_HEADER, StrPath, write_graph
 from bliss.errors import InputError
 from bliss.files import check_space, new_folder
-from bliss.graph import Graph
+
+
+Progress = Callable[[str, float | None], None]
+"""Called with what is being done, and with the share that is done, or None if it is not known."""
+
+
+class WrittenGraph(NamedTuple):
+    """What was written of a graph."""
+
+    num_edges: int
+    summary: Mapping[str, Any] | None  # what an import did, for dataset.json
 
 
 @dataclass(frozen=True)
 class Content:
     """What a store holds."""
 
-    graph: Graph
-    rows: Iterable[Array]  # features in chunks, float32[n, F] each
+    write_graph: Callable[[Path], WrittenGraph]  # into a folder
+    rows: Iterable[Array]  # features in chunks, [n, F] each
     shape: tuple[int, int]  # V, F
+    feature_type: str  # "float32" or "float16"
     labels: Labels
     splits: Mapping[str, IntArray]
     names: NodeNames | None
-    summary: Mapping[str, Any] | None  # what an import did, for dataset.json
 
 
 def check_new(out: StrPath) -> Path:
@@ -46,13 +54,17 @@ def check_new(out: StrPath) -> Path:
     return folder
 
 
-def write_store(folder: Path, content: Content, name: str = "") -> Path:
+def write_store(
+    folder: Path, content: Content, name: str = "", progress: Progress = lambda what, share: None
+) -> Path:
     """Write a store to a new folder. A failure leaves no folder."""
-    graph, labels = content.graph, content.labels
-    check_space(folder, 4 * content.shape[0] * content.shape[1])
+    labels, (height, width) = content.labels, content.shape
+    kind = FEATURE_TYPES[content.feature_type]
     with new_folder(folder) as scratch:
-        write_npy_rows(scratch / "features.npy", content.rows, content.shape, np.float32)
-        write_graph(graph, scratch)
+        graph = content.write_graph(scratch)
+        rows = _counted(content.rows, height, lambda share: progress("copying features", share))
+        write_npy_rows(scratch / "features.npy", rows, content.shape, kind)
+        progress("writing digests", None)
         arrays: dict[str, Array] = {"labels.npy": labels.y}
         arrays |= {f"{split}.npy": ids for split, ids in content.splits.items()}
         named = content.names.files if content.names is not None else {}
@@ -61,9 +73,9 @@ def write_store(folder: Path, content: Content, name: str = "") -> Path:
         header: dict[str, Any] = {
             "format": DATASET_FORMAT,
             "name": name or folder.name,
-            "num_nodes": graph.num_nodes,
+            "num_nodes": height,
             "num_edges": graph.num_edges,
-            "num_features": content.shape[1],
+            "num_features": width,
             "num_classes": labels.num_classes,
             "multilabel": labels.task == "labels",
             "splits": {split: ids.size for split, ids in content.splits.items()},
@@ -72,10 +84,21 @@ def write_store(folder: Path, content: Content, name: str = "") -> Path:
             header["task"] = labels.task
         if labels.names:
             header["class_names"] = list(labels.names)
-        if content.summary is not None:
-            header["import"] = dict(content.summary)
+        if graph.summary is not None:
+            header["import"] = dict(graph.summary)
         write_header(scratch / DATASET_HEADER, header, [*DATASET_FILES, *named])
     return folder
+
+
+def _counted(
+    chunks: Iterable[Array], height: int, progress: Callable[[float], None]
+) -> Iterator[Array]:
+    """Chunks of rows; `progress` is called with the share of the rows that was written."""
+    done = 0
+    for chunk in chunks:
+        yield chunk
+        done += len(chunk)
+        progress(done / height)
 
 
 def save_dataset(dataset: Dataset, out: StrPath) -> Path:
@@ -84,13 +107,20 @@ def save_dataset(dataset: Dataset, out: StrPath) -> Path:
     labels = Labels(
         dataset.y.numpy(), dataset.task, dataset.num_classes, tuple(dataset.class_names)
     )
+    x = dataset.x.numpy()
+    check_space(folder, x.nbytes)
+
+    def write(scratch: Path) -> WrittenGraph:
+        write_graph(dataset.graph, scratch)
+        return WrittenGraph(dataset.graph.num_edges, dataset.imported)
+
     content = Content(
-        graph=dataset.graph,
-        rows=row_chunks(dataset.x.numpy()),
+        write_graph=write,
+        rows=row_chunks(x),
         shape=(dataset.graph.num_nodes, dataset.num_features),
+        feature_type=x.dtype.name,
         labels=labels,
         splits={name: ids.numpy() for name, ids in dataset.splits.items()},
         names=dataset.node_names,
-        summary=dataset.imported,
     )
     return write_store(folder, content, dataset.name)

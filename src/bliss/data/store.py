@@ -10,13 +10,14 @@ A graph store holds
 A dataset store also holds
 
     dataset.json                    format, name, sizes, digests
-    features.npy                    float32[V, F]
+    features.npy                    float32[V, F] or float16[V, F]
     labels.npy                      int64[V], float32[V, C] or float32[V, T]
     train.npy, val.npy, test.npy    int64 ids
     names.npy, name_ends.npy        the user's ids of nodes, if they are not 0 to V - 1
 
-Nothing is unpickled. Every pointer and index is checked when a store is opened, because the kernels
-do not check them again. `bliss.data.manifest` says when digests are compared.
+Nothing is unpickled. Every pointer and index is checked when a store is opened for the first time,
+because the kernels do not check them again. `bliss.data.manifest` says when digests are compared
+and when large arrays are checked again.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ import numpy as np
 import torch
 
 from bliss import checks
-from bliss.arrays import Array
+from bliss.arrays import NOTHING, Array
 from bliss.data.dataset import SPLITS, Dataset
-from bliss.data.manifest import check_files, read_header, write_header
+from bliss.data.manifest import check_files, checking_values, read_header, write_header
 from bliss.data.names import ENDS, NAMES, NodeNames
 from bliss.data.npy import map_npy, map_npy_private, read_npy, write_npy
 from bliss.data.reading import in_one_sentence
@@ -67,18 +68,28 @@ def open_graph(folder: StrPath, norm: Norm | None = None) -> Graph:
     norm
         Aggregation coefficients, see `Graph`. Default: the norm in graph.json, otherwise "mean".
     """
-    path = checks.path("folder", folder)
+    return _open_graph(checks.path("folder", folder), norm)
+
+
+def _open_graph(path: Path, norm: Norm | None = None, verify: bool = False) -> Graph:
+    """Open a graph; its values are checked unless they were, or with `verify`."""
     header = _graph_header(path)
-    check_files(path, header.get("files", {}))
-    norm = norm or cast("Norm", header.get("norm", "mean"))
-    checks.choice("norm", norm, NORMS)
-    indptr, indices = _map(path, "indptr"), _map(path, "indices")
-    sizes = {"num_nodes": indptr.size - 1, "num_edges": indices.size}
-    _compare(path / GRAPH_HEADER, {name: header[name] for name in sizes if name in header}, sizes)
-    weight = _map(path, "weight") if norm == "weights" else None
-    return Graph.from_csc(
-        indptr, indices, weight=weight, norm=norm, self_loops="keep", duplicates="keep"
-    )
+    with checking_values(path, GRAPH_HEADER, header, verify) as must_check:
+        own = header.get("norm", "mean")
+        norm = norm or cast("Norm", own)
+        checks.choice("norm", norm, NORMS)
+        indptr, indices = _map(path, "indptr"), _map(path, "indices")
+        sizes = {"num_nodes": indptr.size - 1, "num_edges": indices.size}
+        stated = {name: header[name] for name in sizes if name in header}
+        _compare(path / GRAPH_HEADER, stated, sizes)
+        weight = _map(path, "weight") if norm == "weights" else NOTHING
+        if must_check and own == "weights" != norm:  # the header's mark covers them
+            checks.weights("weight", _map(path, "weight"), indices.size)
+        make = Graph if must_check else Graph.trusted
+        graph = make(indptr, indices, norm, weight)
+    if header.get("self_loops") is True:
+        graph.__dict__["has_self_loops"] = True  # known without a pass over the edges
+    return graph
 
 
 def open_store(folder: StrPath) -> Dataset:
@@ -86,7 +97,7 @@ def open_store(folder: StrPath) -> Dataset:
     path = checks.path("folder", folder)
     header = _dataset_header(path)
     check_files(path, header["files"])
-    x = _typed(path / "features.npy", map_npy_private(path / "features.npy"), np.float32)
+    x = _typed(path / "features.npy", map_npy_private(path / "features.npy"), np.float32, np.float16)
     y = _typed(path / "labels.npy", map_npy_private(path / "labels.npy"), np.float32, np.int64)
     graph = open_graph(path)
     files = {name: path / f"{name}.npy" for name in SPLITS}
@@ -115,10 +126,13 @@ def open_store(folder: StrPath) -> Dataset:
 
 
 def verify_store(folder: Path) -> list[str]:
-    """Compare every file of a dataset store with its digest; returns their names."""
+    """Compare every file of a dataset store with its digest, and check the graph's values.
+
+    Returns the names of the files.
+    """
     checked = {DATASET_HEADER: _dataset_header(folder), GRAPH_HEADER: _graph_header(folder)}
-    for header in checked.values():
-        check_files(folder, header["files"], verify=True)
+    check_files(folder, checked[DATASET_HEADER]["files"], verify=True)
+    _open_graph(folder, verify=True)
     return sorted({*checked, *(name for header in checked.values() for name in header["files"])})
 
 
@@ -127,12 +141,22 @@ def write_graph(graph: Graph, folder: Path) -> None:
     names = ("indptr", "indices", *(("weight",) if graph.norm == "weights" else ()))
     for name in names:
         write_npy(folder / f"{name}.npy", getattr(graph, name))
-    header = {
+    write_graph_header(folder, graph.norm, graph.num_nodes, graph.num_edges)
+
+
+def write_graph_header(
+    folder: Path, norm: Norm, num_nodes: int, num_edges: int, self_loops: bool = False
+) -> None:
+    """Write graph.json beside the arrays; `self_loops` says that every node has one."""
+    header: dict[str, Any] = {
         "format": GRAPH_FORMAT,
-        "norm": graph.norm,
-        "num_nodes": graph.num_nodes,
-        "num_edges": graph.num_edges,
+        "norm": norm,
+        "num_nodes": num_nodes,
+        "num_edges": num_edges,
     }
+    if self_loops:
+        header["self_loops"] = True
+    names = ("indptr", "indices", *(("weight",) if norm == "weights" else ()))
     write_header(folder / GRAPH_HEADER, header, [f"{name}.npy" for name in names])
 
 

@@ -58,7 +58,8 @@ def describe(dataset: Dataset) -> dict[str, Any]:
     share of edges whose reverse is an edge, too.
     """
     graph = dataset.graph
-    degree = graph.degree - self_loops(graph)
+    loops = self_loops(graph) if dataset.imported is None else 1  # an import adds one per node
+    degree = graph.degree - loops
     quantiles = np.quantile(degree, (0, 0.25, 0.5, 0.75, 0.99, 1)) if degree.size else np.zeros(6)
     names = ("min", "25%", "median", "75%", "99%", "max")
     imported = dict(dataset.imported or {})

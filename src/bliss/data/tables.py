@@ -47,13 +47,17 @@ class Table:
         """Positions of the columns with one of these names, in lower case."""
         return [place for place, name in enumerate(self.names) if name.strip().lower() in names]
 
-    def has_counting_index(self) -> bool:
-        """Whether the first column has no name and counts the rows, as pandas writes its index."""
+    def has_counting_index(self, start: int = 0) -> bool:
+        """Whether the first column has no name and counts the rows, as pandas writes its index.
+
+        `start` is the number of the first row.
+        """
         if not self.names or self.names[0] not in INDEX or len(self.columns) == 1:
             return False
         first = self.columns[0]
         return str(first.type) == "int64" and bool(
-            first.null_count == 0 and (np.asarray(first) == np.arange(len(first))).all()
+            first.null_count == 0
+            and (np.asarray(first) == np.arange(start, start + len(first))).all()
         )
 
 
@@ -101,15 +105,23 @@ def read_table(
     border = reading(file, "text", "check that it is complete", field)
     with border, arrow.input_stream(str(file)) as stream:  # decompresses .gz
         content = LimitedStream(stream, file).read_all()
+    return parse_text(field, file, content, header, may_lack_header, counts)[0]
+
+
+def parse_text(
+    field: str,
+    file: Path,
+    content: bytes,
+    header: Collection[str] = (),
+    may_lack_header: bool = False,
+    counts: bool = False,
+) -> tuple[Table, str]:
+    """Table of the text of a file, or of its beginning, and the delimiter; see `read_table`."""
     first = _first_line(field, file, content)
     blank = " " if len(first.text.split()) > 1 else ","  # names in one column may hold blanks
     delimiter = next((mark for mark in ",;\t" if mark in first.text), blank)
     fields = _split(first.text, delimiter)
-    whole: Any = memoryview(content)[first.start :]
-    if content.find(b"#", first.start) >= 0:
-        whole = _without_comments(whole)
-    if delimiter == " ":
-        whole = _BLANKS.sub(b" ", _MARGIN.sub(b"", whole))
+    whole = _cleaned(memoryview(content)[first.start :], content.find(b"#", first.start), delimiter)
     line = _LINE_END.search(whole)
     end = line.end() if line else len(whole)
     body = _Body(field, file, whole, end, delimiter, len(fields))
@@ -123,13 +135,16 @@ def read_table(
             )
     if has_header and not body.has_rows:
         raise InputError(f"{field}={str(file)!r} has a header but no rows: add the rows.")
-    columns = body.columns(skip=has_header)
-    return Table(
-        tuple(fields) if has_header else (),
-        columns,
-        lambda place: body.columns(skip=has_header, text=True)[place],
-        _PADDED.search(whole) is not None,
-    )
+    return body.table(tuple(fields) if has_header else (), skip=has_header), delimiter
+
+
+def parse_rows(
+    field: str, file: Path, content: bytes, names: tuple[str, ...], width: int, delimiter: str
+) -> Table | None:
+    """Table of a later part of a text, which starts with a row; None if it has no rows."""
+    whole = _cleaned(content, content.find(b"#"), delimiter)
+    body = _Body(field, file, whole, 0, delimiter, width)
+    return body.table(names, skip=False) if body.has_rows else None
 
 
 def read_matrix(file: Path, dtype: type) -> Array:
@@ -214,6 +229,15 @@ class _Body:
     def has_rows(self) -> bool:
         return re.search(rb"\S", memoryview(self.content)[self.end :]) is not None
 
+    def table(self, names: tuple[str, ...], skip: bool) -> Table:
+        """All columns, without the first line (`skip`)."""
+        return Table(
+            names,
+            self.columns(skip),
+            lambda place: self.columns(skip, text=True)[place],
+            _PADDED.search(self.content) is not None,
+        )
+
     def columns(self, skip: bool, text: bool = False) -> list[Any]:
         """Columns without the first line (`skip`), of found types or as text."""
         import pyarrow as arrow
@@ -291,6 +315,12 @@ def _first_line(field: str, file: Path, content: bytes) -> _Line:
     raise InputError(f"{field}={str(file)!r} is empty: check that it was written completely.")
 
 
+def _cleaned(text: Any, mark: int, delimiter: str) -> Any:
+    """Text without comments, if there is one (`mark` is not -1), and without needless blanks."""
+    whole = _without_comments(text) if mark >= 0 else text
+    return _BLANKS.sub(b" ", _MARGIN.sub(b"", whole)) if delimiter == " " else whole
+
+
 def _without_comments(text: Any) -> bytes:
     return _COMMENT.sub(lambda line: bytes(line[1]).rstrip(b" \t"), text)
 
@@ -321,13 +351,13 @@ def read_parquet(field: str, file: Path, only: Sequence[str] | None = None) -> T
         text = [one.name for one in schema if types.is_string(one.type)]
         with open_parquet(file, text) as opened:
             table = opened.read(columns=only)
-        columns = [_decoded(file, column) for column in table.columns]
+        columns = [decoded(file, column) for column in table.columns]
     if not columns:
         raise InputError(f"{field}={str(file)!r} has no columns: write it again.")
     return Table(tuple(table.column_names), columns, lambda place: columns[place])
 
 
-def _decoded(file: Path, column: Any) -> Any:
+def decoded(file: Path, column: Any) -> Any:
     """A column in one piece; text is decoded once its size is known."""
     import pyarrow as arrow
     from pyarrow import compute, types

@@ -130,7 +130,7 @@ class CoefficientPolicy(Policy):
     def __init__(self, graph: Graph, layers: int, config: PolicyConfig | None = None) -> None:
         super().__init__(graph, layers)
         # alpha_ij = a_i b_j: b_j^2 is constant in the sum over i, so it becomes b_j^(2 power)
-        self._source_factor = (graph.source_scale ** (2 * self.power)).astype(np.float32)
+        self._source_factor = graph.source_factor(2 * self.power)
         largest = float(graph.weight.max(initial=0.0))
         self._weight_scale = 1 / largest if largest > 0 else 1.0
 
@@ -138,7 +138,7 @@ class CoefficientPolicy(Policy):
         """alpha_ij, up to a common factor and b_j."""
         zeros = np.zeros(dst.size)
         if self.graph.norm != "weights":
-            return EdgeMass(self.graph.target_scale[dst], zeros, NOTHING)
+            return EdgeMass(self.graph.target_scale_of(dst), zeros, NOTHING)
         return EdgeMass(zeros, np.full(dst.size, self._weight_scale), self.graph.weight)
 
     def source_factor(self, layer: int) -> FloatArray:

@@ -52,7 +52,7 @@ class Linear(Policy):
         self.config = config
         self.x = checks.features(config.x, graph.num_nodes)
         self.power = 1.0 if config.combine == "sum" else 0.5
-        self._source_factor = graph.source_scale.astype(np.float32)
+        self._source_factor = graph.source_factor(1.0)
         self._value = np.sqrt(graph.weight) if config.combine == "sum" else graph.weight
         size, sets = self.x.shape[1] + 1, 1 if config.shared_parameters else layers
         self._set = [0] * layers if config.shared_parameters else list(range(layers))
@@ -66,7 +66,7 @@ class Linear(Policy):
         zeros = np.zeros(dst.size)
         if self.graph.norm == "weights":
             return EdgeMass(zeros, np.ones(dst.size), self._value)
-        own = self.graph.target_scale[dst]
+        own = self.graph.target_scale_of(dst)
         return EdgeMass(np.sqrt(own) if self.config.combine == "sum" else own, zeros, NOTHING)
 
     def source_factor(self, layer: int) -> FloatArray:
@@ -152,9 +152,9 @@ class Linear(Policy):
         elif graph.norm == "weights":
             alpha = graph.weight[feedback.edge].astype(np.float64)
         else:
-            alpha = np.repeat(graph.target_scale[feedback.dst], kept_degree)
-            if graph.source_scale.size:
-                strength *= graph.source_scale[feedback.src] ** 2
+            alpha = np.repeat(graph.target_scale_of(feedback.dst), kept_degree)
+            if graph.norm == "gcn":
+                strength *= graph.source_scale_of(feedback.src) ** 2
         return strength * np.bincount(row, alpha**2, minlength=feedback.src.size)
 
     def state_dict(self) -> State:

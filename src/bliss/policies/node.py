@@ -101,7 +101,7 @@ class NodeBandit(CoefficientPolicy):
         if not base.size:
             return EdgeMass(share, np.zeros(dst.size), NOTHING)
         eta = self.config.eta
-        rest = eta / np.maximum(graph.degree[dst], 1)
+        rest = eta / np.maximum(graph.degree_of(dst), 1)
         return EdgeMass(rest, (1 - eta) * share, base, ATTENTION_TABLE)
 
     def source_factor(self, layer: int) -> FloatArray:

@@ -50,7 +50,7 @@ class ScaleFreeExp3(Policy):
     def edge_mass(self, layer: int, dst: IntArray) -> EdgeMass:
         """q_ij, normalised on reading."""
         eta = self.config.eta
-        degree = np.maximum(self.graph.degree[dst], 1)
+        degree = np.maximum(self.graph.degree_of(dst), 1)
         total = np.maximum(self._total[layer][dst], 1e-30)
         return EdgeMass(eta / degree, (1 - eta) / total, self._weight[layer])
 
@@ -96,10 +96,10 @@ class ScaleFreeExp3(Policy):
             return relative
         owner = np.repeat(feedback.dst, np.diff(feedback.indptr))
         if graph.norm == "weights":
-            return graph.weight[feedback.edge] * graph.degree[owner]
-        relative = graph.target_scale[owner] * graph.degree[owner]
-        if graph.source_scale.size:
-            relative = relative * graph.source_scale[feedback.src[row]]
+            return graph.weight[feedback.edge] * graph.degree_of(owner)
+        relative = graph.target_scale_of(owner) * graph.degree_of(owner)
+        if graph.norm == "gcn":
+            relative = relative * graph.source_scale_of(feedback.src[row])
         return relative
 
     def state_dict(self) -> State:

@@ -34,7 +34,8 @@ def coefficients(
 
     correction float64[S]; empty means 1 everywhere
     """
-    scales = graph.target_scale, graph.source_scale, graph.weight
+    scales = graph.target_scale_of(dst), graph.source_scale_of(source), graph.weight
+    dst, source = np.arange(dst.size), np.arange(source.size)  # places in the scales
     found: FloatArray = frontier.edge_weights(
         dst, source, correction, kept_indptr, row, edge, *scales
     )
@@ -61,7 +62,7 @@ def rescale_hajek(
     graph: Graph, dst: IntArray, kept_indptr: IntArray, weight: FloatArray
 ) -> FloatArray:
     """Rescale, in place, each target's weights to sum to sum over N_i of alpha_ij. float32[E']."""
-    frontier.rescale_rows(weight, kept_indptr, graph.coefficient_sum[dst])
+    frontier.rescale_rows(weight, kept_indptr, graph.coefficient_sum_of(dst))
     return weight
 
 

@@ -114,7 +114,7 @@ class FastGCN(Sampler):
         graph, workspace = self.graph, self._workspace()
         drawn = self._draw(self.budgets[layer], key)
         source = np.concatenate([dst, drawn[~np.isin(drawn, dst)]])
-        workspace.reserve_edges(int(graph.degree[dst].sum()))
+        workspace.reserve_edges(int(graph.degree_of(dst).sum()))
         kept_indptr, row, edge = frontier.gather(
             graph.indptr,
             graph.indices,
@@ -132,7 +132,7 @@ class FastGCN(Sampler):
         if self.config.estimator == "hajek":
             rescale_hajek(graph, dst, kept_indptr, weight)
         loops, kept_degree = self._loops[dst], np.diff(kept_indptr)
-        has_others = graph.degree[dst] > loops
+        has_others = graph.degree_of(dst) > loops
         self._targets[layer] += int(has_others.sum())
         self._lonely[layer] += int((has_others & (kept_degree == loops)).sum())
         arrays = (source[: dst.size], source, kept_indptr, row, edge, prob[row], weight)

@@ -81,7 +81,7 @@ class LABOR(EdgeSampler):
         graph, workspace, fanout = self.graph, self._workspace(), self.budgets[layer]
         is_uniform = self.config.iterations == 0 and graph.norm == "mean"
         chance = NOTHING if is_uniform else self._chances(dst, layer)
-        workspace.reserve_edges(int(graph.degree[dst].sum()))
+        workspace.reserve_edges(int(graph.degree_of(dst).sum()))
         return labor.pick_shared(
             graph.indptr, graph.indices, dst, chance, fanout, key, workspace.edge
         )

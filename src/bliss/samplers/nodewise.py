@@ -61,7 +61,7 @@ class EdgeSampler(Sampler):
         weight = coefficients(graph, dst, source, kept_indptr, row, edge)
         if self.config.estimator == "plain":  # as if a target's edges had equal probabilities
             kept = np.diff(kept_indptr)
-            share = kept / np.maximum(graph.degree[dst], 1)
+            share = kept / np.maximum(graph.degree_of(dst), 1)
             weight /= np.repeat(share, kept).astype(np.float32)
         else:
             weight /= chance
@@ -122,7 +122,7 @@ class NodeSampler(EdgeSampler, PolicySampler):
 def masses(policy: Policy, layer: int, dst: IntArray, workspace: Workspace) -> FloatArray:
     """m_ij of every in-edge of the targets, as a view of the workspace. float64[F]."""
     graph = policy.graph
-    mass = workspace.chances(int(graph.degree[dst].sum()))
+    mass = workspace.chances(int(graph.degree_of(dst).sum()))
     nodewise.edge_masses(
         graph.indptr,
         graph.indices,

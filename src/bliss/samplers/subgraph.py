@@ -109,7 +109,7 @@ class SubgraphSampler(Sampler):
 
     def _induce(self, node: IntArray, num_dst: int) -> Subgraph:
         graph, workspace = self.graph, self._workspace()
-        workspace.reserve_edges(int(graph.degree[node].sum()))
+        workspace.reserve_edges(int(graph.degree_of(node).sum()))
         kept = frontier.gather(
             graph.indptr,
             graph.indices,

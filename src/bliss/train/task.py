@@ -23,7 +23,7 @@ class Task:
     config: TrainConfig  # with budgets filled in
     dataset: Dataset
     graph: Graph  # with the network's coefficients
-    x: Tensor  # float32[V, F] on the CPU, row-normalised with features="row"
+    x: Tensor  # float32 or float16 [V, F] on the CPU, row-normalised with features="row"
     model: GNN
     device: torch.device
     y: Tensor  # labels on the CPU as the loss takes them: targets are standardised
@@ -120,6 +120,7 @@ def _class_weight(config: TrainConfig, dataset: Dataset) -> Tensor | None:
 
 def _row_normalised(x: Tensor) -> Tensor:
     """Rows divided by their sum if it is above 1, as in PyG's `NormalizeFeatures`. [V, F]."""
+    x = x.float()
     return x / x.sum(dim=1, keepdim=True).clamp(min=1.0)
 
 
