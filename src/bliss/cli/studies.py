@@ -33,7 +33,11 @@ Out = Annotated[
 ]
 
 
-@takes_settings(without=("sampler", "prefetch", "patience", "validation", "survey"), sampler=False)
+UNUSED = ("sampler", "prefetch", "patience", "evaluate", "evaluate_draws", "survey")
+"""Settings that the study of variance does not use."""
+
+
+@takes_settings(without=UNUSED, sampler=False)
 def variance(
     settings: dict[str, Any],
     policies: Annotated[

@@ -23,9 +23,11 @@ from bliss.feedback import encode_attention
 from bliss.files import check_space, refuse_folder, replacing, writing
 from bliss.graph import Graph
 from bliss.kernels import frontier, nodewise
+from bliss.mapped import Watch
 from bliss.nn.layers import Layer, layers_of
 from bliss.nn.needed import chunks, needed_nodes
 
+_KINDS = (torch.float16, torch.float32, torch.float64)  # of features that may be mapped
 LARGE = 2**30
 """Bytes of a layer's outputs above which they are kept in the folder `scratch`."""
 
@@ -186,7 +188,10 @@ def infer_layer(
     number_type = torch.float32 if x.dtype == torch.float16 else x.dtype
     rows = graph.num_nodes if where.nodes is None else where.nodes.size
     out = torch.empty(rows, 0)
+    on_disk = [x.numpy()] if x.device.type == "cpu" and x.dtype in _KINDS else []
+    watch = Watch([graph.indptr, graph.indices, graph.weight, *on_disk])
     for start, stop in ranges:
+        watch.check()
         nodes = np.arange(start, stop) if where.nodes is None else where.nodes[start:stop]
         block = replace(full_block(graph, nodes, number), is_surveyed=survey is not None)
         row = block.src if position is None else torch.from_numpy(position[block.src.numpy()])

@@ -169,7 +169,7 @@ class Pilot:
         task = self.task
         task.model.eval()
         blocks = sampler.sample(seeds, Stream.MEASUREMENT + step)
-        x = task.x.index_select(0, blocks[0].src).to(task.device)
+        x = task.x.index_select(0, blocks[0].src).float().to(task.device)
         logits = task.model(x, [block.to(task.device) for block in blocks])
         labels = task.y[torch.from_numpy(seeds)].to(task.device)
         parameters = list(task.model.parameters())

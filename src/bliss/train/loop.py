@@ -13,8 +13,8 @@ from torch import Tensor
 
 from bliss import checks
 from bliss.data import Dataset
-from bliss.errors import DamagedError, InputError
-from bliss.train.checkpoints import Progress, capture, in_short, restore
+from bliss.errors import DamagedError, InputError, TruncatedError
+from bliss.train.checkpoints import Progress, capture, in_short, restore, track_if_large
 from bliss.train.config import TrainConfig
 from bliss.train.evaluation import evaluate, evaluate_sampled
 from bliss.train.folder import RunFolder, settings_digest
@@ -79,16 +79,21 @@ class Trainer:
             self._begin(resume)
             started = perf_counter() - self.progress.seconds
             self._repeat_evaluation(signals, on_evaluation)
-            for batch in self.learner.batches(self._is_patience_spent):
-                loss = self.learner.learn(batch)
-                self.progress.seconds = perf_counter() - started
-                self._evaluate_if_due(signals, on_evaluation)
-                if on_step:
-                    on_step(self._standing(loss))
-                if signals.number is not None and self.learner.steps < self.config.steps:
-                    if self.progress.evaluated != self.learner.steps:
-                        self._checkpoint()
-                    signals.check()
+            try:
+                for batch in self.learner.batches(self._is_patience_spent):
+                    loss = self.learner.learn(batch)
+                    self.progress.seconds = perf_counter() - started
+                    self._evaluate_if_due(signals, on_evaluation)
+                    if on_step:
+                        on_step(self._standing(loss))
+                    if signals.number is not None and self.learner.steps < self.config.steps:
+                        if self.progress.evaluated != self.learner.steps:
+                            self._checkpoint()
+                        signals.check()
+            except TruncatedError:  # of the data: what was learnt is kept
+                if self.progress.evaluated != self.learner.steps:
+                    self._checkpoint()
+                raise
             return self._finish(signals)
 
     def _begin(self, resume: bool) -> None:
@@ -124,6 +129,7 @@ class Trainer:
                 "start a run in another folder."
             )
         self.progress = restore(checkpoint, self.learner)
+        track_if_large(self.learner)
         self.say(f"Resuming after step {self.learner.steps}.")
 
     def _repeat_evaluation(
@@ -155,16 +161,18 @@ class Trainer:
             raise
         found = self._record(step, scores)
         self._checkpoint()
+        self.learner.loader.renew_cache()
         if on_evaluation:
             on_evaluation(found)
 
     def _scores(self, signals: Signals) -> dict[str, float]:
         splits = ("train", "val")
-        if self.config.validation == "sampled":
+        if self.config.evaluate == "sampled":
             return evaluate_sampled(self.task, self.learner.sampler, splits, signals.check)
         # The evaluation after the last step teaches nothing, so that a run may be extended.
         is_regular = self.learner.steps % self.config.evaluate_every == 0
-        student = self.learner.sampler if self.config.survey and is_regular else None
+        teaches = self.config.survey and is_regular and self.config.evaluate == "full"
+        student = self.learner.sampler if teaches else None
         return evaluate(self.task, splits, signals.check, student=student)
 
     def _record(self, step: int, scores: dict[str, float]) -> Evaluation:
@@ -178,6 +186,8 @@ class Trainer:
             metric=self.task.metric,
             train_mse=scores.get("train_mse"),
             val_mse=scores.get("val_mse"),
+            train_error=scores.get("train_error"),
+            val_error=scores.get("val_error"),
         )
         self.folder.add_metrics(found)
         self.folder.add_times(StepTime(step=step, seconds=learner.step_seconds))
@@ -191,6 +201,7 @@ class Trainer:
     def _checkpoint(self) -> None:
         checkpoint = capture(self.learner, self.progress)
         self.folder.save_checkpoint(self.learner.steps, checkpoint)
+        track_if_large(self.learner)
 
     def _is_patience_spent(self) -> bool:
         return 0 < self.config.patience <= self.progress.stale

@@ -55,6 +55,7 @@ class Learner:
             shuffle=config.batch_size < len(seeds),  # order is irrelevant in a batch of all seeds
             drop_last=True,
             prefetch=config.prefetch,
+            feature_cache=config.feature_cache,
         )
         self.optimizer = torch.optim.Adam(
             task.model.parameters(), lr=config.lr, weight_decay=config.weight_decay, fused=True
@@ -87,7 +88,7 @@ class Learner:
         self._set_rate()
         batch = batch.to(device)
         with torch.autocast(device.type, torch.bfloat16, enabled=config.precision == "bfloat16"):
-            logits = model(batch.x, batch.blocks)
+            logits = model(batch.x.float(), batch.blocks)  # features may be float16
         loss = self.task.loss(logits, batch.y, batch.blocks[-1].dst_weight)
         value = loss.item()
         if not -float("inf") < value < float("inf"):
