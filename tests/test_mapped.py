@@ -136,7 +136,7 @@ def test_batches_are_the_same_with_and_without_a_cache(store, prefetch):
         found.append(batches)
         if cache:
             rows = loader._gather.rows["x"]
-            assert rows.hits > rows.reads - rows.capacity  # a tenth of the rows, half of the draws
+            assert rows.hits > 0.2 * (rows.hits + rows.reads)  # with a tenth of the rows
     for one, other in zip(*found, strict=True):
         assert torch.equal(one[0], other[0])
         assert torch.equal(one[1], other[1])
@@ -202,7 +202,7 @@ def test_a_file_cut_during_inference_is_noticed_between_chunks(store, monkeypatc
         if len(seen) == 2:
             os.truncate(store / "features.npy", 5000)
 
-    with pytest.raises(TruncatedError, match="features.npy"):
+    with pytest.raises(TruncatedError, match=r"features\.npy"):
         infer(model, dataset.graph, dataset.x, chunk_edges=300, progress=cut)
     assert len(seen) == 2
 

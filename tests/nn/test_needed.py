@@ -54,11 +54,9 @@ def test_outputs_at_some_nodes_are_those_of_the_full_pass(name, tmp_path, monkey
 def test_each_layer_is_computed_only_where_it_is_needed():
     graph = heavy_tailed_graph()
     nodes = np.array([50, 59])
-    two = {
-        *nodes,
-        *(j for i in nodes for j in graph.indices[graph.indptr[i] : graph.indptr[i + 1]]),
-    }
-    one = {*two, *(j for i in two for j in graph.indices[graph.indptr[i] : graph.indptr[i + 1]])}
+    sources = np.split(graph.indices, graph.indptr[1:-1])
+    two = {*nodes, *(j for i in nodes for j in sources[i])}
+    one = {*two, *(j for i in two for j in sources[i])}
     needed = needed_nodes(graph, nodes, 3)
     assert [part.tolist() for part in needed] == [sorted(one), sorted(two), nodes.tolist()]
     assert len(one) < 60

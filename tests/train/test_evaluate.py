@@ -61,17 +61,14 @@ def test_surveys_come_from_full_evaluations_alone(dataset, tmp_path, monkeypatch
     surveyed = []
     for mode in ("full", "split", "sampled"):
         trainer = make_trainer(dataset, tmp_path / mode, evaluate=mode, steps=10)
-        with monkeypatch.context() as patch:
-            original = trainer.learner.sampler.survey
-            patch.setattr(
-                trainer.learner.sampler,
-                "survey",
-                lambda *a, mode=mode, original=original, **k: (
-                    surveyed.append(mode),
-                    original(*a, **k),
-                )[1],
-            )
-            trainer.run()
+        original = trainer.learner.sampler.survey
+
+        def survey(*arguments, mode=mode, original=original, **options):
+            surveyed.append(mode)
+            return original(*arguments, **options)
+
+        monkeypatch.setattr(trainer.learner.sampler, "survey", survey)
+        trainer.run()
     assert surveyed == ["full"]
 
 
@@ -150,3 +147,30 @@ def test_the_cache_of_features_may_change_on_resuming(dataset, tmp_path):
     trained(dataset, tmp_path, steps=10)
     trained(dataset, tmp_path, steps=20, resume=True, feature_cache=1000)
     assert RunFolder(tmp_path).settings().feature_cache == 1000
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_predictions_of_a_split_are_those_of_all_nodes(dataset, tmp_path, monkeypatch, suffix):
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    from bliss.train import predict, predictions
+
+    trainer, _ = trained(dataset, tmp_path / "run", steps=10)
+    every = predict(tmp_path / "run", dataset)
+    assert every["node"] == list(range(240))
+    own = dataset.splits["test"].tolist()
+    found = predict(tmp_path / "run", dataset, nodes="test")
+    assert found["node"] == own
+    assert found["label"] == [every["label"][node] for node in own]
+    np.testing.assert_allclose(
+        found["probability"], [every["probability"][node] for node in own], rtol=1e-5
+    )
+    monkeypatch.setattr(predictions, "_PART", 25)  # of 60
+    parts = predictions.prediction_parts(trainer.task, "test")
+    file = tmp_path / f"out{suffix}"
+    assert predictions.write_predictions(file, parts) == 60
+    read = pyarrow.csv.read_csv if suffix == ".csv" else pyarrow.parquet.read_table
+    assert read(file).to_pydict()["node"] == own
+    with pytest.raises(InputError, match="nodes='some' is not known"):
+        predict(tmp_path / "run", dataset, nodes="some")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numba import types
 
@@ -10,10 +12,10 @@ from bliss.kernels.compile import compiled
 
 _WILL_NEED = 3  # POSIX_FADV_WILLNEED
 
-_advise = types.ExternalFunction(
+_advise: Any = types.ExternalFunction(
     "posix_fadvise", types.int32(types.int32, types.int64, types.int64, types.int32)
 )
-_pread = types.ExternalFunction(
+_pread: Any = types.ExternalFunction(
     "pread", types.int64(types.int32, types.uintp, types.uint64, types.int64)
 )
 

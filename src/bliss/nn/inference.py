@@ -161,6 +161,10 @@ class Where(NamedTuple):
     room: int = 0  # bytes of outputs that stay in memory if there is a folder
 
 
+EVERYWHERE = Where()
+"""All nodes, in memory."""
+
+
 @torch.no_grad()
 def infer_layer(
     layer: Layer,
@@ -171,7 +175,7 @@ def infer_layer(
     device: torch.device | str = "cpu",
     progress: Callable[[float], None] | None = None,
     survey: _Survey | None = None,
-    where: Where = Where(),
+    where: Where = EVERYWHERE,
 ) -> Tensor:
     """One layer's outputs at all or some nodes, from its inputs. [V, in] -> [V, out].
 

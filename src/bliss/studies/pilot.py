@@ -97,7 +97,7 @@ class Pilot:
     def _surveys(self, sampler: Sampler) -> bool:
         """Whether evaluations during training survey the network for this sampler."""
         config = self.task.config
-        return sampler.learns_from_surveys and config.survey and config.validation == "full"
+        return sampler.learns_from_surveys and config.survey and config.evaluate == "full"
 
     def gradient_error(self, sampler: Sampler, budgets: Budgets, first: int = 0) -> float:
         """Measured r: mean of |g^ - g|^2 over batches, over that of |g|^2."""

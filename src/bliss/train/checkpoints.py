@@ -14,7 +14,6 @@ from bliss.train.chain import Checkpoint
 from bliss.train.folder import settings_digest
 from bliss.train.step import PARTS, TIMED, Learner
 
-
 LARGE = 2**26
 """Bytes of a sampler's state above which checkpoints write only its changed rows."""
 

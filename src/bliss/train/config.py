@@ -16,7 +16,7 @@ from bliss.samplers.config_base import SamplerConfig
 from bliss.samplers.configs import sampler_config
 
 AUTO = "auto"
-"""Value of budgets that asks `bliss train` for a pilot, which chooses them; of evaluate, by size."""
+"""Value of budgets that asks for a pilot, and of evaluate that asks for a choice by size."""
 LARGE = 2**32
 """Bytes of a layer's outputs at all nodes above which evaluate="auto" means "split"."""
 
