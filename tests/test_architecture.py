@@ -28,6 +28,7 @@ ALLOWED: dict[str, set[str]] = {
     "records": {"digests", "errors", "files"},
     "kernels": {"arrays"},
     "rng": {"arrays", "kernels"},
+    "mapped": {"arrays", "errors", "kernels"},
     "conversion": {"arrays", "checks", "errors"},
     "graph": {"arrays", "checks", "conversion", "errors", "kernels"},
     "feedback": {"arrays", "errors", "graph", "kernels"},
@@ -36,12 +37,14 @@ ALLOWED: dict[str, set[str]] = {
     "groups": {"errors"},
     "packing": {"arrays", "errors", "feedback"},
     "policies": {"arrays", "checks", "errors", "feedback", "graph", "kernels"},
-    "nn": (BASE - {"digests", "text"}) | CONTRACTS | {"kernels", "rng"},
+    "nn": (BASE - {"digests", "text"}) | CONTRACTS | {"kernels", "mapped", "rng"},
     "samplers": (BASE - {"text"})
     | CONTRACTS
-    | {"groups", "kernels", "nn", "packing", "policies", "rng"},
+    | {"groups", "kernels", "mapped", "nn", "packing", "policies", "rng"},
+    "gather": {"mapped", "samplers"},
     "loader_options": {"checks", "errors"},
-    "loader": {"arrays", "checks", "conversion", "errors", "loader_options", "rng", "samplers"},
+    "loader": {"arrays", "checks", "conversion", "errors", "gather", "loader_options"}
+    | {"rng", "samplers"},
     "data": BASE | {"conversion", "graph", "kernels", "rng"},
     "train": BASE | CONTRACTS | LEARNING | {"data", "groups", "loader", "nn", "packing", "records"},
     "studies": BASE | CONTRACTS | LEARNING | {"data", "loader", "nn", "records", "train"},

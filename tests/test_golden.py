@@ -69,7 +69,7 @@ CURVES = {
     "vrgcn": {"model": "sage", "sampler": "vrgcn"},
     "history": {"model": "sage", "sampler": "bliss", "history": "nodes", "budgets": (20,)},
     "saint-rw": {"model": "sage", "sampler": "saint-rw"},
-    "sampled": {"model": "sage", "sampler": "labor-1", "validation": "sampled"},
+    "sampled": {"model": "sage", "sampler": "labor-1", "evaluate": "sampled", "evaluate_draws": 1},
 }
 
 

@@ -15,6 +15,10 @@ class DamagedError(RuntimeError):
     """A saved file is damaged and cannot be read."""
 
 
+class TruncatedError(DamagedError):
+    """A file became shorter while it was in use."""
+
+
 class ResourceError(RuntimeError):
     """The machine lacks a resource: memory, disk space, permission, a package or a device."""
 

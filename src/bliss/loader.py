@@ -21,6 +21,7 @@ from bliss import checks
 from bliss.arrays import IntArray
 from bliss.conversion import edge_attributes
 from bliss.errors import InputError
+from bliss.gather import Gather
 from bliss.loader_options import refuse_others
 from bliss.rng import Stream, derive_key, hashes
 from bliss.samplers.base import Sampler
@@ -101,6 +102,8 @@ class BlockLoader:
         batches `steps` returns together.
     pin_memory
         Whether to copy batches to page-locked memory, if there is a GPU.
+    feature_cache
+        Bytes of memory for the rows of a memory-mapped `x` that are drawn most; see `renew_cache`.
     num_workers
         Must be 0: the policy learns in this process. Use prefetch=1 to draw in a thread.
     subgraph_type
@@ -125,6 +128,7 @@ class BlockLoader:
         shards: int = 1,
         shard: int | Sequence[int] = 0,
         pin_memory: bool = False,
+        feature_cache: int = 0,
         num_workers: int = 0,
         subgraph_type: str = "directional",
         **others: Any,
@@ -149,6 +153,7 @@ class BlockLoader:
         self._epoch = 0
         if self.shards > 1:
             self._check_shards()
+        self._gather = Gather(data, node_sampler, checks.whole("feature_cache", feature_cache))
         self._has_edge_ids = node_sampler.graph.edge_id is not None
         self._tell_dropped()
         self._batch, self._step = 0, 0
@@ -199,6 +204,13 @@ class BlockLoader:
                 "sampler.update(batch.blocks) after each step.",
                 stacklevel=3,
             )
+
+    def renew_cache(self) -> None:
+        """Cache the features of the nodes that the policy is now most likely to draw.
+
+        Call it at times, for instance after a survey. Batches do not depend on it.
+        """
+        self._gather.renew()
 
     @property
     def step(self) -> int:
@@ -321,6 +333,7 @@ class BlockLoader:
         """Draw the blocks of a batch and gather the attributes of their nodes."""
         from torch_geometric.data import Data
 
+        self._gather.check()
         started = perf_counter()
         within = (seeds.shard,) if seeds.shard else ()
         blocks = self.node_sampler.sample(seeds.node, step, *within)
@@ -337,7 +350,7 @@ class BlockLoader:
                 continue
             if isinstance(value, Tensor) and self.data.is_node_attr(name):
                 rows = targets if name == "y" else nodes
-                value = value.index_select(0, rows.to(value.device))
+                value = self._gather(name, value, rows)
             batch[name] = value
         place = self._place[targets] if seeds.place is None else seeds.place
         batch.blocks = blocks

@@ -79,6 +79,16 @@ def test_all_edges_and_their_sources(seed):
 
 
 @cases
+def test_sources_are_marked(seed):
+    case = Case(seed)
+    mark = np.zeros(case.nodes, np.bool_)
+    nodewise.mark_sources(case.indptr, case.indices, case.dst, mark)
+    np.testing.assert_array_equal(
+        mark, twins.mark_sources(case.indptr, case.indices, case.dst, case.nodes)
+    )
+
+
+@cases
 @pytest.mark.parametrize("replace", [False, True])
 def test_uniform_picks_agree_draw_for_draw(seed, replace):
     case = Case(seed)

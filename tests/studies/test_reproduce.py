@@ -58,7 +58,7 @@ def test_the_paper_preset_is_the_released_code():
     )
     assert (bliss.hidden, bliss.heads, bliss.residual, bliss.bias) == (1024, 4, True, False)
     assert (bliss.lr, bliss.lr_decay, bliss.decay_epochs) == (0.002, 0.01, 5)
-    assert (bliss.attention, bliss.feedback, bliss.validation) == ("plain", "scores", "sampled")
+    assert (bliss.attention, bliss.feedback, bliss.evaluate) == ("plain", "scores", "sampled")
     assert bliss.initialisation == "relu"
     assert (bliss.batch_size, bliss.budgets, bliss.steps) == (32, (512, 256, 128), 1000)
     fixed = preset_config("paper", "reddit", "sage", "pladies", 3)

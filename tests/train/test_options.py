@@ -42,13 +42,13 @@ def test_a_rate_that_vanishes_stops_learning(dataset, tmp_path):
 
 
 def test_sampled_validation_draws_as_training_does_and_the_result_is_full(dataset, tmp_path):
-    sampled = make_trainer(dataset, tmp_path / "run", validation="sampled", budgets=(12, 6))
+    sampled = make_trainer(dataset, tmp_path / "run", evaluate="sampled", budgets=(12, 6))
     result = sampled.run()
     full = evaluate(sampled.task, ("val",))["val"]
     drawn = evaluate_sampled(sampled.task, sampled.learner.sampler, ("val",))
     assert result.val_f1 == full  # result.json holds scores with full neighbourhoods
     assert drawn == evaluate_sampled(sampled.task, sampled.learner.sampler, ("val",))
-    everything = make_trainer(dataset, tmp_path / "all", budgets=(240, 240))
+    everything = make_trainer(dataset, tmp_path / "all", budgets=(240, 240), evaluate_draws=1)
     everything.run()
     task, sampler = everything.task, everything.learner.sampler
     assert evaluate_sampled(task, sampler, ("val",)) == evaluate(task, ("val",))
@@ -120,7 +120,7 @@ def test_without_tensorboard_the_remedy_is_named(tmp_path, monkeypatch):
     [
         {"lr_decay": 0.0},
         {"decay_epochs": 0},
-        {"validation": "some"},
+        {"evaluate": "some"},
         {"schedule": "cosine"},
         {"feedback": "x"},
     ],

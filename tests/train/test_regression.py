@@ -126,7 +126,7 @@ def test_samplers_of_every_kind_train_several_targets(tmp_path, sampler):
 
 
 def test_sampled_validation_scores_targets_too(incomes, tmp_path):
-    trainer, _ = trained(incomes, tmp_path, validation="sampled")
+    trainer, _ = trained(incomes, tmp_path, evaluate="sampled")
     assert {"val", "val_mse"} <= set(evaluate(trainer.task, ("val",)))
     assert all(line.val_mse is not None for line in trainer.folder.metrics())
 

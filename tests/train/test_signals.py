@@ -19,7 +19,8 @@ OPTIONS = {
     "node": {},
     "exp3, prefetch": {"policy": "exp3", "prefetch": 1},
     "surveys of attention, prefetch": {"model": "gatv2", "prefetch": 1},
-    "sampled": {"validation": "sampled"},
+    "sampled": {"evaluate": "sampled"},
+    "split": {"evaluate": "split"},
 }
 
 

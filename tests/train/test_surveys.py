@@ -60,7 +60,7 @@ def test_without_surveys_the_policy_learns_from_samples_alone(dataset, whole):
     runs = {
         "with": weights(whole(**ATTENTION)),
         "without": weights(whole(**ATTENTION, survey=False)),
-        "sampled": weights(whole(**ATTENTION, validation="sampled")),
+        "sampled": weights(whole(**ATTENTION, evaluate="sampled")),
     }
     assert any("base" in name for name in runs["with"])
     assert set(runs["without"]) == set(runs["sampled"])

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from bliss.arrays import FloatArray, IntArray
+from bliss.arrays import BoolArray, FloatArray, IntArray
 from bliss.rng import hashes, short_uniforms, uniforms
 from tests.twins.layerwise import fit_scale, frontier_edges
 
@@ -31,6 +31,12 @@ def relabel(indices: IntArray, dst: IntArray, edge: IntArray) -> tuple[IntArray,
     appearance = np.argsort(first)
     place = np.argsort(appearance)
     return distinct[appearance], place[inverse[dst.size :]]
+
+
+def mark_sources(indptr: IntArray, indices: IntArray, dst: IntArray, nodes: int) -> BoolArray:
+    """Whether each node is a source of an in-edge of the targets. bool[V]."""
+    edge, _ = frontier_edges(indptr, dst)
+    return np.isin(np.arange(nodes), indices[edge])
 
 
 def pick_uniform(

@@ -33,10 +33,14 @@ Out = Annotated[
 ]
 
 
-@takes_settings(
-    without=("sampler", "prefetch", "patience", "validation", "survey", "shards", "reduction"),
-    sampler=False,
+UNUSED = (
+    *("sampler", "prefetch", "patience", "evaluate", "evaluate_draws", "survey"),
+    *("shards", "reduction"),
 )
+"""Settings that the study of variance does not use."""
+
+
+@takes_settings(without=UNUSED, sampler=False)
 def variance(
     settings: dict[str, Any],
     policies: Annotated[

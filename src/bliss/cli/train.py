@@ -147,6 +147,7 @@ def evaluate(
         from rich.table import Table
 
         from bliss.train import evaluate as evaluate_task
+        from bliss.train.evaluation import infers_all, scored_nodes
 
         set_threads(threads)
         task = open_run(run, root, verify)
@@ -156,7 +157,8 @@ def evaluate(
         table = Table("split", "nodes", task.metric, *(["MSE"] if has_errors else []))
         for name in splits:
             error = [f"{scores[f'{name}_mse']:.4g}"] if has_errors else []
-            nodes = len(task.dataset.splits[name])
+            every = task.dataset.splits[name]
+            nodes = len(every if infers_all(task) else scored_nodes(task, name))
             table.add_row(name, f"{nodes:,}", f"{scores[name]:.4f}", *error)
         console().print(table)
 
@@ -164,23 +166,31 @@ def evaluate(
 def predict(
     run: Run,
     out: Annotated[Path, typer.Option(help="File to write: .csv or .parquet.")],
+    nodes: Annotated[str, typer.Option(help="Nodes to predict: all, train, val or test.")] = "all",
     root: Root = None,
     threads: Threads = None,
     verify: Verify = False,
     debug: Debug = False,
 ) -> None:
-    """Write predictions of all nodes: id, label or labels and their probability, or targets.
+    """Write predictions of nodes: id, label or labels and their probability, or targets.
 
     Ids of nodes and names of classes are those that you imported.
     """
     with errors(debug):
-        from bliss.train.predictions import check_format, prediction_columns, write_predictions
+        from bliss.checks import choice
+        from bliss.train.predictions import (
+            NODES,
+            check_format,
+            prediction_parts,
+            write_predictions,
+        )
 
         check_format(out)
+        choice("nodes", nodes, NODES)
         set_threads(threads)
         task = open_run(run, root, verify)
-        write_predictions(out, prediction_columns(task))
-        say(f"{task.dataset.graph.num_nodes:,} predictions written to {out}")
+        rows = write_predictions(out, prediction_parts(task, nodes))
+        say(f"{rows:,} predictions written to {out}")
 
 
 def open_run(run: Path, root: Path | None, verify: bool) -> Task:

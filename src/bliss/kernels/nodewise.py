@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from bliss.arrays import FloatArray, IntArray
+from bliss.arrays import BoolArray, FloatArray, IntArray
 from bliss.kernels.coins import COINS, coin, random_bits
 from bliss.kernels.compile import compiled
 from bliss.kernels.frontier import fit_scale
@@ -67,6 +67,15 @@ def relabel(indices: IntArray, dst: IntArray, edge: IntArray, number: IntArray) 
     for s in range(count):
         number[np.uint64(source[s])] = 0
     return source[: np.int64(count)].copy(), row
+
+
+@compiled
+def mark_sources(indptr: IntArray, indices: IntArray, dst: IntArray, mark: BoolArray) -> None:
+    """Set mark[j] for every source j of an in-edge of the targets. dst int64[D], mark bool[V]."""
+    for t in range(dst.size):
+        i = np.uint64(dst[t])
+        for edge in range(indptr[i], indptr[i + _U1]):
+            mark[np.uint64(indices[np.uint64(edge)])] = True
 
 
 @compiled

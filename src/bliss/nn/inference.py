@@ -1,4 +1,4 @@
-"""Full-neighbour inference for all nodes: layer by layer, in chunks of bounded size."""
+"""Full-neighbour inference for all or some nodes: layer by layer, in chunks of bounded size."""
 
 from __future__ import annotations
 
@@ -15,14 +15,21 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from bliss.arrays import NOTHING, Array, FloatArray, IntArray
+from bliss import checks
+from bliss.arrays import NOTHING, FloatArray, IntArray
 from bliss.block import Block
 from bliss.errors import InputError
 from bliss.feedback import encode_attention
-from bliss.files import check_space, refuse_folder, replacing
+from bliss.files import check_space, refuse_folder, replacing, writing
 from bliss.graph import Graph
 from bliss.kernels import frontier, nodewise
+from bliss.mapped import Watch
 from bliss.nn.layers import Layer, layers_of
+from bliss.nn.needed import chunks, needed_nodes
+
+_KINDS = (torch.float16, torch.float32, torch.float64)  # of features that may be mapped
+LARGE = 2**30
+"""Bytes of a layer's outputs above which they are kept in the folder `scratch`."""
 
 
 class LayerSurvey(NamedTuple):
@@ -63,11 +70,14 @@ def infer(
     progress: Callable[[float], None] | None = None,
     observer: Observer | None = None,
     out: str | os.PathLike[str] | None = None,
+    nodes: Any = None,
+    scratch: str | os.PathLike[str] | None = None,
 ) -> Tensor:
-    """Outputs of a network at all nodes, from full neighbourhoods.
+    """Outputs of a network from full neighbourhoods, at all nodes or at those given.
 
-    Memory holds one layer's outputs for all nodes, unless they go to disk (`out`), and the inputs
-    of one chunk; with an observer, also 4 bytes per node and, with attention, a byte per edge.
+    Memory holds the inputs and outputs of one layer at all nodes that need them, unless they go to
+    disk (`out`, `scratch`), and the inputs of one chunk; with an observer, also 4 bytes per node
+    and, with attention, a byte per edge.
 
     Parameters
     ----------
@@ -79,7 +89,7 @@ def infer(
     graph
         The graph, with V nodes.
     x
-        Features [V, F]; may be memory-mapped.
+        Features [V, F]; may be memory-mapped, and in float16, which is converted to float32.
     chunk_edges, chunk_bytes
         Maximum number of edges of a chunk, and of bytes of its inputs. A chunk has at least one
         node.
@@ -95,21 +105,35 @@ def infer(
     out
         An .npy file to write the outputs to, chunk by chunk; it appears when it is complete. The
         outputs of other layers are then on disk, too, in files without a name beside it.
+    nodes
+        Distinct ids [N], or a mask [V], of the nodes to infer; by default all. Each layer is then
+        computed only where a later one needs it. Cannot be combined with an observer.
+    scratch
+        Folder in which the outputs of a layer that take more than 1 GiB are kept, in files without
+        a name; None: in memory.
 
     Returns
     -------
     Tensor
-        Outputs, float32[V, out], on the CPU; memory-mapped if `out` is given.
+        Outputs, float32[V, out] or float32[N, out] in the order of `nodes`, on the CPU;
+        memory-mapped if `out` is given.
     """
     modules, layers = layers_of(model)
     path = None if out is None else _npy_path(out)
+    needed: list[IntArray | None] = [None] * len(layers)
+    if nodes is not None:
+        if observer is not None:
+            raise InputError("an observer sees all nodes, but nodes=... was given: leave one out.")
+        chosen: IntArray = checks.seeds(nodes, graph.num_nodes, "nodes")
+        needed = [*needed_nodes(graph, chosen, len(layers), progress)]
+    folder = None if scratch is None else checks.path("scratch", scratch)
     with (
         _evaluating(modules),
-        nullcontext() if path is None else replacing(path) as scratch,
+        nullcontext() if path is None else replacing(path) as written,
     ):
         for number, layer in enumerate(layers):
             is_last = number == len(layers) - 1
-            place = None if path is None else scratch if is_last else path.parent
+            place = folder if path is None else written if is_last else path.parent
 
             def share(done: float, number: int = number) -> None:
                 if progress:
@@ -117,13 +141,28 @@ def infer(
 
             seen = None if observer is None else _Survey(graph, number)
             sizes = chunk_edges, chunk_bytes
-            found = infer_layer(layer, graph, x, *sizes, device, share, seen, place)
+            below = None if number == 0 else needed[number - 1]
+            where = Where(needed[number], below, place, LARGE if path is None else 0)
+            found = infer_layer(layer, graph, x, *sizes, device, share, seen, where)
             if observer is not None and seen is not None:
                 observer(number, seen.result(x))
             x = found
     if path is None:
         return x
     return torch.from_numpy(np.load(path, mmap_mode="c"))  # changes do not reach the file
+
+
+class Where(NamedTuple):
+    """Nodes of a layer's outputs and inputs, and the place of the outputs."""
+
+    nodes: IntArray | None = None  # int64[N] nodes of the outputs; None: all
+    below: IntArray | None = None  # int64[M] nodes of the inputs; None: all
+    place: Path | None = None  # .npy file, or folder of a file without a name; None: in memory
+    room: int = 0  # bytes of outputs that stay in memory if there is a folder
+
+
+EVERYWHERE = Where()
+"""All nodes, in memory."""
 
 
 @torch.no_grad()
@@ -136,32 +175,42 @@ def infer_layer(
     device: torch.device | str = "cpu",
     progress: Callable[[float], None] | None = None,
     survey: _Survey | None = None,
-    place: Path | None = None,
+    where: Where = EVERYWHERE,
 ) -> Tensor:
-    """One layer's outputs at all nodes, from its inputs at all nodes. [V, in] -> [V, out].
+    """One layer's outputs at all or some nodes, from its inputs. [V, in] -> [V, out].
 
-    The mode of the layer is not changed. Outputs are kept in memory, in the .npy file `place`, or,
-    if `place` is a folder, in a file without a name.
+    The mode of the layer is not changed.
     """
     if x.nbytes > chunk_bytes:
         chunk_edges = min(chunk_edges, chunk_bytes // x[:1].nbytes)
-    chunks = list(_chunks(graph, chunk_edges))
-    scratch = np.zeros(graph.num_nodes, graph.indices.dtype)
-    out = torch.empty(graph.num_nodes, 0)
-    for position, nodes in enumerate(chunks):
-        block = replace(full_block(graph, nodes, scratch), is_surveyed=survey is not None)
-        inputs = x.index_select(0, block.src.to(x.device)).to(device)
+    ranges = list(chunks(graph, chunk_edges, where.nodes))
+    number = np.zeros(graph.num_nodes, graph.indices.dtype)  # scratch memory
+    position = None
+    if where.below is not None:
+        position = np.zeros(graph.num_nodes, graph.indices.dtype)
+        position[where.below] = np.arange(where.below.size, dtype=position.dtype)
+    number_type = torch.float32 if x.dtype == torch.float16 else x.dtype
+    rows = graph.num_nodes if where.nodes is None else where.nodes.size
+    out = torch.empty(rows, 0)
+    on_disk = [x.numpy()] if x.device.type == "cpu" and x.dtype in _KINDS else []
+    watch = Watch([graph.indptr, graph.indices, graph.weight, *on_disk])
+    for start, stop in ranges:
+        watch.check()
+        nodes = np.arange(start, stop) if where.nodes is None else where.nodes[start:stop]
+        block = replace(full_block(graph, nodes, number), is_surveyed=survey is not None)
+        row = block.src if position is None else torch.from_numpy(position[block.src.numpy()])
+        inputs = x.index_select(0, row.to(x.device)).to(device, number_type)
         moved = block.to(device)
         found = layer(inputs, moved)
         _check_output(found, block.num_dst)
-        if position == 0:
-            out = _allocate((graph.num_nodes, found.size(1)), place)
-        out[block.dst] = found.to("cpu", torch.float32)
+        if start == 0:
+            out = _allocate((rows, found.size(1)), where)
+        out[start:stop] = found.to("cpu", torch.float32)
         if survey is not None:
             survey.add(moved, inputs, nodes)
         del inputs  # free them before the next chunk is gathered
         if progress:
-            progress((position + 1) / len(chunks))
+            progress(stop / rows)
     return out
 
 
@@ -206,18 +255,21 @@ def _npy_path(out: str | os.PathLike[str]) -> Path:
     return path
 
 
-def _allocate(shape: tuple[int, int], place: Path | None) -> Tensor:
+def _allocate(shape: tuple[int, int], where: Where) -> Tensor:
     """Room for a layer's outputs: in memory, in an .npy file, or in a nameless file of a folder."""
-    if place is None:
+    place, size = where.place, 4 * shape[0] * shape[1]
+    if place is None or (size <= where.room and not place.is_file()):
         return torch.empty(shape)
-    check_space(place / "outputs", 4 * shape[0] * shape[1])
-    if not place.is_dir():
+    check_space(place / "outputs", size)
+    if place.is_file():
         mapped = np.lib.format.open_memmap(place, mode="w+", dtype=np.float32, shape=shape)
         return torch.from_numpy(mapped)
     if 0 in shape:
         return torch.empty(shape)
-    with tempfile.TemporaryFile(dir=place) as file:  # the map outlives it
-        return torch.from_numpy(np.memmap(file, np.float32, "w+", shape=shape))
+    with writing(place):
+        place.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=place) as file:  # the map outlives it
+            return torch.from_numpy(np.memmap(file, np.float32, "w+", shape=shape))
 
 
 @contextmanager
@@ -240,16 +292,3 @@ def _check_output(found: Any, targets: int) -> None:
             f"a layer returned {shown}, but the block has {targets} targets: return a tensor with "
             "one row per target."
         )
-
-
-def _chunks(graph: Graph, most: int) -> Iterator[Array]:
-    """Ranges of nodes: nodes plus in-edges are at most `most`, unless the range is one node.
-
-    `most` is then also a bound on the number of sources.
-    """
-    start, size = 0, graph.indptr + np.arange(graph.num_nodes + 1)
-    while start < graph.num_nodes:
-        stop = int(np.searchsorted(size, size[start] + most, side="right")) - 1
-        stop = min(max(stop, start + 1), graph.num_nodes)
-        yield np.arange(start, stop)
-        start = stop

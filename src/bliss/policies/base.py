@@ -17,6 +17,8 @@ from bliss.graph import Graph
 from bliss.policies.configs import PolicyConfig
 
 State: TypeAlias = dict[str, Array]
+RowSets: TypeAlias = dict[tuple[str, ...], IntArray]
+"""Rows of state arrays, by the names of the arrays that they belong to."""
 
 
 class Policy(ABC):
@@ -72,6 +74,14 @@ class Policy(ABC):
     def apply(self, layer: int, news: Sequence[News]) -> None:
         """Learn from one step's news of a layer, one entry per shard."""
         return None
+
+    def changed_rows(self, layer: int, news: Sequence[News]) -> RowSets | None:
+        """Rows of the state that `apply` has just changed, or more; None, the default: any.
+
+        Arrays with a row per node or edge that are not named have not changed. Other arrays may
+        have.
+        """
+        return None if self.learns else {}
 
     def update(self, layer: int, feedback: Feedback) -> None:
         """Digest and apply the feedback of a single shard."""

@@ -9,8 +9,8 @@ import numpy as np
 from bliss.arrays import NOTHING, FloatArray, IntArray
 from bliss.feedback import EdgeMass, Feedback, News, optional
 from bliss.graph import Graph
-from bliss.kernels import edge_bandits
-from bliss.policies.base import Policy, State
+from bliss.kernels import edge_bandits, nodewise
+from bliss.policies.base import Policy, RowSets, State
 from bliss.policies.configs import Exp3Config
 
 
@@ -73,6 +73,14 @@ class Exp3(Policy):
                 self._excess[layer],
                 self._scale[layer],
             )
+
+    def changed_rows(self, layer: int, news: Sequence[News]) -> RowSets | None:
+        """The kept edges, and all in-edges of targets that were ever scaled down (base_i < 1)."""
+        dst = np.concatenate([one["dst"] for one in news])
+        scaled = dst[self._scale[layer][dst, 0] < 1]
+        _, rows = nodewise.all_edges(self.graph.indptr, scaled)
+        edge = np.concatenate([*(one["edge"] for one in news), rows])
+        return {(f"exp3.{layer}.excess",): edge, (f"exp3.{layer}.scale",): dst}
 
     @staticmethod
     def _news(feedback: Feedback, growth: FloatArray) -> News:

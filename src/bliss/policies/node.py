@@ -12,7 +12,7 @@ from bliss.feedback import ATTENTION_TABLE, EdgeMass, Feedback, News, NodeCodes,
 from bliss.graph import Graph
 from bliss.kernels import node_bandit as kernels
 from bliss.policies.ages import AgeCurve
-from bliss.policies.base import CoefficientPolicy, State
+from bliss.policies.base import CoefficientPolicy, RowSets, State
 from bliss.policies.configs import NodeConfig
 from bliss.policies.estimates import RunningEstimates
 from bliss.policies.surveyed import Codes, Surveyed
@@ -168,6 +168,17 @@ class NodeBandit(CoefficientPolicy):
         ):
             logarithm += self._base(layer, "score", source)
             kernels.encode(source, logarithm, self._score_code[layer])
+
+    def changed_rows(self, layer: int, news: Sequence[News]) -> RowSets:
+        """The observed sources."""
+        told = [one for one in news if one]
+        if not told:
+            return {}
+        source = np.concatenate([one["source"] for one in told])
+        found: RowSets = {(f"node.size.{layer}.arm", f"node.{layer}.code"): source}
+        if "score" in told[0]:
+            found[(f"node.score.{layer}.arm", f"node.{layer}.score_code")] = source
+        return found
 
     def survey(self, layer: int, norm: FloatArray, attention: Codes | None = None) -> None:
         """Set all sizes and scores to the surveyed values; ignores an all-zero layer."""

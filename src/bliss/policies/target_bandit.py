@@ -11,7 +11,7 @@ from bliss.errors import InputError
 from bliss.feedback import Feedback, News
 from bliss.graph import Graph
 from bliss.kernels import edge_bandits, frontier
-from bliss.policies.base import State
+from bliss.policies.base import RowSets, State
 from bliss.policies.configs import TargetBanditConfig
 from bliss.policies.exp3 import Exp3
 
@@ -74,6 +74,12 @@ class TargetBandit(Exp3):
         if self.config.restart and self._steps[layer] % self.config.restart == 0:
             self._excess[layer][:] = 0.0
             self._scale[layer][:] = [1.0, 0.0]
+
+    def changed_rows(self, layer: int, news: Sequence[News]) -> RowSets | None:
+        """As for `Exp3`, but any row after a reset."""
+        restart = self.config.restart
+        is_reset = restart and self._steps[layer] % restart == 0
+        return None if is_reset else super().changed_rows(layer, news)
 
     def _rewards(self, feedback: Feedback) -> FloatArray:
         """r_ij of the kept edges. float64[E']."""

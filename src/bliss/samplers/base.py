@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from bliss import checks
-from bliss.arrays import Array, IntArray
+from bliss.arrays import Array, FloatArray, IntArray
 from bliss.block import Block
 from bliss.errors import InputError
 from bliss.feedback import SURVEY, Feedback, News, check_feedback, check_news, is_survey
@@ -23,8 +23,9 @@ from bliss.groups import as_group
 from bliss.nn.inference import LayerSurvey, infer
 from bliss.nn.layers import Layer, layers_of
 from bliss.packing import pack_news, unpack_news
-from bliss.policies.base import Policy, State, load_arrays
+from bliss.policies.base import Policy, RowSets, State, load_arrays
 from bliss.rng import derive_key
+from bliss.samplers.changes import Changes
 from bliss.samplers.config_base import EstimatorConfig, PolicySamplerConfig, SamplerConfig
 from bliss.samplers.first_hop import FirstHop
 from bliss.samplers.history import PREFIX, History, declared_widths, without_history
@@ -107,6 +108,7 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         self.history = self._make_history(widths)
         self._drawing_ahead = False
         self._pending: list[list[StepNews]] = []  # steps of shards, oldest first
+        self._changes: Changes | None = None  # if they are tracked
         self._updates = 0  # steps that were given to `apply`
         self._scratch = threading.local()
 
@@ -318,11 +320,42 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
             if self.history and not is_survey(shards[0][0]):
                 self.history.tick()
             for layer in range(self.layers):
-                news = [shard[layer] for shard in shards]
+                news = every = [shard[layer] for shard in shards]
                 if self.history:
                     self.history.apply(layer, news)
                     news = [without_history(one) for one in news]
                 self._apply(layer, news)
+                if self._changes:
+                    if self.history:
+                        self._changes.add(self.history.changed_rows(layer, every), self._arrays)
+                    self._changes.add(self._changed_rows(layer, news), self._arrays)
+
+    def draw_scores(self) -> FloatArray:
+        """How likely each node is to be drawn into the input layer, up to a factor. float32[V].
+
+        A node is a candidate about as often as it has edges, so this is its degree, times its
+        factor in the policy's mass. Out-degrees are taken to be in-degrees.
+        """
+        return np.diff(self.graph.indptr).astype(np.float32)
+
+    def track_changes(self) -> Changes:
+        """Record from now on which rows of the state change; a byte per node and layer or more."""
+        if self._changes is None:
+            self._changes = Changes()
+        return self._changes
+
+    def changed_rows(self) -> dict[str, IntArray] | None:
+        """Changed rows of each array with a row per node or edge; None: any, or not tracked."""
+        found = None if self._changes is None else self._changes.rows()
+        if found is None:
+            return None
+        sizes, none = (self.graph.num_nodes, self.graph.num_edges), np.empty(0, np.int64)
+        arrays = self._arrays().items()
+        return {name: found.get(name, none) for name, one in arrays if len(one) in sizes}
+
+    def _arrays(self) -> State:
+        """Learnt arrays and histories by name, without copying."""
+        return self._learnt() | (self.history.state_dict() if self.history else {})
 
     @contextmanager
     def drawing_ahead(self) -> Iterator[None]:
@@ -344,8 +377,7 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
 
         As in torch, the learnt tensors share memory with the sampler. Copy them to keep them.
         """
-        learnt = self._learnt() | (self.history.state_dict() if self.history else {})
-        state = {name: torch.from_numpy(array) for name, array in learnt.items()}
+        state = {name: torch.from_numpy(array) for name, array in self._arrays().items()}
         for step, shards in enumerate(self._pending):
             for number, shard in enumerate(shards):
                 for layer, news in enumerate(shard):
@@ -363,6 +395,8 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         if self.history:
             self.history.load_state_dict(known)
         self._pending = pending
+        if self._changes:
+            self._changes.add(None, self._arrays)
 
     def _load_pending(self, state: Mapping[str, Any]) -> list[list[StepNews]]:
         found: dict[int, dict[int, list[dict[str, Array]]]] = {}
@@ -400,6 +434,10 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
     def _apply(self, layer: int, news: Sequence[News]) -> None:
         """Learn from one layer's news of a step, by shard; by default nothing."""
         return None
+
+    def _changed_rows(self, layer: int, news: Sequence[News]) -> RowSets | None:
+        """Rows of the state that `_apply` has just changed; None: any, if there is a state."""
+        return None if self._learnt() else {}
 
     def _learnt(self) -> State:
         """Learnt arrays by name, without copying."""
@@ -466,6 +504,13 @@ class PolicySampler(Sampler):
         """Whether the policy learns from surveys, or histories are written."""
         return self.policy.learns_from_surveys or super().learns_from_surveys
 
+    def draw_scores(self) -> FloatArray:
+        """How likely each node is to be drawn into the input layer, up to a factor. float32[V]."""
+        found, codes = super().draw_scores(), self.policy.node_codes(0)
+        if codes.code.size:
+            found *= (codes.table**self.policy.power)[codes.code]
+        return found
+
     def _digest(self, layer: int, feedback: Feedback) -> News:
         return self.policy.digest(layer, feedback)
 
@@ -474,6 +519,11 @@ class PolicySampler(Sampler):
             self.policy.apply(layer, news)
         elif self.history is None:
             self.policy.survey(layer, news[0][f"{SURVEY}norm"], news[0].get(f"{SURVEY}attention"))
+
+    def _changed_rows(self, layer: int, news: Sequence[News]) -> RowSets | None:
+        if not is_survey(news[0]):
+            return self.policy.changed_rows(layer, news)
+        return None if self.history is None else {}
 
     def _learnt(self) -> State:
         return self.policy.state_dict()

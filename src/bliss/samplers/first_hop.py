@@ -14,6 +14,7 @@ from bliss.digests import new_digest
 from bliss.files import replacing
 from bliss.graph import Graph
 from bliss.kernels.histories import full_sums
+from bliss.mapped import Rows
 
 LARGE = 2**28
 """Bytes above which aggregated features are memory-mapped, if there is a folder for them."""
@@ -42,6 +43,7 @@ class FirstHop:
     def __init__(self, graph: Graph, features: FloatArray, folder: Path | None = None) -> None:
         self.graph = graph
         self.sums: FloatArray
+        self._rows: Rows | None = None  # reads sums that are mapped
         if folder is None or features.nbytes <= LARGE:
             self.sums = np.empty(features.shape, np.float32)
             _fill(self.sums, graph, features)
@@ -55,6 +57,7 @@ class FirstHop:
                 _fill(made, graph, features)
                 made.flush()
         self.sums = np.load(path, mmap_mode="r")
+        self._rows = Rows.of(self.sums)
 
     def block(self, dst: IntArray) -> Block:
         """Block of the targets dst [D]: no edges, and the exact aggregate as its baseline."""
@@ -63,7 +66,8 @@ class FirstHop:
         block = Block.from_arrays(
             dst, dst, pointers, none, none, nothing, nothing, graph=self.graph
         )
-        return replace(block, control=Control(torch.from_numpy(self.sums[dst])))
+        sums = self.sums[dst] if self._rows is None else self._rows(dst)
+        return replace(block, control=Control(torch.from_numpy(sums)))
 
 
 def _fill(sums: FloatArray, graph: Graph, features: FloatArray) -> None:

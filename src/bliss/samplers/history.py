@@ -19,7 +19,7 @@ from bliss.feedback import SURVEY, Feedback, News, is_survey
 from bliss.files import writing
 from bliss.graph import Graph
 from bliss.kernels import histories as kernels
-from bliss.policies.base import State, load_arrays
+from bliss.policies.base import RowSets, State, load_arrays
 
 PREFIX = "history."
 _LARGEST_HALF = 65504.0
@@ -131,6 +131,15 @@ class History:
             self._check_width(layer, inputs)
             self._value[layer][source] = self._rounded(inputs)
             self._stamp[layer][source] = self.now[0]
+
+    def changed_rows(self, layer: int, news: Sequence[News]) -> RowSets | None:
+        """Rows of the state that `apply` has just changed; None: all of them."""
+        if is_survey(news[0]):
+            return None
+        if self.kind == "surveys":
+            return {}
+        names = (f"{PREFIX}{layer}.value", f"{PREFIX}{layer}.stamp")
+        return {names: np.concatenate([one[f"{PREFIX}source"] for one in news])}
 
     def tick(self) -> None:
         """Count a step."""

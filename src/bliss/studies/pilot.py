@@ -98,7 +98,7 @@ class Pilot:
     def _surveys(self, sampler: Sampler) -> bool:
         """Whether evaluations during training survey the network for this sampler."""
         config = self.task.config
-        return sampler.learns_from_surveys and config.survey and config.validation == "full"
+        return sampler.learns_from_surveys and config.survey and config.evaluate == "full"
 
     def gradient_error(self, sampler: Sampler, budgets: Budgets, first: int = 0) -> float:
         """Measured r: mean of |g^ - g|^2 over batches, over that of |g|^2."""
@@ -170,7 +170,7 @@ class Pilot:
         task = self.task
         task.model.eval()
         blocks = sampler.sample(seeds, Stream.MEASUREMENT + step)
-        x = task.x.index_select(0, blocks[0].src).to(task.device)
+        x = task.x.index_select(0, blocks[0].src).float().to(task.device)
         logits = task.model(x, [block.to(task.device) for block in blocks])
         labels = task.y[torch.from_numpy(seeds)].to(task.device)
         parameters = list(task.model.parameters())

@@ -250,7 +250,7 @@ class VarianceStudy:
         if not student.learns:
             return
         blocks = student.sample(seeds, step)
-        inputs = self.task.x.index_select(0, blocks[0].src).to(self.task.device)
+        inputs = self.task.x.index_select(0, blocks[0].src).float().to(self.task.device)
         blocks = [block.to(self.task.device) for block in blocks]
         torch.manual_seed(torch_seed(self.config.seed, Stream.DROPOUT, step))
         with torch.no_grad():

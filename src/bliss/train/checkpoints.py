@@ -14,8 +14,12 @@ from torch import Tensor
 
 from bliss.errors import DamagedError
 from bliss.groups import Group
-from bliss.train.folder import Checkpoint, settings_digest
+from bliss.train.chain import Checkpoint
+from bliss.train.folder import settings_digest
 from bliss.train.step import PARTS, TIMED, Learner
+
+LARGE = 2**26
+"""Bytes of a sampler's state above which checkpoints write only its changed rows."""
 
 
 @dataclass
@@ -51,7 +55,19 @@ def capture(learner: Learner, progress: Progress) -> Checkpoint:
         "sampled": learner.sampled,
         "progress": asdict(progress),
     }
-    return Checkpoint(tensors, counters)
+    rows = learner.sampler.changed_rows()
+    changed = None if rows is None else {f"sampler.{name}": ids for name, ids in rows.items()}
+    return Checkpoint(tensors, counters, changed)
+
+
+def track_if_large(learner: Learner) -> None:
+    """Track changes of a sampler's state that takes more than LARGE bytes.
+
+    Call it for a new learner, and after each checkpoint was written or loaded.
+    """
+    sampler = learner.sampler
+    if sum(one.nbytes for one in sampler.state_dict().values()) > LARGE:
+        sampler.track_changes().clear()
 
 
 def restore(checkpoint: Checkpoint, learner: Learner) -> Progress:

@@ -16,7 +16,9 @@ from bliss.samplers.config_base import SamplerConfig
 from bliss.samplers.configs import sampler_config
 
 AUTO = "auto"
-"""Value of budgets that asks `bliss train` for a pilot, which chooses them."""
+"""Value of budgets that asks for a pilot, and of evaluate that asks for a choice by size."""
+LARGE = 2**32
+"""Bytes of a layer's outputs at all nodes above which evaluate="auto" means "split"."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,12 +65,19 @@ class TrainConfig(ModelConfig):
     """Seed of initial weights, batch order, draws and dropout."""
     evaluate_every: int = 50
     """Steps between evaluations; a checkpoint follows each of them."""
-    validation: str = "full"
-    """Neighbourhoods in evaluations during training: full, or sampled."""
+    evaluate: str = AUTO
+    """How networks are evaluated: full (exact, all nodes), split (exact, only the nodes of a split
+    and what they see), sampled (during training from sampled neighbourhoods, with a standard
+    error), or auto: split if a layer's outputs at all nodes take more than 4 GiB, otherwise full.
+    See docs/larger-than-memory.md."""
+    evaluate_draws: int = 4
+    """Draws of every neighbourhood with --evaluate sampled; the score is their mean."""
     survey: bool = True
     """Let the policy learn exact norms and attention from full evaluations during training."""
     patience: int = 0
     """Evaluations without a better validation score before the run stops; 0: never stop early."""
+    feature_cache: int = 0
+    """Bytes of memory for the rows of memory-mapped features that are drawn most; 0: no cache."""
     prefetch: int = 0
     """Batches drawn ahead in a thread: 0, or 1 (the policy is then one step old)."""
     precision: str = "float32"
@@ -98,11 +107,16 @@ class TrainConfig(ModelConfig):
         object.__setattr__(self, "class_weights", _class_weights(self.class_weights))
         checks.choice("features", self.features, ("raw", "row"))
         checks.choice("schedule", self.schedule, ("constant", "linear"))
-        checks.choice("validation", self.validation, ("full", "sampled"))
-        if self.validation == "sampled" and sampler.makes_batches:
+        checks.choice("evaluate", self.evaluate, (AUTO, "full", "split", "sampled"))
+        if self.evaluate == "sampled" and sampler.makes_batches:
             raise InputError(
-                f"validation='sampled' is not supported by sampler {self.sampler!r}, which makes "
-                "its own batches of training nodes: choose validation='full'."
+                f"evaluate='sampled' is not supported by sampler {self.sampler!r}, which makes "
+                "its own batches of training nodes: choose evaluate='full' or 'split'."
+            )
+        if self.evaluate == "split" and self._needs_surveys:
+            raise InputError(
+                "history='surveys' is written by evaluations of all nodes, but evaluate='split' "
+                "infers only some: choose evaluate='full' or history='nodes'."
             )
         checks.flag("survey", self.survey)
         checks.choice("reduction", self.reduction, ("exact", "allreduce"))
@@ -110,7 +124,8 @@ class TrainConfig(ModelConfig):
         checks.choice("device", self.device.split(":")[0], ("cpu", "cuda"))
         for name in ("batch_size", "shards", "steps", "evaluate_every", "decay_epochs"):
             checks.whole(name, getattr(self, name), least=1)
-        for name in ("seed", "patience"):
+        checks.whole("evaluate_draws", self.evaluate_draws, least=1)
+        for name in ("seed", "patience", "feature_cache"):
             checks.whole(name, getattr(self, name))
         checks.positive("lr", self.lr, "start with 0.002.")
         checks.positive("lr_decay", self.lr_decay, "1 leaves the learning rate unchanged.")
@@ -130,11 +145,23 @@ class TrainConfig(ModelConfig):
         return str(self.sampler_options.get("policy", ""))
 
     def fitted(self, num_nodes: int) -> TrainConfig:
-        """Copy with default budgets filled in for a graph of `num_nodes` nodes."""
-        if self.budgets or self.sampler_config.unit == "none":
-            return self
-        budgets = self.sampler_config.default_budgets(self.layers, num_nodes)
-        return replace(self, budgets=budgets)
+        """Copy with budgets and evaluate filled in for a graph of `num_nodes` nodes."""
+        found = self
+        if not (self.budgets or self.sampler_config.unit == "none"):
+            budgets = self.sampler_config.default_budgets(self.layers, num_nodes)
+            found = replace(found, budgets=budgets)
+        if self.evaluate == AUTO:
+            is_split = self.is_large(num_nodes) and not self._needs_surveys
+            found = replace(found, evaluate="split" if is_split else "full")
+        return found
+
+    def is_large(self, num_nodes: int) -> bool:
+        """Whether a hidden layer's outputs at all nodes take more than 4 GiB."""
+        return 4 * num_nodes * self.hidden > LARGE
+
+    @property
+    def _needs_surveys(self) -> bool:
+        return self.sampler_options.get("history") == "surveys"
 
     @property
     def model_config(self) -> ModelConfig:
@@ -161,7 +188,13 @@ class TrainConfig(ModelConfig):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> TrainConfig:
-        """The inverse of `to_dict`; raises an error for unknown names."""
+        """The inverse of `to_dict`; raises an error for unknown names.
+
+        Settings of earlier versions have "validation", which was one draw or full, for "evaluate".
+        """
+        values = dict(values)
+        if "validation" in values:
+            values |= {"evaluate": values.pop("validation"), "evaluate_draws": 1}
         known = {field.name for field in fields(cls)}
         for name in values:
             if name not in known:

@@ -56,9 +56,13 @@ def train(
 
 
 def predict(
-    run: StrPath, dataset: Dataset | None = None, *, root: StrPath | None = None
+    run: StrPath,
+    dataset: Dataset | None = None,
+    *,
+    root: StrPath | None = None,
+    nodes: str = "all",
 ) -> dict[str, list[Any]]:
-    """Predictions of all nodes by a run's best weights, as columns by name.
+    """Predictions of all nodes or a split by a run's best weights, as columns by name.
 
     The columns are those that `bliss predict` writes: "node" with the user's ids, then "label" and
     "probability", or the targets of a regression in the user's units.
@@ -71,6 +75,8 @@ def predict(
         The data; required if the run was trained on a `Dataset` that has no name or folder.
     root
         Folder of the named data sets.
+    nodes
+        all, or train, val or test; of a split, only its nodes and what they see are computed.
     """
 
     def load(config: TrainConfig) -> Dataset:
@@ -84,7 +90,7 @@ def predict(
             ) from error
 
     task = open_task(RunFolder(checks.path("run", run)), load)
-    return prediction_columns(task)
+    return prediction_columns(task, nodes)
 
 
 def run_folder(config: TrainConfig, sampler: str = "") -> Path:

@@ -3,7 +3,7 @@
 config.json                 the settings
 metrics.jsonl               one line per evaluation
 times.jsonl                 seconds spent in steps until each evaluation
-checkpoints/000100.*        the two newest: tensors (safetensors) and counters (JSON)
+checkpoints/000100.*        the two newest: tensors (safetensors) and counters (JSON), see `chain`
 best.safetensors            weights of the best validation score
 result.json                 written at the end
 
@@ -14,13 +14,12 @@ changed config.json, are noticed.
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import safetensors
 import safetensors.torch
@@ -31,18 +30,12 @@ from bliss import records
 from bliss.digests import json_digest, new_digest
 from bliss.errors import DamagedError, InputError
 from bliss.files import check_regular, remove_scratch, replace_file, writing
+from bliss.train.chain import Checkpoint, CheckpointFiles
 from bliss.train.config import TrainConfig
 from bliss.train.records import Evaluation, RunResult, RunSettings, StepTime
 
 L = TypeVar("L", Evaluation, StepTime)
 REMEDY = "start the run again in another folder"
-
-
-class Checkpoint(NamedTuple):
-    """Complete state of a run, for resuming."""
-
-    tensors: dict[str, Tensor]
-    counters: dict[str, Any]
 
 
 class RunFolder:
@@ -51,6 +44,7 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.checkpoints = path / "checkpoints"
+        self._files = CheckpointFiles(self.checkpoints)
         self._metrics = records.Log(path / "metrics.jsonl", Evaluation, self._owner)
         self._times = records.Log(path / "times.jsonl", StepTime, self._owner)
 
@@ -115,7 +109,7 @@ class RunFolder:
 
         With `may_extend`, more steps are allowed, unless the learning rate depends on their number.
         """
-        then = self.settings()
+        then = replace(self.settings(), feature_cache=config.feature_cache)  # changes no number
         if may_extend and config.steps > then.steps:
             if config.schedule != "constant":
                 raise InputError(
@@ -143,9 +137,7 @@ class RunFolder:
         """Delete leftovers of a killed run: scratch files, and tensors without counters."""
         for folder in (self.path, self.checkpoints):
             remove_scratch(folder)
-        for tensors in self.checkpoints.glob("*.safetensors"):
-            if not tensors.with_suffix(".json").exists():
-                tensors.unlink()
+        self._files.remove_leftovers()
 
     def identity(self) -> RunSettings:
         """Settings that identify the run, also of runs by other versions of bliss."""
@@ -231,52 +223,34 @@ class RunFolder:
 
     def save_checkpoint(self, step: int, checkpoint: Checkpoint) -> None:
         """Write a checkpoint, valid once its JSON file exists; keep the previous one."""
-        data = safetensors.torch.save(_contiguous(checkpoint.tensors))
-        stem = self.checkpoints / f"{step:09d}"
-        replace_file(stem.with_suffix(".safetensors"), data)
-        counters = checkpoint.counters | {"sha256": _digest(data, checkpoint.counters)}
-        replace_file(stem.with_suffix(".json"), json.dumps(counters, indent=2).encode())
-        for old in self._steps()[:-2]:
-            for suffix in (".json", ".safetensors"):
-                (self.checkpoints / f"{old:09d}").with_suffix(suffix).unlink(missing_ok=True)
+        self._files.save(step, checkpoint)
 
     def load_checkpoint(self, say: Callable[[str], None]) -> Checkpoint | None:
         """Load the latest intact checkpoint; reports each damaged one."""
-        for step in reversed(self._steps()):
-            stem = self.checkpoints / f"{step:09d}"
-            try:
-                check_regular(stem.with_suffix(".json"))
-                counters = json.loads(stem.with_suffix(".json").read_text(encoding="utf-8"))
-                data = stem.with_suffix(".safetensors").read_bytes()
-                if counters.pop("sha256") != _digest(data, counters):
-                    raise ValueError("its digest does not match")
-                return Checkpoint(safetensors.torch.load(data), counters)
-            except Exception as error:  # a damaged file can raise almost anything
-                say(f"The checkpoint of step {step} is damaged ({error}); trying the previous one.")
-        if self._steps():
+        found = self._files.load(say)
+        if found is None and self._steps():
             raise DamagedError(
                 f"{self.checkpoints} has no intact checkpoint of this version of bliss: {REMEDY}."
             )
-        return None
+        return found
 
     def _steps(self) -> list[int]:
-        return sorted(int(p.stem) for p in self.checkpoints.glob("*.json") if p.stem.isdigit())
+        return self._files.steps()
 
 
 def settings_digest(settings: Mapping[str, Any]) -> str:
     """Digest of the settings that results depend on.
 
-    Left out are the number of steps, which may grow, and the place of the data and the device.
+    Left out are the number of steps, which may grow, the place of the data, the device and the
+    cache of features. "evaluate" has the name that it had in earlier versions.
     """
-    left_out = ("dataset", "device", "steps")
-    return json_digest({k: v for k, v in settings.items() if k not in left_out})
-
-
-def _digest(data: bytes, counters: Mapping[str, Any]) -> str:
-    """SHA-256 of tensors and counters."""
-    digest = hashlib.sha256(data)
-    digest.update(json.dumps(counters, sort_keys=True).encode())
-    return digest.hexdigest()
+    left_out = {"dataset", "device", "steps", "evaluate", "feature_cache"}
+    if settings.get("evaluate") != "sampled" or settings.get("evaluate_draws") == 1:
+        left_out.add("evaluate_draws")  # earlier versions had one draw
+    kept = {k: v for k, v in settings.items() if k not in left_out}
+    if "evaluate" in settings:
+        kept["validation"] = settings["evaluate"]
+    return json_digest(kept)
 
 
 def _tensor_digest(tensors: Mapping[str, Tensor]) -> str:

@@ -14,15 +14,23 @@ from torch import Tensor
 
 from bliss import checks
 from bliss.data import Dataset
-from bliss.errors import DamagedError, InputError
+from bliss.errors import DamagedError, InputError, TruncatedError
 from bliss.groups import Bytes, Group
 from bliss.records import decode, to_json
 from bliss.samplers.base import Sampler
-from bliss.train.checkpoints import Progress, capture, in_short, restore, shared_checkpoint
+from bliss.train.chain import Checkpoint
+from bliss.train.checkpoints import (
+    Progress,
+    capture,
+    in_short,
+    restore,
+    shared_checkpoint,
+    track_if_large,
+)
 from bliss.train.config import TrainConfig
 from bliss.train.equality import CHECK_EVERY, check_equal_states, check_same_start
 from bliss.train.evaluation import evaluate, evaluate_sampled
-from bliss.train.folder import REMEDY, Checkpoint, RunFolder, settings_digest
+from bliss.train.folder import REMEDY, RunFolder, settings_digest
 from bliss.train.memory import forget_peak, peak_mb
 from bliss.train.metrics import TargetScale
 from bliss.train.records import F1, Evaluation, RunResult, StepTime, short_name
@@ -109,15 +117,20 @@ class Trainer:
             self._begin(resume)
             started = perf_counter() - self.progress.seconds
             self._repeat_evaluation(signals, on_evaluation)
-            for step in self.learner.batches(self._is_patience_spent):
-                loss = self.learner.learn(step, signals.number or 0)
-                self.progress.seconds = perf_counter() - started
-                if self.check_every and self.learner.steps % self.check_every == 0:
-                    check_equal_states(self.rounds, self.task.model, self.learner)
-                self._evaluate_if_due(signals, on_evaluation)
-                if on_step:
-                    on_step(self._standing(loss))
-                self._stop_if_told(signals)
+            try:
+                for step in self.learner.batches(self._is_patience_spent):
+                    loss = self.learner.learn(step, signals.number or 0)
+                    self.progress.seconds = perf_counter() - started
+                    if self.check_every and self.learner.steps % self.check_every == 0:
+                        check_equal_states(self.rounds, self.task.model, self.learner)
+                    self._evaluate_if_due(signals, on_evaluation)
+                    if on_step:
+                        on_step(self._standing(loss))
+                    self._stop_if_told(signals)
+            except TruncatedError:  # of the data: what was learnt is kept
+                if self.group.size == 1 and self.progress.evaluated != self.learner.steps:
+                    self._checkpoint()
+                raise
             return self._finish(signals)
 
     def _stop_if_told(self, signals: Signals) -> None:
@@ -137,6 +150,8 @@ class Trainer:
         checkpoint = shared_checkpoint(self.group, checkpoint)
         if checkpoint is not None:
             self.progress = restore(checkpoint, self.learner)
+            if self.rounds.leads:
+                track_if_large(self.learner)
             self.say(f"Resuming after step {self.learner.steps}.")
         if self.rounds.leads:
             self.folder.remove_leftovers()
@@ -218,18 +233,19 @@ class Trainer:
             if news:
                 self.learner.sampler.apply([news])
             found.append(self._record(step, scores))
+        self.learner.loader.renew_cache()
         if on_evaluation:
             on_evaluation(found[0])
 
     def _scores(self, report: Callable[[float], None], student: Student) -> dict[str, float]:
         splits = ("train", "val")
-        if self.config.validation == "sampled":
+        if self.config.evaluate == "sampled":
             return evaluate_sampled(self.task, self.learner.sampler, splits, report)
         # The evaluation after the last step teaches nothing, so that a run may be extended.
         is_regular = self.learner.steps % self.config.evaluate_every == 0
-        learns = self.config.survey and is_regular
+        teaches = self.config.survey and is_regular and self.config.evaluate == "full"
         return evaluate(
-            self.task, splits, report, student=cast(Sampler, student) if learns else None
+            self.task, splits, report, student=cast(Sampler, student) if teaches else None
         )
 
     def _record(self, step: int, scores: dict[str, float]) -> Evaluation:
@@ -243,6 +259,8 @@ class Trainer:
             metric=self.task.metric,
             train_mse=scores.get("train_mse"),
             val_mse=scores.get("val_mse"),
+            train_error=scores.get("train_error"),
+            val_error=scores.get("val_error"),
         )
         if self.rounds.leads:
             self.folder.add_metrics(found)
@@ -260,6 +278,7 @@ class Trainer:
             return
         checkpoint = capture(self.learner, self.progress)
         self.folder.save_checkpoint(self.learner.steps, checkpoint)
+        track_if_large(self.learner)
 
     def _is_patience_spent(self) -> bool:
         return 0 < self.config.patience <= self.progress.stale

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
+from bliss import checks
 from bliss.data import Dataset
 from bliss.errors import InputError
 from bliss.files import replacing
@@ -17,6 +20,10 @@ from bliss.train.metrics import probabilities
 from bliss.train.task import Task
 
 FORMATS = (".csv", ".parquet")
+ALL = "all"
+NODES = (ALL, "train", "val", "test")
+"""Nodes that can be predicted: all of them, or a split."""
+_PART = 2**16  # rows written at a time
 
 
 def check_format(out: Path) -> None:
@@ -25,44 +32,77 @@ def check_format(out: Path) -> None:
         raise InputError(f"out={str(out)!r} must end in .csv or .parquet: rename it.")
 
 
-def prediction_columns(task: Task) -> dict[str, list[Any]]:
-    """Predictions of all nodes from full neighbourhoods, by column.
+def prediction_columns(task: Task, nodes: str = ALL) -> dict[str, list[Any]]:
+    """Predictions from full neighbourhoods, by column; see `prediction_parts`."""
+    parts = list(prediction_parts(task, nodes))
+    return {name: [one for part in parts for one in part[name]] for name in parts[0]}
+
+
+def prediction_parts(task: Task, nodes: str = ALL) -> Iterator[dict[str, list[Any]]]:
+    """Predictions from full neighbourhoods for all nodes or a split, some thousand at a time.
 
     Nodes have the user's ids, and classes their names. With one class per node, the columns are
     node, label and probability. With several labels per node, label and probability list all labels
     above one half, separated by blanks, or by semicolons if they have names. For regression there
     is a column per target, in the user's units, called prediction if there is one without a name.
     """
-    dataset, outputs = task.dataset, full_logits(task)
-    names = dataset.node_names
-    columns: dict[str, list[Any]] = {
-        "node": list(range(dataset.graph.num_nodes)) if names is None else names.tolist()
-    }
+    checks.choice("nodes", nodes, NODES)
+    dataset = task.dataset
+    chosen = None if nodes == ALL else dataset.splits[nodes]
+    outputs = full_logits(task, nodes=chosen)
+    for start in range(0, max(len(outputs), 1), _PART):
+        part = outputs[start : start + _PART]
+        ids = torch.arange(start, start + len(part)) if chosen is None else chosen[start:][:_PART]
+        names = dataset.node_names
+        columns: dict[str, list[Any]] = {
+            "node": ids.tolist() if names is None else [names[i] for i in ids.tolist()]
+        }
+        yield columns | _predicted(dataset, task.predictions(part))
+
+
+def _predicted(dataset: Dataset, outputs: Tensor) -> dict[str, list[Any]]:
     if dataset.is_regression:
-        return columns | _targets(dataset, task.predictions(outputs))
+        return _targets(dataset, outputs)
     chances = probabilities(outputs, dataset.is_multilabel)
     if dataset.is_multilabel:
-        return columns | _several(chances, dataset.class_names)
+        return _several(chances, dataset.class_names)
     best = chances.max(dim=1)
     labels: list[Any] = best.indices.tolist()
     if dataset.class_names:
         labels = [dataset.class_names[label] for label in labels]
-    return columns | {"label": labels, "probability": best.values.tolist()}
+    return {"label": labels, "probability": best.values.tolist()}
 
 
-def write_predictions(out: Path, columns: dict[str, list[Any]]) -> None:
-    """Write a table of predictions atomically."""
-    with replacing(out) as scratch:
-        if out.suffix == ".csv":
-            with open(scratch, "w", newline="", encoding="utf-8") as file:
-                writer = csv.writer(file)
-                writer.writerow(columns)
-                writer.writerows(zip(*columns.values(), strict=True))
-        else:
-            import pyarrow
-            import pyarrow.parquet
+def write_predictions(out: Path, parts: Iterable[dict[str, list[Any]]]) -> int:
+    """Write a table of predictions atomically, part by part; returns the number of rows."""
+    rows = 0
+    with replacing(out) as scratch, ExitStack() as opened:
+        add: Callable[[dict[str, list[Any]]], None] | None = None
+        for columns in parts:
+            if add is None:
+                add = (_csv if out.suffix == ".csv" else _parquet)(scratch, columns, opened)
+            add(columns)
+            rows += len(columns["node"])
+        opened.close()  # before the file is published
+    return rows
 
-            pyarrow.parquet.write_table(pyarrow.table(columns), scratch)
+
+def _csv(file: Path, first: dict[str, list[Any]], opened: ExitStack) -> Callable[[Any], None]:
+    """Open a CSV file and write its header; returns a function that adds rows."""
+    stream = opened.enter_context(file.open("w", newline="", encoding="utf-8"))
+    writer = csv.writer(stream)
+    writer.writerow(first)
+    return lambda columns: writer.writerows(zip(*columns.values(), strict=True))
+
+
+def _parquet(file: Path, first: dict[str, list[Any]], opened: ExitStack) -> Callable[[Any], None]:
+    """Open a parquet file with the types of the first part; returns a function that adds rows."""
+    import pyarrow
+    import pyarrow.parquet
+
+    schema = pyarrow.table(first).schema
+    writer = opened.enter_context(pyarrow.parquet.ParquetWriter(file, schema))
+    return lambda columns: writer.write_table(pyarrow.table(columns, schema=schema))
 
 
 def _targets(dataset: Dataset, predicted: Tensor) -> dict[str, list[Any]]:

@@ -40,6 +40,7 @@ class RunResult(RunSettings, frozen=True, kw_only=True, omit_defaults=True):
     best_step: int
     """Step with the highest validation score."""
     train_f1: float
+    """With evaluate="split", of as many training nodes as there are validation nodes."""
     val_f1: float
     test_f1: float
     seconds: float
@@ -71,6 +72,9 @@ class Evaluation(Record, frozen=True, kw_only=True, omit_defaults=True):
     """Score in the fields `_f1`, as in `RunResult`."""
     train_mse: float | None = None
     val_mse: float | None = None
+    train_error: float | None = None
+    """Standard error of the score over draws; with evaluate="sampled" and several draws only."""
+    val_error: float | None = None
 
 
 class StepTime(Record, frozen=True, kw_only=True):

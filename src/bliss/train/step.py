@@ -89,6 +89,7 @@ class Learner:
             prefetch=config.prefetch,
             shards=config.shards,
             shard=self.own_shards,
+            feature_cache=config.feature_cache,
         )
         self._vector = ShardVector(task.model)
         self.optimizer = torch.optim.Adam(

@@ -1,0 +1,63 @@
+"""Rows of a batch from the attributes of nodes, in memory or mapped from files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bliss.mapped import Rows, Watch
+from bliss.samplers.base import Sampler
+
+
+class Gather:
+    """Selects rows of node attributes.
+
+    Mapped attributes of large files are read by `Rows`. Features `x` may have a cache, which holds
+    the rows that the sampler is most likely to draw.
+
+    Parameters
+    ----------
+    data
+        The PyG data.
+    sampler
+        The sampler of the batches.
+    cache
+        Bytes of memory for rows of `x`.
+    """
+
+    def __init__(self, data: Any, sampler: Sampler, cache: int = 0) -> None:
+        self.sampler = sampler
+        self.rows: dict[str, Rows] = {}
+        graph = sampler.graph
+        arrays = [graph.indptr, graph.indices, graph.weight]
+        for name, value in data.to_dict().items():
+            if not isinstance(value, Tensor) or value.layout != torch.strided:
+                continue
+            if value.device.type != "cpu" or value.dtype == torch.bfloat16:
+                continue
+            array = value.detach().numpy()
+            arrays.append(array)
+            reader = Rows.of(array, cache if name == "x" else 0)
+            if reader is not None:
+                self.rows[name] = reader
+        self._watch = Watch(arrays)
+        self.renew()
+
+    def check(self) -> None:
+        """Raise an error if a mapped file was cut short."""
+        self._watch.check()
+
+    def __call__(self, name: str, value: Tensor, ids: Tensor) -> Tensor:
+        """Rows of an attribute. value [V, ...], ids int64[N] -> [N, ...]."""
+        reader = self.rows.get(name)
+        if reader is None:
+            return value.index_select(0, ids.to(value.device))
+        return torch.from_numpy(reader(ids.numpy()))
+
+    def renew(self) -> None:
+        """Cache the rows that the sampler is now most likely to draw."""
+        for reader in self.rows.values():
+            if reader.capacity:
+                reader.renew(self.sampler.draw_scores())

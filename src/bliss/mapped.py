@@ -1,0 +1,191 @@
+"""Arrays that are mapped from files: which file, whether it is still whole, and fast random reads.
+
+The operating system expects a map to be read in order: on a miss it reads some 128 KB around the
+page. Rows of a batch lie anywhere, so `Rows` reads them from the file instead, in the order in
+which they lie there, after it has announced all of them. This needs Linux; elsewhere, and for files
+that are small beside the memory, maps are read as they are.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bliss.arrays import Array, FloatArray, IntArray
+from bliss.errors import DamagedError, TruncatedError
+
+SMALLEST = 4096
+"""Bytes of an array from which on it may be mapped."""
+_MAPS = Path("/proc/self/maps")
+_LIMITS = (  # of a container, in bytes
+    Path("/sys/fs/cgroup/memory.max"),
+    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+)
+
+
+class MappedFile(NamedTuple):
+    """The file that an array is mapped from."""
+
+    path: Path
+    offset: int  # of the array's first byte
+    size: int  # bytes of the file
+
+    def check(self) -> None:
+        """Raise an error if the file is shorter than it was."""
+        try:
+            size = os.stat(self.path).st_size
+        except OSError:
+            return  # removed: the map keeps the content
+        if size < self.size:
+            raise TruncatedError(
+                f"{self.path} had {self.size:,} bytes and was cut to {size:,} while it was in use: "
+                "restore the file, then run the same command with --resume."
+            )
+
+
+def files_of(arrays: Iterable[Array]) -> list[MappedFile | None]:
+    """The file that each array is mapped from; None if it is in memory or the file has no name.
+
+    Arrays of less than a page count as in memory.
+    """
+    large = [array if array.nbytes >= SMALLEST else None for array in arrays]
+    if not any(array is not None for array in large) or not _MAPS.exists():
+        return [None for _ in large]
+    lines = _MAPS.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    return [None if array is None else _file_of(array, lines) for array in large]
+
+
+def _file_of(array: Array, lines: list[str]) -> MappedFile | None:
+    """The file of an array, by the lines of /proc/self/maps."""
+    address = array.__array_interface__["data"][0]
+    for line in lines:
+        ends, _, offset, _, node, *path = line.split(maxsplit=5)
+        first, last = (int(end, 16) for end in ends.split("-"))
+        if not first <= address < last:
+            continue
+        if not path or not path[0].startswith("/"):
+            return None
+        try:
+            found = os.stat(path[0])
+        except OSError:
+            return None
+        if found.st_ino != int(node):
+            return None
+        return MappedFile(Path(path[0]), int(offset, 16) + address - first, found.st_size)
+    return None
+
+
+class Watch:
+    """Notices if a mapped file is cut short, which would otherwise end the process by a signal.
+
+    A file that is cut between a check and the next read is not noticed.
+    """
+
+    def __init__(self, arrays: Iterable[Array]) -> None:
+        self.files = [one for one in files_of(arrays) if one is not None]
+
+    def check(self) -> None:
+        """Raise an error if a file is shorter than it was."""
+        for file in self.files:
+            file.check()
+
+
+def memory() -> int:
+    """Bytes of memory that this process may use: of the machine, or of its container."""
+    found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for file in _LIMITS:
+        try:
+            found = min(found, int(file.read_text(encoding="ascii")))
+        except (OSError, ValueError):  # there is none, or it is "max"
+            continue
+    return int(found)
+
+
+class Rows:
+    """Rows of a mapped matrix, read from its file, with a cache of the rows that are drawn most.
+
+    Parameters
+    ----------
+    file
+        The file that the matrix is mapped from.
+    matrix
+        [V, F], in C order.
+    cache
+        Bytes of memory for cached rows and their ids.
+    """
+
+    def __init__(self, file: MappedFile, matrix: Array, cache: int = 0) -> None:
+        self.file, self.kind, self.shape = file, matrix.dtype, matrix.shape
+        self.width = matrix.shape[1] * matrix.itemsize  # bytes of a row
+        self.capacity = min(cache // (self.width + 16), matrix.shape[0])
+        self._cached = np.empty((self.capacity, matrix.shape[1]), self.kind)
+        self._ids: IntArray = np.empty(0, np.int64)  # sorted
+        self._slots: IntArray = np.empty(0, np.int64)  # row of `_cached` for each id
+        self._handle = os.open(file.path, os.O_RDONLY)
+        weakref.finalize(self, os.close, self._handle)
+        os.posix_fadvise(self._handle, 0, 0, os.POSIX_FADV_RANDOM)
+        self._lock = threading.Lock()
+        self.hits, self.reads = 0, 0  # rows from the cache, and from the file
+
+    @classmethod
+    def of(cls, matrix: Any, cache: int = 0) -> Rows | None:
+        """Reader of a matrix that is mapped from a large file, or has a cache; None for others."""
+        if not isinstance(matrix, np.ndarray) or matrix.ndim != 2 or sys.platform != "linux":
+            return None
+        if not matrix.flags.c_contiguous or not (cache or matrix.nbytes > memory() // 2):
+            return None
+        (file,) = files_of([matrix])
+        return None if file is None else cls(file, matrix, cache)
+
+    def __call__(self, ids: IntArray) -> Array:
+        """The rows of some ids. int64[N] -> [N, F]."""
+        out = np.empty((ids.size, self.shape[1]), self.kind)
+        with self._lock:
+            place = np.arange(ids.size)
+            if self._ids.size:
+                found = np.minimum(np.searchsorted(self._ids, ids), self._ids.size - 1)
+                is_hit = self._ids[found] == ids
+                out[is_hit] = self._cached[self._slots[found[is_hit]]]
+                place = np.flatnonzero(~is_hit)
+            self.hits += ids.size - place.size
+            self._read(ids[place], place, out)
+        return out
+
+    def renew(self, score: FloatArray) -> None:
+        """Cache the rows of highest score [V]; those that are cached already are not read again."""
+        if not self.capacity:
+            return
+        best = np.argpartition(score, score.size - self.capacity)[-self.capacity :]
+        wanted = np.sort(best)
+        with self._lock:
+            stays = np.isin(self._ids, wanted, assume_unique=True)
+            new = np.setdiff1d(wanted, self._ids[stays], assume_unique=True)
+            free = np.setdiff1d(np.arange(self.capacity), self._slots[stays], assume_unique=True)
+            ids = np.concatenate([self._ids[stays], new])
+            slots = np.concatenate([self._slots[stays], free[: new.size]])
+            self._ids = self._slots = np.empty(0, np.int64)  # empty if a read fails
+            self._read(new, free[: new.size], self._cached)
+            order = np.argsort(ids)
+            self._ids, self._slots = ids[order], slots[order]
+
+    def _read(self, ids: IntArray, place: IntArray, out: Array) -> None:
+        from bliss.kernels.reading import read_rows
+
+        order = np.argsort(ids)
+        row, to = ids[order].astype(np.int64), place[order].astype(np.int64)
+        flat = out.reshape(-1).view(np.uint8)
+        done = read_rows(self._handle, self.file.offset, self.width, row, to, flat)
+        self.reads += done
+        if done < row.size:
+            self.file.check()
+            raise DamagedError(
+                f"{self.file.path} cannot be read at row {row[done]}: check the disk, then run "
+                "the same command with --resume."
+            )
