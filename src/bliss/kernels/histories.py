@@ -11,6 +11,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from bliss.arrays import Array, FloatArray, IntArray
+from bliss.kernels import pool
 from bliss.kernels.compile import compiled
 
 AGE_BINS = 34
@@ -56,7 +57,6 @@ def _fetch(typing_context: Any, rows: Any, j: Any, f: Any) -> Any:
     return types.void(rows, types.intp, types.intp), emit
 
 
-@compiled
 def full_sums(
     indptr: IntArray,
     indices: IntArray,
@@ -72,8 +72,29 @@ def full_sums(
     value    float32[V, F], or the bits of float16[V, F] as uint16
     returns  float32[D, F]
     """
+    total = np.zeros((dst.size, value.shape[1]), np.float32)
+    scales = target_scale, source_scale, weight
+
+    def some(start: int, stop: int) -> None:
+        _full_sums(indptr, indices, dst[start:stop], *scales, value, total[start:stop])
+
+    pool.run(some, pool.target_ranges(indptr, dst, value.shape[1] / 4))
+    return total
+
+
+@compiled
+def _full_sums(
+    indptr: IntArray,
+    indices: IntArray,
+    dst: IntArray,
+    target_scale: FloatArray,
+    source_scale: FloatArray,
+    weight: FloatArray,
+    value: Array,
+    total: FloatArray,
+) -> None:
+    """Add up the sums of some targets."""
     width = value.shape[1]
-    total = np.zeros((dst.size, width), np.float32)
     for t in range(dst.size):
         i = np.uint64(dst[t])
         row = total[t]
@@ -91,7 +112,6 @@ def full_sums(
             own = value[j]
             for f in range(width):
                 row[f] += factor * _as_float32(own[f])  # type: ignore[call-arg]
-    return total
 
 
 @compiled

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from bliss.arrays import FloatArray, IntArray
+from bliss.kernels import pool
 from bliss.kernels.compile import compiled
 
 CODES_PER_UNIT = 16
@@ -63,7 +64,6 @@ def source_scores(
     return news
 
 
-@compiled
 def coded_sums(
     dst: IntArray,
     indptr: IntArray,
@@ -77,7 +77,28 @@ def coded_sums(
 
     dst int64[D], code uint8[V], edge_code uint8[E] or empty, tables float32[256] -> float64[D]
     """
-    sums = np.zeros(dst.size, np.float64)
+    sums = np.empty(dst.size, np.float64)
+    rows = indptr, indices, code, table, edge_code, edge_table
+
+    def some(start: int, stop: int) -> None:
+        _coded_sums(dst[start:stop], *rows, sums[start:stop])
+
+    pool.run(some, pool.target_ranges(indptr, dst, 1.0))
+    return sums
+
+
+@compiled
+def _coded_sums(
+    dst: IntArray,
+    indptr: IntArray,
+    indices: IntArray,
+    code: IntArray,
+    table: FloatArray,
+    edge_code: IntArray,
+    edge_table: FloatArray,
+    sums: FloatArray,
+) -> None:
+    """Write the sums of some targets."""
     for t in range(dst.size):
         i, total = np.uint64(dst[t]), 0.0
         first, last = np.uint64(indptr[i]), np.uint64(indptr[i + _U1])
@@ -89,7 +110,6 @@ def coded_sums(
             for e in range(first, last):
                 total += table[code[np.uint64(indices[e])]]
         sums[t] = total
-    return sums
 
 
 @compiled

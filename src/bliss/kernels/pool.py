@@ -1,0 +1,192 @@
+"""The threads of the kernels: one lasting pool of Python threads, as many as torch was given.
+
+Kernels release the GIL, so parts of one input can run in several threads. The parts are chosen such
+that no sum is split: each number is computed by one thread, in the order of a single one. Results
+therefore have the same bits for every number of threads.
+
+A part must be worth waking a thread. Work is counted in steps of about a nanosecond, and an input
+of less than `LEAST` steps per part has fewer parts. Threads are started when they are first needed:
+none at import, and none for one thread. A forked process starts its own.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from queue import SimpleQueue
+from typing import Any
+
+import numpy as np
+
+from bliss.arrays import IntArray
+
+LEAST = 100_000
+"""Steps, of about a nanosecond, in the smallest part."""
+PARTS = 4
+"""Parts per thread, so that a thread that was interrupted holds up less."""
+
+Range = tuple[int, int]
+
+
+def _one() -> int:
+    return 1
+
+
+_count: Callable[[], int] = _one
+_local = threading.local()
+
+
+def follow(count: Callable[[], int]) -> None:
+    """Set the function that tells the number of threads, asked before each kernel."""
+    global _count
+    _count = count
+
+
+def threads() -> int:
+    """Number of threads that a kernel called from this thread may use, itself included."""
+    return getattr(_local, "threads", 0) or max(1, _count())
+
+
+@contextmanager
+def limited(count: int) -> Iterator[None]:
+    """Context manager in which kernels called from this thread use `count` threads."""
+    before = getattr(_local, "threads", 0)
+    _local.threads = count
+    try:
+        yield
+    finally:
+        _local.threads = before
+
+
+def number(work: int, per_thread: int = PARTS) -> int:
+    """Number of parts for this many steps; 1 if more would not pay, or there is one thread."""
+    count = threads()
+    return 1 if count == 1 else max(1, min(count * per_thread, work // LEAST))
+
+
+def ranges(size: int, work: int, multiple: int = 1) -> list[Range]:
+    """Ranges of about equal length that cover [0, size), with ends at multiples of a number."""
+    parts = number(work)
+    ends = [size * part // parts // multiple * multiple for part in range(parts)]
+    return [one for one in pairwise([*ends, size]) if one[0] < one[1]] or [(0, size)]
+
+
+def shares(indptr: IntArray, steps: float) -> list[Range]:
+    """Ranges of targets with about equally many edges, at `steps` steps each. indptr [D + 1]."""
+    targets, edges = indptr.size - 1, int(indptr[-1])
+    parts = number(int(steps * edges))
+    if parts == 1:
+        return [(0, targets)]
+    wanted = [edges * part // parts for part in range(1, parts)]
+    ends = np.searchsorted(indptr, wanted).tolist()
+    return [one for one in pairwise([0, *ends, targets]) if one[0] < one[1]]
+
+
+def starts(indptr: IntArray, dst: IntArray) -> IntArray:
+    """First place of each target's edges in the frontier, and their number. int64[D + 1]."""
+    found: IntArray = np.concatenate([[0], np.cumsum(indptr[dst + 1] - indptr[dst])])
+    return found
+
+
+def target_ranges(indptr: IntArray, dst: IntArray, steps: float) -> list[Range]:
+    """Ranges of targets with about equally many in-edges in the graph. dst int64[D]."""
+    return [(0, dst.size)] if threads() == 1 else shares(starts(indptr, dst), steps)
+
+
+def run(task: Callable[..., Any], parts: Sequence[tuple[Any, ...]]) -> None:
+    """Call task(*part) for each part, in the calling thread and those of the pool.
+
+    Returns when all calls have ended, with the exception of one that failed, if any did. Tasks must
+    not call `run`.
+    """
+    helpers = min(threads(), len(parts)) - 1
+    if helpers < 1:
+        for part in parts:
+            task(*part)
+        return
+    _Job(task, parts).share(_pool, helpers)
+
+
+class _Job:
+    """Calls that several threads take in turn."""
+
+    def __init__(self, task: Callable[..., Any], parts: Iterable[tuple[Any, ...]]) -> None:
+        self._task, self._parts = task, iter(parts)  # `next` holds the GIL
+        self._changed = threading.Condition()
+        self._helpers = 0  # at work
+        self._is_over = False
+        self._error: BaseException | None = None
+
+    def share(self, pool: _Pool, helpers: int) -> None:
+        """Take calls until none is left, and wait for the helpers."""
+        pool.ask(self, helpers)
+        try:
+            self._take()
+        except BaseException as error:  # also an interrupt: arrays are in use until helpers end
+            self._error = error
+        with self._changed:
+            self._is_over = True
+            while self._helpers:
+                self._changed.wait()
+        if self._error is not None:
+            raise self._error
+
+    def help(self) -> None:
+        """Take calls, in a thread of the pool."""
+        with self._changed:
+            if self._is_over:
+                return
+            self._helpers += 1
+        try:
+            self._take()
+        except BaseException as error:
+            self._error = error
+        with self._changed:
+            self._helpers -= 1
+            self._changed.notify()
+
+    def _take(self) -> None:
+        for part in self._parts:
+            if self._error is not None:
+                return
+            self._task(*part)
+
+
+class _Pool:
+    """Threads that wait for jobs. They end with the process."""
+
+    def __init__(self) -> None:
+        self._jobs: SimpleQueue[_Job] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._size = 0
+
+    def ask(self, job: _Job, helpers: int) -> None:
+        """Ask threads to help, and start them if there are too few."""
+        if self._size < helpers:
+            with self._lock:
+                for place in range(self._size, helpers):
+                    name = f"bliss-kernel-{place}"
+                    threading.Thread(target=self._work, name=name, daemon=True).start()
+                self._size = max(self._size, helpers)
+        for _ in range(helpers):
+            self._jobs.put(job)
+
+    def _work(self) -> None:
+        while True:
+            self._jobs.get().help()
+
+
+_pool = _Pool()
+
+
+def _forget() -> None:
+    """Start anew in a forked process, which has no thread but the one that forked."""
+    global _pool
+    _pool = _Pool()
+
+
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(after_in_child=_forget)
