@@ -126,7 +126,7 @@ class Graph:
         return np.diff(self.indptr)
 
     def degree_of(self, nodes: IntArray) -> IntArray:
-        """|N_i| of some nodes, int64[N]; `degree` would take 8 bytes for every node of the graph."""
+        """|N_i| of some nodes, without `degree`, which has 8 bytes per node. int64[N]."""
         found: IntArray = self.indptr[nodes + 1] - self.indptr[nodes]
         return found
 
