@@ -88,6 +88,7 @@ def make(folder: Path, nodes: int, edges: int, width: int, seed: int = 0) -> Non
 
 
 def main() -> None:
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--nodes", type=float, required=True)
     parser.add_argument("--edges", type=float, required=True)

@@ -92,9 +92,7 @@ def seeds(ids: Any, num_nodes: int, field: str = "seeds") -> npt.NDArray[np.int6
     return array
 
 
-def weights(
-    field: str, values: Any, num_edges: int, start: int = 0
-) -> npt.NDArray[np.float32]:
+def weights(field: str, values: Any, num_edges: int, start: int = 0) -> npt.NDArray[np.float32]:
     """One finite, non-negative float32 per edge. [E]. `start` is the number of the first one."""
     import numpy as np
 
@@ -113,8 +111,8 @@ def weights(
     if not np.isfinite(array).all():
         position = int(np.flatnonzero(~np.isfinite(array))[0])
         raise InputError(
-            f"{field}[{start + position}] is {array[position]}, but weights must be finite in float32: "
-            "remove that edge or set its weight to a finite number."
+            f"{field}[{start + position}] is {array[position]}, but weights must be finite in "
+            "float32: remove that edge or set its weight to a finite number."
         )
     if array.size and array.min() < 0:
         position = int(array.argmin())
@@ -190,7 +188,8 @@ def byte_count(field: str, value: Any, least: int = 1) -> int:
     found = _BYTES.fullmatch(value.strip()) if isinstance(value, str) else None
     if found:
         value = int(float(found[1]) * _UNITS[found[2].lower()])
-    if isinstance(value, bool) or not isinstance(value, Integral) or not least <= value < 2**63:
+    is_whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if not (is_whole and least <= value < 2**63):
         raise InputError(
             f"{field}={value!r} must be a number of bytes, at least {least:,}: write for instance "
             "4GiB."

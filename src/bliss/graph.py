@@ -14,8 +14,17 @@ import scipy.sparse
 from bliss import checks
 from bliss.arrays import NOTHING, Array, FloatArray, IntArray
 from bliss.conversion import Pairs, adjacency_of, edge_attributes, edges_of, library_of
+from bliss.csc import (
+    check_arrays,
+    check_pointers,
+    check_weight,
+    coalesce,
+    index_type,
+    inverse_power,
+    loop_columns,
+)
 from bliss.errors import InputError
-from bliss.kernels import bounds, frontier
+from bliss.kernels import frontier
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -65,10 +74,10 @@ class Graph:
 
     def __post_init__(self) -> None:
         checks.choice("norm", self.norm, NORMS)
-        indptr, indices = _check_arrays(self.indptr, self.indices)
+        indptr, indices = check_arrays(self.indptr, self.indices)
         is_empty = np.size(self.weight) == 0 and (indices.size > 0 or self.norm != "weights")
         given = None if is_empty else self.weight
-        weight = _check_weight(self.norm, given, indices.size)
+        weight = check_weight(self.norm, given, indices.size)
         self._freeze(indptr=indptr, indices=indices, weight=weight)
         if self.edge_id is not None:
             if np.shape(self.edge_id) != indices.shape or self.edge_id.dtype.kind not in "iu":
@@ -94,7 +103,7 @@ class Graph:
         graph = object.__new__(cls)
         object.__setattr__(graph, "norm", norm)
         object.__setattr__(graph, "edge_id", None)
-        pointers = _check_pointers(indptr, indices.size)
+        pointers = check_pointers(indptr, indices.size)
         graph._freeze(indptr=pointers, indices=indices, weight=weight)
         return graph
 
@@ -126,7 +135,7 @@ class Graph:
         return np.diff(self.indptr)
 
     def degree_of(self, nodes: IntArray) -> IntArray:
-        """|N_i| of some nodes, int64[N]; `degree` would take 8 bytes for every node of the graph."""
+        """|N_i| of some nodes, without `degree`, which has 8 bytes per node. int64[N]."""
         found: IntArray = self.indptr[nodes + 1] - self.indptr[nodes]
         return found
 
@@ -171,7 +180,7 @@ class Graph:
         """Target factor of alpha_ij; empty with given weights. float64[V]."""
         if self.norm == "weights":
             return NOTHING
-        return _inverse_power(self.degree, self._target_power)
+        return inverse_power(self.degree, self._target_power)
 
     @property
     def _target_power(self) -> float:
@@ -181,11 +190,11 @@ class Graph:
         """`target_scale[nodes]`, from the degrees of these nodes alone. float64[N], or empty."""
         if self.norm == "weights":
             return NOTHING
-        return _inverse_power(self.degree_of(nodes), self._target_power)
+        return inverse_power(self.degree_of(nodes), self._target_power)
 
     def source_scale_of(self, nodes: IntArray) -> FloatArray:
         """`source_scale[nodes]`, from the degrees of these nodes alone. float64[N], or empty."""
-        return _inverse_power(self.degree_of(nodes), 0.5) if self.norm == "gcn" else NOTHING
+        return inverse_power(self.degree_of(nodes), 0.5) if self.norm == "gcn" else NOTHING
 
     def source_factor(self, power: float) -> FloatArray:
         """`source_scale` to a power, made in chunks of nodes. float32[V], or empty."""
@@ -200,7 +209,7 @@ class Graph:
     @cached_property
     def source_scale(self) -> FloatArray:
         """Source factor of alpha_ij; empty if it is 1 everywhere. float64[V]."""
-        return _inverse_power(self.degree, 0.5) if self.norm == "gcn" else NOTHING
+        return inverse_power(self.degree, 0.5) if self.norm == "gcn" else NOTHING
 
     @cached_property
     def coefficient_sum(self) -> FloatArray:
@@ -400,17 +409,15 @@ class Graph:
         if num_nodes is None:
             num_nodes = int(pairs.max()) + 1 if pairs.size and pairs.dtype.kind in "iu" else 0
         num_nodes = checks.whole("num_nodes", num_nodes)
-        kind = _index_type(num_nodes)
+        kind = index_type(num_nodes)
         source: IntArray = checks.node_ids("edge_index", pairs[0], num_nodes).astype(kind)
         target: IntArray = checks.node_ids("edge_index", pairs[1], num_nodes).astype(kind)
-        value = _check_weight(norm, weight, source.size)
-        column: IntArray = np.arange(source.size if edge_ids else 0).astype(
-            _index_type(source.size)
-        )
+        value = check_weight(norm, weight, source.size)
+        column: IntArray = np.arange(source.size if edge_ids else 0).astype(index_type(source.size))
 
         if self_loops != "keep":
             others = source != target
-            loop_column = _loop_columns(source, ~others, column, num_nodes) if edge_ids else column
+            loop_column = loop_columns(source, ~others, column, num_nodes) if edge_ids else column
             source, target = source[others], target[others]
             value = value[others] if value.size else value
             column = column[others] if edge_ids else column
@@ -426,7 +433,7 @@ class Graph:
         value = value[order] if value.size else value
         column = column[order] if edge_ids else column
         if duplicates == "coalesce":
-            indptr, indices, value, column = _coalesce(indptr, indices, value, column)
+            indptr, indices, value, column = coalesce(indptr, indices, value, column)
         graph = cls(indptr, indices, norm, value, column if edge_ids else None)
         if self_loops == "add":
             graph.__dict__["has_self_loops"] = True  # known without a pass over the edges
@@ -468,7 +475,7 @@ class Graph:
         checks.choice("norm", norm, NORMS)
         if self_loops == "keep" and duplicates == "keep":
             return cls(indptr, indices, norm, NOTHING if weight is None else weight)
-        pointers, sources = _check_arrays(indptr, indices)
+        pointers, sources = check_arrays(indptr, indices)
         num_nodes = pointers.size - 1
         targets = np.repeat(np.arange(num_nodes), np.diff(pointers))
         return cls.from_edge_index(
@@ -481,86 +488,7 @@ class Graph:
         )
 
 
-def _index_type(num_nodes: int) -> type[np.int32] | type[np.int64]:
-    return np.int32 if num_nodes <= np.iinfo(np.int32).max else np.int64
-
-
-def _inverse_power(degree: IntArray, power: float) -> FloatArray:
-    """degree^-power, and 0 for nodes without in-edges. float64[V]."""
-    scale = np.zeros(degree.size)
-    np.power(degree, -power, out=scale, where=degree > 0, dtype=np.float64)
-    return scale
-
-
-def _check_weight(norm: Norm, weight: Any, num_edges: int) -> FloatArray:
-    if norm != "weights":
-        if weight is not None:
-            raise InputError(
-                f"weight was given with norm={norm!r}, which would ignore it: pass "
-                'norm="weights" or leave the weights out.'
-            )
-        return NOTHING
-    if weight is None:
-        raise InputError(
-            'norm="weights" needs one weight per edge, but none was given: pass weight=..., set '
-            'data.edge_weight, or choose norm="mean".'
-        )
-    return checks.weights("weight", weight, num_edges)
-
-
-def _check_arrays(indptr: Any, indices: Any) -> tuple[IntArray, IntArray]:
-    """Checked pointers int64[V + 1] and sources int32[E] or int64[E]; kernels do not check."""
-    sources = checks.as_array("indices", indices)
-    pointers = _check_pointers(indptr, sources.size)
-    num_nodes = pointers.size - 1
-    sources = checks.node_ids("indices", sources, num_nodes)
-    if sources.dtype not in (np.int32, np.int64):
-        sources = sources.astype(_index_type(num_nodes))
-    return pointers, sources
-
-
-def _check_pointers(indptr: Any, num_edges: int) -> IntArray:
-    """Checked pointers. int64[V + 1]."""
-    pointers = checks.as_array("indptr", indptr)
-    if pointers.dtype.kind not in "iu" or pointers.ndim != 1 or pointers.size == 0:
-        raise InputError(
-            f"indptr has type {pointers.dtype} and shape {pointers.shape}, but must be whole "
-            "numbers [V + 1]: pass the pointer array of a CSC matrix."
-        )
-    pointers = pointers.astype(np.int64, copy=False)  # differences of unsigned numbers wrap
-    if pointers[0] != 0 or pointers[-1] != num_edges or bounds.first_fall(pointers) >= 0:
-        raise InputError(
-            f"indptr runs from {pointers[0]} to {pointers[-1]}, but must run from 0 to the number "
-            f"of edges, {num_edges}, without decreasing: check that indptr and indices belong "
-            "together."
-        )
-    return pointers
-
-
 def _is_edge_index(source: Any) -> bool:
     """Whether an object is a dense tensor or array, which does not say the number of nodes."""
     is_tensor = library_of(source) in ("torch.Tensor", "torch_geometric.EdgeIndex")
     return isinstance(source, np.ndarray) or (is_tensor and str(source.layout) == "torch.strided")
-
-
-def _loop_columns(source: IntArray, is_loop: Array, column: IntArray, num_nodes: int) -> IntArray:
-    """Column of the first self-loop of each node, -1 without one. int[V]."""
-    found = np.full(num_nodes, -1, column.dtype)
-    found[source[is_loop][::-1]] = column[is_loop][::-1]  # the last one written counts
-    return found
-
-
-def _coalesce(
-    indptr: IntArray, indices: IntArray, value: FloatArray, column: IntArray
-) -> tuple[IntArray, IntArray, FloatArray, IntArray]:
-    """Merge equal edges, which are adjacent in each sorted row, and add their weights."""
-    if indices.size == 0:
-        return indptr, indices, value, column
-    target = np.repeat(np.arange(indptr.size - 1), np.diff(indptr))
-    is_first = np.ones(indices.size, bool)
-    is_first[1:] = (indices[1:] != indices[:-1]) | (target[1:] != target[:-1])
-    first = np.flatnonzero(is_first)
-    merged = np.zeros_like(indptr)
-    np.cumsum(np.bincount(target[first], minlength=indptr.size - 1), out=merged[1:])
-    total = np.add.reduceat(value, first) if value.size else value
-    return merged, indices[first], total, column[first] if column.size else column

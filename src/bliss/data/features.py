@@ -82,9 +82,7 @@ FEATURE_TYPES = {"float32": np.float32, "float16": np.float16}
 """Types of features in a store, by name."""
 
 
-def finite_rows(
-    field: str, chunks: Iterable[Array], kind: str = "float32"
-) -> Iterator[FloatArray]:
+def finite_rows(field: str, chunks: Iterable[Array], kind: str = "float32") -> Iterator[FloatArray]:
     """Chunks in float32 or float16, after a check that all values are finite. [n, F] each."""
     start = 0
     for chunk in chunks:

@@ -108,7 +108,7 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def stamp(file: Path, digest: str) -> list[int | str]:
+def stamp(file: Path, digest: str) -> list[Any]:
     """What is kept of a file: size, times of modification and of change, digest."""
     with reading(file, "a file", "check the disk"):
         status = file.stat()

@@ -13,7 +13,6 @@ import zipfile
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any, NamedTuple, cast
 
 import numpy as np
@@ -116,7 +115,7 @@ class GrowingNpy:
     def __enter__(self) -> GrowingNpy:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, _: object, __: TracebackType | None) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         with self._stream:
             if kind is None and self._write_header() != self._offset:
                 raise ValueError(f"the header of {self._stream.name} has grown")
@@ -156,13 +155,13 @@ class NpyRows:
         slow = 0 if self._header.order == "C" else len(self.shape) - 1  # the outer axis
         whole = axis == slow
         part = np.empty((size, others) if whole else (others, size), self.dtype)
-        with reading(self.file, "an array", "it has changed, write it again"):
-            with open(self.file, "rb", buffering=0) as stream:
-                if whole:
-                    self._fill(stream, start * others, part)
-                else:
-                    for place, row in enumerate(part):
-                        self._fill(stream, place * length + start, row)
+        border = reading(self.file, "an array", "it has changed, write it again")
+        with border, open(self.file, "rb", buffering=0) as stream:
+            if whole:
+                self._fill(stream, start * others, part)
+            else:
+                for place, row in enumerate(part):
+                    self._fill(stream, place * length + start, row)
         part = part if whole == (axis == 0) else part.T
         return part if len(self.shape) == 2 else part.reshape(-1)
 

@@ -19,7 +19,6 @@ from bliss.data.store import DATASET_FILES, DATASET_FORMAT, DATASET_HEADER, StrP
 from bliss.errors import InputError
 from bliss.files import check_space, new_folder
 
-
 Progress = Callable[[str, float | None], None]
 """Called with what is being done, and with the share that is done, or None if it is not known."""
 

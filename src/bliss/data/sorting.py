@@ -125,7 +125,8 @@ class EdgeSorter:
         while first < number and base + (first << drop) < end:
             low = base + (first << drop)
             if counts[first] > self.limit and drop > 1:
-                with _Runs(runs.path.with_name(f"{runs.path.name}-"), drop, self.is_weighted) as sub:
+                path = runs.path.with_name(f"{runs.path.name}-")
+                with _Runs(path, drop, self.is_weighted) as sub:
                     for start in range(0, counts[first], self.limit):
                         sub.add(*runs.read(first, first + 1, start, self.limit))
                     yield from self._buckets(sub, low)
@@ -190,7 +191,7 @@ class _Runs:
         self.starts: list[IntArray] = []  # [B + 1] positions in the file, for each run
         self.size = 0
         self.paths = [path.with_suffix(".keys"), path.with_suffix(".values")]
-        self.files: list[IO[bytes]] = [open(one, "w+b") for one in self.paths[: 1 + has_values]]
+        self.files: list[IO[bytes]] = [one.open("w+b") for one in self.paths[: 1 + has_values]]
 
     def __enter__(self) -> _Runs:
         return self
@@ -236,7 +237,8 @@ class _Runs:
             stop = min(stop, start + size - place)
             if stop <= start:
                 continue
-            for file, array in zip(self.files, (key, value), strict=False):
+            arrays: tuple[Array, ...] = key, value
+            for file, array in zip(self.files, arrays, strict=False):
                 part = array[place : place + stop - start]
                 file.seek(start * array.itemsize)
                 if file.readinto(part.view(np.uint8).data) != part.nbytes:  # type: ignore[attr-defined]

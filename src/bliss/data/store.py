@@ -97,7 +97,8 @@ def open_store(folder: StrPath) -> Dataset:
     path = checks.path("folder", folder)
     header = _dataset_header(path)
     check_files(path, header["files"])
-    x = _typed(path / "features.npy", map_npy_private(path / "features.npy"), np.float32, np.float16)
+    file = path / "features.npy"
+    x = _typed(file, map_npy_private(file), np.float32, np.float16)
     y = _typed(path / "labels.npy", map_npy_private(path / "labels.npy"), np.float32, np.int64)
     graph = open_graph(path)
     files = {name: path / f"{name}.npy" for name in SPLITS}

@@ -1,0 +1,93 @@
+"""Arrays of edges compressed by target: their checks, and what a graph is made with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bliss import checks
+from bliss.arrays import NOTHING, Array, FloatArray, IntArray
+from bliss.errors import InputError
+from bliss.kernels import bounds
+
+
+def index_type(num_nodes: int) -> type[np.int32] | type[np.int64]:
+    """Type of the ids of nodes."""
+    return np.int32 if num_nodes <= np.iinfo(np.int32).max else np.int64
+
+
+def inverse_power(degree: IntArray, power: float) -> FloatArray:
+    """degree^-power, and 0 for nodes without in-edges. float64[V]."""
+    scale = np.zeros(degree.size)
+    np.power(degree, -power, out=scale, where=degree > 0, dtype=np.float64)
+    return scale
+
+
+def check_weight(norm: str, weight: Any, num_edges: int) -> FloatArray:
+    """Weights float32[E], if the norm takes them; otherwise empty."""
+    if norm != "weights":
+        if weight is not None:
+            raise InputError(
+                f"weight was given with norm={norm!r}, which would ignore it: pass "
+                'norm="weights" or leave the weights out.'
+            )
+        return NOTHING
+    if weight is None:
+        raise InputError(
+            'norm="weights" needs one weight per edge, but none was given: pass weight=..., set '
+            'data.edge_weight, or choose norm="mean".'
+        )
+    return checks.weights("weight", weight, num_edges)
+
+
+def check_arrays(indptr: Any, indices: Any) -> tuple[IntArray, IntArray]:
+    """Checked pointers int64[V + 1] and sources int32[E] or int64[E]; kernels do not check."""
+    sources = checks.as_array("indices", indices)
+    pointers = check_pointers(indptr, sources.size)
+    num_nodes = pointers.size - 1
+    sources = checks.node_ids("indices", sources, num_nodes)
+    if sources.dtype not in (np.int32, np.int64):
+        sources = sources.astype(index_type(num_nodes))
+    return pointers, sources
+
+
+def check_pointers(indptr: Any, num_edges: int) -> IntArray:
+    """Checked pointers. int64[V + 1]."""
+    pointers = checks.as_array("indptr", indptr)
+    if pointers.dtype.kind not in "iu" or pointers.ndim != 1 or pointers.size == 0:
+        raise InputError(
+            f"indptr has type {pointers.dtype} and shape {pointers.shape}, but must be whole "
+            "numbers [V + 1]: pass the pointer array of a CSC matrix."
+        )
+    pointers = pointers.astype(np.int64, copy=False)  # differences of unsigned numbers wrap
+    if pointers[0] != 0 or pointers[-1] != num_edges or bounds.first_fall(pointers) >= 0:
+        raise InputError(
+            f"indptr runs from {pointers[0]} to {pointers[-1]}, but must run from 0 to the number "
+            f"of edges, {num_edges}, without decreasing: check that indptr and indices belong "
+            "together."
+        )
+    return pointers
+
+
+def loop_columns(source: IntArray, is_loop: Array, column: IntArray, num_nodes: int) -> IntArray:
+    """Column of the first self-loop of each node, -1 without one. int[V]."""
+    found = np.full(num_nodes, -1, column.dtype)
+    found[source[is_loop][::-1]] = column[is_loop][::-1]  # the last one written counts
+    return found
+
+
+def coalesce(
+    indptr: IntArray, indices: IntArray, value: FloatArray, column: IntArray
+) -> tuple[IntArray, IntArray, FloatArray, IntArray]:
+    """Merge equal edges, which are adjacent in each sorted row, and add their weights."""
+    if indices.size == 0:
+        return indptr, indices, value, column
+    target = np.repeat(np.arange(indptr.size - 1), np.diff(indptr))
+    is_first = np.ones(indices.size, bool)
+    is_first[1:] = (indices[1:] != indices[:-1]) | (target[1:] != target[:-1])
+    first = np.flatnonzero(is_first)
+    merged = np.zeros_like(indptr)
+    np.cumsum(np.bincount(target[first], minlength=indptr.size - 1), out=merged[1:])
+    total = np.add.reduceat(value, first) if value.size else value
+    return merged, indices[first], total, column[first] if column.size else column
