@@ -42,7 +42,7 @@ ALLOWED: dict[str, set[str]] = {
     "loader": {"arrays", "checks", "conversion", "errors", "gather", "loader_options"}
     | {"rng", "samplers"},
     "data": BASE | {"conversion", "graph", "rng"},
-    "train": BASE | CONTRACTS | LEARNING | {"data", "loader", "nn", "records"},
+    "train": BASE | CONTRACTS | LEARNING | {"data", "gather", "loader", "nn", "records"},
     "studies": BASE | CONTRACTS | LEARNING | {"data", "loader", "nn", "records", "train"},
     "report": BASE | {"records", "studies", "train"},
     "cli": BASE | {"data", "nn", "policies", "records", "report", "samplers", "studies", "train"},
