@@ -47,7 +47,10 @@ ALLOWED: dict[str, set[str]] = {
     "loader": {"arrays", "checks", "conversion", "errors", "gather", "loader_options"}
     | {"rng", "samplers"},
     "data": BASE | {"conversion", "graph", "kernels", "rng"},
-    "train": BASE | CONTRACTS | LEARNING | {"data", "groups", "loader", "nn", "packing", "records"},
+    "train": BASE
+    | CONTRACTS
+    | LEARNING
+    | {"data", "gather", "groups", "loader", "nn", "packing", "records"},
     "studies": BASE | CONTRACTS | LEARNING | {"data", "loader", "nn", "records", "train"},
     "report": BASE | {"records", "studies", "train"},
     "engines": BASE | {"data", "groups", "records", "train"},

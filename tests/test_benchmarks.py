@@ -11,9 +11,10 @@ from math import comb
 import numpy as np
 import pytest
 
-from benchmarks import dgl, dropout, samplers, sampling, step
+from benchmarks import dgl, disk, dropout, samplers, sampling, step
 from benchmarks.graphs import power_law
 from benchmarks.pyg import floyd_chances, one_sample, two_samples
+from bliss import mapped
 from bliss.samplers import SAMPLERS
 
 
@@ -71,6 +72,19 @@ def test_the_benchmark_of_steps_times_every_part_of_every_policy(monkeypatch):
 def test_the_benchmark_of_dropout_compares_each_part():
     found = dropout.measure(20, 5, 0.5, repeats=1)
     assert set(found["torch_over_hashed"]) == {"forward", "backward", "both"}
+
+
+def test_the_benchmark_of_disks_reads_from_the_map_and_from_the_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(mapped, "memory", mapped.memory)  # each side sets it
+    for name, value in {"BUDGETS": (32, 32, 32), "BATCH": 16, "MEMORY": 1, "WARM_UP": 1}.items():
+        monkeypatch.setattr(disk, name, value)
+    store = disk.make_store(tmp_path, nodes=800, edges=6000, width=8)
+    for name, side in disk.SIDES.items():
+        found = disk.time_side(store, side | ({"cache": 4000} if "cache" in name else {}), 2)
+        assert found["steps_per_second"] > 0
+        assert ("share_of_draws_from_cache" in found) == ("cache" in name)
+    found = disk.neighbour_bytes(store, 2)
+    assert found["megabytes_of_rows_per_step"] == pytest.approx(32e-6 * found["input_nodes"])
 
 
 def test_the_benchmark_of_dgl_times_our_side(tmp_path):

@@ -104,6 +104,13 @@ def test_arrays_in_memory_have_no_file(tmp_path):
     assert files_of([on_disk]) == [None]
 
 
+def test_a_map_that_was_changed_in_memory_is_read_as_it_is(store):
+    x = load_dataset(store).x.numpy()
+    assert Rows.of(x, 1000) is not None
+    x[3] += 1  # a private copy of the page
+    assert Rows.of(x, 1000) is None
+
+
 def test_a_file_larger_than_half_the_memory_is_read_by_rows(tmp_path, monkeypatch):
     on_disk = matrix(tmp_path / "x.npy")
     assert mapped.memory() > 2**28

@@ -82,6 +82,20 @@ def _file_of(array: Array, lines: list[str]) -> MappedFile | None:
     return None
 
 
+def is_changed(array: Array) -> bool:
+    """Whether pages of a private map were written to, so that they differ from the file."""
+    address, is_here = array.__array_interface__["data"][0], False
+    with open("/proc/self/smaps", encoding="utf-8", errors="surrogateescape") as lines:
+        for line in lines:
+            first, *rest = line.split()
+            if "-" in first and not first.endswith(":"):  # the ends of a range of addresses
+                start, end = (int(one, 16) for one in first.split("-"))
+                is_here = start < address + array.nbytes and address < end
+            elif is_here and first == "Anonymous:" and rest[0] != "0":
+                return True
+    return False
+
+
 class Watch:
     """Notices if a mapped file is cut short, which would otherwise end the process by a signal.
 
@@ -142,7 +156,7 @@ class Rows:
         if not matrix.flags.c_contiguous or not (cache or matrix.nbytes > memory() // 2):
             return None
         (file,) = files_of([matrix])
-        return None if file is None else cls(file, matrix, cache)
+        return None if file is None or is_changed(matrix) else cls(file, matrix, cache)
 
     def __call__(self, ids: IntArray) -> Array:
         """The rows of some ids. int64[N] -> [N, F]."""

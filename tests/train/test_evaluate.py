@@ -130,7 +130,7 @@ def test_errors_are_those_of_independent_draws(dataset, tmp_path):
 
 @pytest.mark.parametrize("mode", ["full", "sampled"])
 def test_a_run_of_an_earlier_version_resumes(dataset, tmp_path, mode):
-    options = {"evaluate": mode, "evaluate_draws": 1}
+    options = {"full": {}, "sampled": {"evaluate": "sampled", "evaluate_draws": 1}}[mode]
     stopped(make_trainer(dataset, tmp_path / "run", **options), 13, 15)
     file = tmp_path / "run" / "config.json"
     values = json.loads(file.read_text())

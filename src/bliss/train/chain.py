@@ -59,6 +59,10 @@ class _Chain(NamedTuple):
     whole: int  # bytes of the first one
     changes: int  # bytes of the others
 
+    def grown(self, step: int, digest: str, size: int) -> _Chain:
+        """The chain with one checkpoint more, of `size` bytes."""
+        return _Chain(step, digest, self.length + 1, self.whole, self.changes + size)
+
 
 class CheckpointFiles:
     """The checkpoints in a folder."""
@@ -79,14 +83,13 @@ class CheckpointFiles:
 
     def save(self, step: int, checkpoint: Checkpoint) -> None:
         """Write a checkpoint; keep the previous one, or the chain before this one."""
-        chain = self._chain if checkpoint.changed is not None else None
-        if chain and (chain.length >= LONGEST or chain.step >= step):
-            chain = None
-        if chain and chain.changes + _size(_changes(checkpoint)) > chain.whole:
-            chain = None
-        tensors, counters = checkpoint.tensors, checkpoint.counters
-        if chain:
-            tensors = _changes(checkpoint)
+        tensors, counters, chain = checkpoint.tensors, checkpoint.counters, self._chain
+        if checkpoint.changed is not None and chain and self._may_grow(chain, step):
+            changes = _changes(tensors, checkpoint.changed)
+            if chain.changes + _size(changes) <= chain.whole:
+                tensors = changes
+        is_whole = tensors is checkpoint.tensors
+        if chain and not is_whole:
             counters = counters | {
                 "after": {"step": chain.step, "sha256": chain.digest},
                 "kept": sorted(checkpoint.changed or {}),
@@ -98,16 +101,14 @@ class CheckpointFiles:
         digest.update(json.dumps(counters, sort_keys=True).encode())
         marked = counters | {"sha256": digest.hexdigest()}
         replace_file(stem.with_suffix(".json"), json.dumps(marked, indent=2).encode())
-        if chain:
-            self._chain = chain._replace(
-                step=step,
-                digest=marked["sha256"],
-                length=chain.length + 1,
-                changes=chain.changes + size,
-            )
+        if chain and not is_whole:
+            self._chain = chain.grown(step, marked["sha256"], size)
         else:
             self._chain = _Chain(step, marked["sha256"], 1, size, 0)
         self._prune(step)
+
+    def _may_grow(self, chain: _Chain, step: int) -> bool:
+        return chain.length < LONGEST and chain.step < step
 
     def load(self, say: Callable[[str], None]) -> Checkpoint | None:
         """The latest intact checkpoint; reports each damaged one. None: there is none."""
@@ -146,10 +147,7 @@ class CheckpointFiles:
             if f"rows.{name}" in tensors:
                 tensor[tensors.pop(f"rows.{name}").long()] = tensors.pop(f"values.{name}")
             tensors[name] = tensor
-        grown = chain._replace(
-            step=step, digest=stated, length=chain.length + 1, changes=chain.changes + size
-        )
-        return Checkpoint(tensors, counters), grown
+        return Checkpoint(tensors, counters), chain.grown(step, stated, size)
 
     def _links(self, step: int) -> list[int]:
         """Steps of the chain that ends with a checkpoint, newest first."""
@@ -175,15 +173,14 @@ class CheckpointFiles:
                     (self.folder / f"{step:09d}").with_suffix(suffix).unlink(missing_ok=True)
 
 
-def _changes(checkpoint: Checkpoint) -> dict[str, Tensor]:
+def _changes(tensors: Mapping[str, Tensor], changed: Mapping[str, IntArray]) -> dict[str, Tensor]:
     """Tensors of a checkpoint that holds changes."""
-    changed = checkpoint.changed or {}
-    found = {name: one for name, one in checkpoint.tensors.items() if name not in changed}
+    found = {name: one for name, one in tensors.items() if name not in changed}
     for name, ids in changed.items():
         if ids.size:
             row = torch.from_numpy(ids)
             found[f"rows.{name}"] = row.int() if ids[-1] < 2**31 else row
-            found[f"values.{name}"] = checkpoint.tensors[name][row]
+            found[f"values.{name}"] = tensors[name][row]
     return found
 
 

@@ -194,7 +194,9 @@ class TrainConfig(ModelConfig):
         """
         values = dict(values)
         if "validation" in values:
-            values |= {"evaluate": values.pop("validation"), "evaluate_draws": 1}
+            values["evaluate"] = values.pop("validation")
+            if values["evaluate"] == "sampled":
+                values["evaluate_draws"] = 1
         known = {field.name for field in fields(cls)}
         for name in values:
             if name not in known:

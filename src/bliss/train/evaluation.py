@@ -7,8 +7,10 @@ from statistics import mean, stdev
 
 import torch
 from torch import Tensor
+from torch_geometric.data import Data
 
 from bliss.data import cache_folder
+from bliss.gather import Gather
 from bliss.nn.inference import infer
 from bliss.rng import Stream
 from bliss.samplers.base import Sampler
@@ -117,7 +119,7 @@ def evaluate_sampled(
     was_training = task.model.training
     task.model.eval()
     found: dict[str, float] = {}
-    draws = task.config.evaluate_draws
+    draws, gather = task.config.evaluate_draws, Gather(Data(x=task.x), sampler)
     try:
         for name in splits:
             batches = torch.split(scored_nodes(task, name), task.config.batch_size)
@@ -126,8 +128,9 @@ def evaluate_sampled(
                 logits = []
                 for number, seeds in enumerate(batches):
                     place = draw * len(batches) + number
+                    gather.check()
                     blocks = sampler.sample(seeds, Stream.EVALUATION + place)
-                    x = task.x.index_select(0, blocks[0].src).float().to(task.device)
+                    x = gather("x", task.x, blocks[0].src).float().to(task.device)
                     moved = [block.to(task.device) for block in blocks]
                     logits.append(task.model(x, moved).float().cpu())
                     if progress:
