@@ -102,7 +102,7 @@ def run_cells(
         if result is None:
             trainer = Trainer(config, data.load(config, cell.split_seed), folder.path, say)
             result = trainer.run(folder.is_started, move)
-            shutil.rmtree(folder.checkpoints)  # the best weights stay
+        shutil.rmtree(folder.checkpoints, ignore_errors=True)  # the best weights stay
         folder.check_settings(config)
         found[cell.name] = Outcome(cell, result, folder.metrics(), folder.times())
         done += config.steps
