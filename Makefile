@@ -13,7 +13,11 @@ CONSTRAINTS ?= constraints.txt
 # Two OpenMP pools on few cores slow each other down: one thread each.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test check suite lint types docs browser bench clean
+# Damaged files that `make fuzz` tries, and by how much `make faults` multiplies its random faults.
+FUZZ   ?= 2000
+FAULTS ?= 10
+
+.PHONY: demo test check suite lint types docs browser bench fuzz faults bounds clean
 
 demo: $(USABLE)
 	$(BIN)/python -m bliss.demo
@@ -52,6 +56,18 @@ browser:
 bench: $(READY)
 	$(BIN)/python -m benchmarks sampling
 
+# Damaged and hostile files: counts of outcomes. `make fuzz FUZZ=10000` takes about five minutes.
+fuzz: $(READY)
+	$(BIN)/python -m tests.fuzz --count $(FUZZ)
+
+# Killed processes, power loss and failing disks, at many more moments than in `make test`.
+faults: $(READY)
+	FAULTS=$(FAULTS) $(PYTEST) -rP tests/faults
+
+# All tests with kernels that check every index, compiled into a folder of their own.
+bounds: $(READY)
+	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CURDIR)/.numba-bounds $(PYTEST)
+
 # The library alone.
 $(USABLE): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -64,4 +80,4 @@ $(READY): $(USABLE)
 	touch $@
 
 clean:
-	rm -rf $(VENV) site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) site .pytest_cache .mypy_cache .ruff_cache .hypothesis .numba-bounds

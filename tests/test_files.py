@@ -9,7 +9,7 @@ import pytest
 
 from bliss import files
 from bliss.errors import InputError, ResourceError
-from bliss.files import new_folder, remove_scratch, replace_file, replacing
+from bliss.files import new_folder, remove_scratch, replace_file, replacing, scratch_folder
 
 
 @pytest.fixture()
@@ -35,7 +35,9 @@ def log(monkeypatch):
 def test_a_file_is_synced_before_and_its_directory_after_the_rename(tmp_path, log):
     replace_file(tmp_path / "sub" / "a.txt", b"content")
     assert (tmp_path / "sub" / "a.txt").read_bytes() == b"content"
-    assert log == ["file", "replace", "directory"]
+    assert log == ["directory", "file", "replace", "directory"]  # first the one that holds sub
+    replace_file(tmp_path / "sub" / "a.txt", b"new")
+    assert log[4:] == ["file", "replace", "directory"]
 
 
 def test_all_of_a_folder_is_synced_before_and_its_directory_after_the_rename(tmp_path, log):
@@ -99,3 +101,24 @@ def test_scratch_files_of_a_killed_process_are_removed_and_nothing_else(tmp_path
     assert not orphan.exists()
     names = {".folder.abcd1234.bliss-scratch", ".link.abcd1234.bliss-scratch", *kept}
     assert {path.name for path in tmp_path.iterdir()} == names
+
+
+def test_a_folder_that_a_killed_process_left_is_removed_by_the_next_one(tmp_path):
+    (tmp_path / ".store.abcdefgh.bliss-scratch").mkdir()
+    (tmp_path / ".store.abcdefgh.bliss-scratch" / "half").write_text("")
+    kept = [".other.abcdefgh.bliss-scratch", ".store.abc.bliss-scratch", ".store.x"]
+    for name in kept:
+        (tmp_path / name).mkdir()
+    with new_folder(tmp_path / "store"):
+        pass
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*kept, "store"])
+
+
+def test_a_folder_that_is_being_written_is_kept(tmp_path):
+    with scratch_folder(tmp_path / "store") as first:
+        (first / "half").write_text("")
+        with scratch_folder(tmp_path / "store") as second:
+            assert first != second
+        assert (first / "half").exists()
+        assert not second.exists()
+    assert list(tmp_path.iterdir()) == []

@@ -1,14 +1,13 @@
 """Atomic file writes: scratch file, fsync, rename, fsync of the directory.
 
 A killed process leaves the old file or the new one, never part of one. It may also leave a scratch
-file called ``.NAME.XXXXXXXX.bliss-scratch``, which `remove_scratch` deletes, or a scratch folder of
-such a name, which the next process that writes the same folder deletes.
+file called ``.NAME.XXXXXXXX.bliss-scratch``, which `remove_scratch` deletes, or a folder of such a
+name, which is deleted when the same path is written again.
 """
 
 from __future__ import annotations
 
 import errno
-import fcntl
 import glob
 import os
 import re
@@ -22,6 +21,12 @@ from pathlib import Path
 from bliss.errors import InputError, ResourceError
 
 _SUFFIX = ".bliss-scratch"
+_REMEDIES = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "free disk space"),
+    errno.EIO: "check the disk or the network drive",
+    errno.ESTALE: "check the disk or the network drive",
+    errno.ENOENT: "check that its folder was not removed or moved",
+}
 _SCRATCH = re.compile(r"\..+\.[a-z0-9_]{8}" + re.escape(_SUFFIX))  # as `tempfile` draws names
 
 
@@ -57,6 +62,14 @@ def check_space(path: Path, needed: int) -> None:
         )
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder and its missing parents, and wait until they are on the disk."""
+    missing = [place for place in (path, *path.parents) if not place.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for place in reversed(missing):
+        sync(place.parent)
+
+
 def replace_file(path: Path, content: bytes) -> Path:
     """Replace the content of a file, or create the file and its folder."""
     with replacing(path) as scratch:
@@ -68,7 +81,7 @@ def replace_file(path: Path, content: bytes) -> Path:
 def replacing(path: Path) -> Iterator[Path]:
     """Yield an empty scratch file that replaces `path` on success and is deleted on failure."""
     with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         handle, name = tempfile.mkstemp(_SUFFIX, f".{path.name}.", path.parent)
         os.close(handle)
         scratch = Path(name)
@@ -96,14 +109,14 @@ def new_folder(path: Path) -> Iterator[Path]:
 def scratch_folder(path: Path) -> Iterator[Path]:
     """Yield an empty folder beside `path`, and delete it at the end if it is still there.
 
-    Folders of the same purpose that killed processes left are deleted first. A process locks its
-    folder, so that it is not taken for one of these.
+    Such folders that killed processes left for the same path are deleted first. The folder is
+    locked, so that other processes know that it is in use.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    for left in path.parent.glob(f"{glob.escape(f'.{path.name}.')}*{_SUFFIX}"):
+    make_folder(path.parent)
+    for left in path.parent.glob(f".{glob.escape(path.name)}.*{_SUFFIX}"):
         if _SCRATCH.fullmatch(left.name) and left.is_dir() and not left.is_symlink():
-            with _locked(left) as is_free:
-                if is_free:
+            with _locked(left) as is_ours:
+                if is_ours:
                     shutil.rmtree(left, ignore_errors=True)
     scratch = Path(tempfile.mkdtemp(_SUFFIX, f".{path.name}.", path.parent))
     try:
@@ -115,15 +128,20 @@ def scratch_folder(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[bool]:
-    """Lock a folder as long as this process lives; yields whether no other process had done so."""
+    """Lock a folder; yields whether no other process holds the lock, False if that is unknown."""
+    if os.name != "posix":
+        yield False
+        return
+    import fcntl
+
     handle = os.open(folder, os.O_RDONLY)
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            yield False
-        else:
-            yield True
+            is_ours = True
+        except OSError:  # in use, or the file system has no locks
+            is_ours = False
+        yield is_ours
     finally:
         os.close(handle)
 
@@ -131,9 +149,9 @@ def _locked(folder: Path) -> Iterator[bool]:
 def publish(scratch: Path, path: Path) -> None:
     """Rename a written file or folder to `path`, once its content is on the disk."""
     for part in (scratch, *scratch.rglob("*")) if scratch.is_dir() else (scratch,):
-        _sync(part)
+        sync(part)
     os.replace(scratch, path)
-    _sync(path.parent)  # makes the rename durable
+    sync(path.parent)  # makes the rename durable
 
 
 @contextmanager
@@ -142,8 +160,7 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-        remedy = "free disk space" if full else "choose a place with write permission"
+        remedy = _REMEDIES.get(error.errno or 0, "choose a place with write permission")
         raise ResourceError(
             f"{path} cannot be written ({error.strerror or error}): {remedy}, then try again."
         ) from error
@@ -160,7 +177,7 @@ def remove_scratch(folder: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
     """Wait until a file or a directory is on the disk; only POSIX systems open directories."""
     if path.is_dir() and os.name != "posix":
         return

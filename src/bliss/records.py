@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -70,11 +71,13 @@ class Log(Generic[R]):
         return self._read()[0]
 
     def append(self, record: R) -> None:
-        """Add a line."""
+        """Add a line, and wait until it is on the disk."""
         if self._last is None:
             self._last = self._read()[1]
         with writing(self.path), open(self.path, "a", encoding="utf-8") as file:
             file.write(self._line(record))
+            file.flush()
+            os.fsync(file.fileno())
 
     def rewrite(self, kept: Iterable[R]) -> None:
         """Replace all lines."""
@@ -118,7 +121,7 @@ def decode(values: Any, kind: type[R], where: Path | str, remedy: str) -> R:
     """Check JSON values against a record's declaration."""
     try:
         return msgspec.convert(values, kind)
-    except (msgspec.ValidationError, OverflowError) as error:
+    except (msgspec.ValidationError, OverflowError, UnicodeError) as error:
         raise DamagedError(
             f"{where} does not have the expected format ({error}): it is damaged or comes from "
             f"another version of bliss, {remedy}."

@@ -17,3 +17,9 @@ def printable(text: str) -> str:
 
 def _is_shown(character: str) -> bool:
     return character.isprintable() or unicodedata.category(character) == "Zs"  # wide or no-break
+
+
+def shorten(text: str, limit: int = 200) -> str:
+    """Text as one line that can be shown, cut to `limit` characters if it is longer."""
+    shown = printable(text)
+    return shown if len(shown) <= limit else f"{shown[: limit - 3]}..."

@@ -164,6 +164,11 @@ BAD_PARQUETS = {
     "ids that are fractions": ({"src": [0.5], "dst": [1]}, read_edges, "ids of type double"),
     "ids that are lists": ({"src": [[1]], "dst": [1]}, read_edges, "ids of type list"),
     "a long name": ({"src": ["a" * 1001], "dst": ["b"]}, read_edges, "an id of 1,001 bytes"),
+    "names that are no UTF-8": (
+        {"src": arrow.array([b"\xff"]).view(arrow.string()), "dst": ["b"]},
+        read_edges,
+        "column 'src' of edges cannot be read as ids",
+    ),
     "maps": (
         {"x": arrow.array([[(1, 2)]], arrow.map_(arrow.int64(), arrow.int64()))},
         features_of,

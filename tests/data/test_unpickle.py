@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse
 
 from bliss import InputError
-from bliss.data import load_dataset
+from bliss.data import load_dataset, planetoid
 from bliss.data.unpickle import read_planetoid_pickle
 
 
@@ -78,6 +78,8 @@ FORGED = {
     "a function of builtins": b"\x80\x02c__builtin__\neval\nU\x031+1\x85R.",
     "cut short": python_2({0: [1]})[:-3],
     "nothing": b"",
+    "a number in the memo that takes 30 GB": b"\x80\x02}r\xff\xff\xff\x7f.",
+    "more bytes than there are": b"\x80\x03B\xff\xff\xff\x7fabc.",
     "state for a class": b"\x80\x02cnumpy\ndtype\n}b.",
     "matrix without parts": b"\x80\x02cscipy.sparse.csr\ncsr_matrix\n)R}b.",
 }
@@ -88,6 +90,27 @@ def test_forged_pickles_are_refused(tmp_path, case):
     (tmp_path / "x").write_bytes(FORGED[case])
     with pytest.raises(InputError, match="cannot be read as a Planetoid file"):
         read_planetoid_pickle(tmp_path / "x")
+
+
+@pytest.fixture()
+def one_mib(monkeypatch):
+    """A limit of 1 MiB on what a file may unpack to."""
+    monkeypatch.setenv("BLISS_UNPACK_GIB", str(2**-10))
+
+
+def test_a_matrix_of_many_columns_is_not_made_dense(tmp_path, one_mib):
+    wide = scipy.sparse.csr_matrix((1000, 10**9), dtype=np.float32)
+    (tmp_path / "x").write_bytes(pickle.dumps(wide, protocol=3))
+    with pytest.raises(InputError, match="bytes, but unpacks to 4,000,000,000,000"):
+        planetoid._dense(tmp_path / "x", np.float32)
+
+
+def test_one_list_many_times_over_is_not_joined(tmp_path, one_mib):
+    shared = [0] * 1000
+    lists = {node: shared for node in range(2000)}
+    (tmp_path / "graph").write_bytes(python_2(lists))
+    with pytest.raises(InputError, match="bytes, but unpacks to 32,000,000"):
+        planetoid._graph(tmp_path / "graph", 2000)
 
 
 def test_a_real_matrix_is_read_as_scipy_reads_it(data_root):

@@ -75,6 +75,7 @@ def test_a_score_that_is_no_number_is_refused(tmp_path, value):
         ('{"kind": "comparison", "dataset": "x"}', "missing required field `command`"),
         ('{"kind": "comparison", "dataset": 3}', r"Expected `str`, got `int` - at `\$.dataset`"),
         ('{"kind": "comparison", "rows": [{"dataset": 3}]}', r"`\$.rows\[0\].dataset`"),
+        ('{"kind": "comparison", "\\ud800": 1}', "surrogates not allowed"),
         ('{"kind": "comparison", "rows": {}}', r"Expected `array`, got `object` - at `\$.rows`"),
     ],
 )
@@ -84,6 +85,13 @@ def test_a_damaged_comparison_is_refused(tmp_path, text, part):
         load([tmp_path])
     assert str(tmp_path / "compare.json") in str(refusal.value)
     assert str(refusal.value).endswith("write it again with `bliss compare`.")
+
+
+def test_a_kind_of_any_length_makes_a_short_sentence(tmp_path):
+    (tmp_path / "compare.json").write_text(json.dumps({"kind": "a\n" * 5000}))
+    with pytest.raises(DamagedError, match=r"is of kind 'a\\n") as refusal:
+        load([tmp_path])
+    assert len(str(refusal.value)) < 500 + len(str(tmp_path))
 
 
 def test_numbers_of_the_wrong_kind_are_refused(tmp_path):

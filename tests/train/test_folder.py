@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 import os
@@ -9,9 +10,11 @@ import shutil
 
 import numpy as np
 import pytest
+import safetensors.torch
 
 from bliss.errors import DamagedError, InputError, ResourceError
 from bliss.train import Evaluation, RunFolder, open_task
+from bliss.train.records import StepTime
 from tests.train.runs import make_trainer, settings, trained
 
 
@@ -268,3 +271,79 @@ def test_odd_values_of_settings_are_refused_before_a_network_is_built(dataset, f
             file.write_text(json.dumps(original | {name: value}))
             with pytest.raises(DamagedError):
                 open_task(RunFolder(finished), lambda config: dataset)
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "times.jsonl"])
+def test_a_line_that_the_checkpoint_counts_is_missed(dataset, finished, name):
+    """Only a line after the checkpoint may be incomplete: the run writes it again."""
+    file = finished / name
+    (finished / "result.json").unlink()
+    file.write_bytes(file.read_bytes()[:-5])
+    before = file.read_bytes()
+    with pytest.raises(DamagedError, match=rf"{name} does not hold the evaluation after step 30"):
+        trained(dataset, finished, resume=True)
+    assert file.read_bytes() == before
+
+
+def test_an_evaluation_that_the_checkpoint_does_not_count_is_forgotten(tmp_path):
+    """The checkpoint of step 8 was written when a signal stopped the evaluation after it."""
+    folder = RunFolder(tmp_path)
+    with folder.locked():
+        for step in (4, 8):
+            folder.add_metrics(evaluation(step))
+            folder.add_times(StepTime(step=step, seconds=1.0))
+        folder.forget_after(8, evaluated=4)
+    assert [line.step for line in folder.metrics()] == [4]
+    assert [line.step for line in folder.times()] == [4]
+
+
+def forged(folder, **changes):
+    """Settings, or counters of the newest checkpoint, changed with their digests."""
+    file = folder / "checkpoints" / "000000030.json"
+    counters = {k: v for k, v in json.loads(file.read_text()).items() if k != "sha256"} | changes
+    data = file.with_suffix(".safetensors").read_bytes()
+    digest = hashlib.sha256(data + json.dumps(counters, sort_keys=True).encode()).hexdigest()
+    file.write_text(json.dumps(counters | {"sha256": digest}))
+
+
+COUNTERS = {
+    "losses": ["a", {}, [1.0], [0.0, "x"]],
+    "sampled": [[], [1.5, 2], {"a": 1}],
+    "step_seconds": [{}, None],
+    "progress": [{"stale": "a"}, {"unknown": 1}, []],
+    "loader": [{}, {"epoch": -1, "batch": 0, "step": 0}],
+}
+
+
+@pytest.mark.parametrize("name", COUNTERS)
+def test_counters_of_other_types_are_refused(dataset, finished, name):
+    for value in COUNTERS[name]:
+        forged(finished, **{name: value})
+        with pytest.raises(DamagedError, match="the checkpoint does not fit the settings"):
+            trained(dataset, finished, resume=True)
+
+
+def test_a_checkpoint_that_does_not_name_its_data_is_refused(dataset, finished):
+    forged(finished, data=None)
+    with pytest.raises(InputError, match="has changed since the run"):
+        trained(dataset, finished, resume=True)
+
+
+@pytest.mark.parametrize("changes", [{"hidden": 2**31}, {"layers": 3000, "budgets": [9] * 3000}])
+def test_a_network_larger_than_its_weights_is_not_built(dataset, finished, changes):
+    values = json.loads((finished / "config.json").read_text()) | changes
+    (finished / "config.json").write_text(json.dumps(values))
+    folder = RunFolder(finished)
+    weights = safetensors.torch.load((finished / "best.safetensors").read_bytes())
+    folder.save_best(weights)  # with a digest of these settings
+    with pytest.raises(DamagedError, match="are smaller than layers="):
+        open_task(folder, lambda config: dataset)
+
+
+def test_odd_names_of_settings_make_one_short_line(finished):
+    values = json.loads((finished / "config.json").read_text()) | {"\r\n" * 5000: 1}
+    (finished / "config.json").write_text(json.dumps(values))
+    with pytest.raises(DamagedError, match="does not hold the settings") as caught:
+        RunFolder(finished).settings()
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 1000

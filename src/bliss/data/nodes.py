@@ -10,6 +10,7 @@ import numpy as np
 from bliss import checks
 from bliss.arrays import Array, IntArray
 from bliss.data.names import LONGEST, NodeNames, shown
+from bliss.data.reading import in_one_sentence
 from bliss.data.tables import INDEX, Table
 from bliss.errors import InputError
 
@@ -90,7 +91,8 @@ def id_column(field: str, table: Table, place: int) -> Any:
             f"{field} has ids of type {text.type} in column {name!r}, but ids are whole numbers or "
             "text: convert them."
         )
-    text = compute.utf8_trim_whitespace(text.cast(arrow.large_string()))
+    with in_one_sentence(f"column {name!r} of {field}", "ids", "write it as UTF-8"):
+        text = compute.utf8_trim_whitespace(text.cast(arrow.large_string()))
     if types.is_floating(column.type):
         is_whole = compute.match_substring_regex(text, r"^[+-]?[0-9]+$")
         if not compute.all(is_whole).as_py():

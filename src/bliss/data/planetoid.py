@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,6 +14,7 @@ import torch
 from bliss.arrays import Array, IntArray
 from bliss.data.dataset import Dataset
 from bliss.data.edges import undirected
+from bliss.data.reading import check_unpacked
 from bliss.data.sources import PLANETOID_PARTS
 from bliss.data.unpickle import read_planetoid_pickle
 from bliss.errors import InputError
@@ -64,8 +66,11 @@ def _graph(file: Path, num_nodes: int) -> Graph:
     lists = read_planetoid_pickle(file)
     try:
         sizes = [len(targets) for targets in lists.values()]
+        check_unpacked(file, 16 * sum(sizes))  # lists may be the same one, many times over
         source = np.repeat(_integers(lists), sizes)
         target = _integers([node for targets in lists.values() for node in targets])
+    except InputError:
+        raise
     except (AttributeError, TypeError, ValueError, OverflowError) as error:
         raise InputError(
             f"{file} is not a table of neighbours ({error}): download it again."
@@ -80,6 +85,7 @@ def _integers(nodes: Iterable[Any]) -> IntArray:
 def _dense(file: Path, dtype: type) -> Array:
     content = read_planetoid_pickle(file)
     if hasattr(content, "toarray"):
+        check_unpacked(file, math.prod(content.shape) * content.dtype.itemsize)
         content = content.toarray()
     if not isinstance(content, np.ndarray) or content.ndim != 2:
         raise InputError(f"{file} holds no matrix: download it again.")

@@ -7,8 +7,10 @@ checking them. NumPy and SciPy never see a forged state, which could corrupt mem
 
 from __future__ import annotations
 
+import io
 import math
 import pickle
+import pickletools
 from pathlib import Path
 from typing import Any, cast
 
@@ -85,8 +87,9 @@ class _Unpickler(pickle.Unpickler):
 def read_planetoid_pickle(file: Path) -> Any:
     """Read an array, a CSR matrix or a dict of lists from a file that is not trusted."""
     try:
-        with open(file, "rb") as stream:
-            content = _Unpickler(stream, encoding="latin1").load()
+        program = file.read_bytes()
+        _check_memo(program)
+        content = _Unpickler(io.BytesIO(program), encoding="latin1").load()
         if isinstance(content, _Array):
             return _array(content)
         if isinstance(content, _Sparse):
@@ -99,6 +102,20 @@ def read_planetoid_pickle(file: Path) -> Any:
             f"{file} cannot be read as a Planetoid file ({first_line(error)}): it is damaged or of "
             "another format, download it again."
         ) from error
+
+
+def _check_memo(program: bytes) -> None:
+    """Raise if an object is kept under a number that no pickler gives.
+
+    Picklers number objects from 0 or 1 on. The unpickler allocates a table up to the largest number
+    that it meets, so that nine bytes could take 30 GB.
+    """
+    kept = 0
+    for instruction, number, _ in pickletools.genops(program):
+        if instruction.name in ("PUT", "BINPUT", "LONG_BINPUT"):
+            kept += 1
+            if not isinstance(number, int) or number > kept:
+                raise pickle.UnpicklingError(f"it keeps an object under the number {number}")
 
 
 def _array(record: Any) -> Array:

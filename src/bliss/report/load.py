@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 from bliss import records
 from bliss.errors import DamagedError, InputError
 from bliss.studies.records import Comparison, Reproduction, Variance
+from bliss.text import shorten
 from bliss.train.folder import RunFolder
 from bliss.train.records import Evaluation, RunResult, RunSettings
 
@@ -90,11 +91,12 @@ def _study(path: Path, expected: str | None = None) -> Source:
     )
     values = records.read_object(path, remedy)
     found = values.get("kind")
+    shown = shorten(repr(found))
     if expected and found != expected:
-        raise DamagedError(f"{path} is of kind {found!r}, not {expected!r}: {remedy}.")
+        raise DamagedError(f"{path} is of kind {shown}, not {expected!r}: {remedy}.")
     if not isinstance(found, str) or found not in KINDS:
         raise InputError(
-            f"{path} is of kind {found!r}, which a report cannot show: name a file of kind "
+            f"{path} is of kind {shown}, which a report cannot show: name a file of kind "
             f"{', '.join(KINDS)}."
         )
     return Study(path, records.decode(values, KINDS[found].record, path, remedy))

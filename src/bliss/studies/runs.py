@@ -124,7 +124,7 @@ def finished(
                     raise
                 say(f"Warning: {cell.name} is left out: {error}")
                 continue
-            shutil.rmtree(folder.checkpoints)  # the best weights stay
+        shutil.rmtree(folder.checkpoints, ignore_errors=True)  # the best weights stay
         folder.check_settings(config)
         _check_data(result, dataset, folder)
         found[cell.name] = Outcome(cell, result, folder.metrics(), folder.times())

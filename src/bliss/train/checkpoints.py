@@ -7,6 +7,7 @@ from collections import defaultdict, deque
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 import safetensors.torch
 import torch
@@ -83,10 +84,11 @@ def restore(checkpoint: Checkpoint, learner: Learner) -> Progress:
         learner.sampler.load_state_dict(parts["sampler"])
         learner.times = {part: deque(parts["times"][part].tolist(), TIMED) for part in PARTS}
         learner.loader.load_state_dict(counters["loader"])
-        learner.losses, learner.sampled = counters["losses"], counters["sampled"]
-        learner.step_seconds = counters["step_seconds"]
-        return Progress(**counters["progress"])
-    except (RuntimeError, KeyError, ValueError, TypeError) as error:
+        learner.losses = list(msgspec.convert(counters["losses"], tuple[float, float]))
+        learner.sampled = list(msgspec.convert(counters["sampled"], tuple[int, int]))
+        learner.step_seconds = msgspec.convert(counters["step_seconds"], float)
+        return Progress(**msgspec.convert(counters["progress"], dict[str, int | float]))
+    except (RuntimeError, KeyError, ValueError, TypeError, msgspec.ValidationError) as error:
         raise DamagedError(
             f"the checkpoint does not fit the settings ({in_short(error)}), because another "
             "version of bliss wrote it: start the run again in another folder."

@@ -14,6 +14,7 @@ from bliss.errors import InputError
 from bliss.nn.config import ModelConfig
 from bliss.samplers.config_base import SamplerConfig
 from bliss.samplers.configs import sampler_config
+from bliss.text import shorten
 
 AUTO = "auto"
 """Value of budgets that asks for a pilot, and of evaluate that asks for a choice by size."""
@@ -207,7 +208,11 @@ class TrainConfig(ModelConfig):
     def differences(self, other: TrainConfig) -> list[str]:
         """Settings that differ, as "name: this, other"."""
         ours, theirs = self.to_dict(), other.to_dict()
-        return [f"{k}: {ours[k]}, {theirs[k]}" for k in ours if ours[k] != theirs[k]]
+        return [
+            f"{k}: {shorten(str(ours[k]))}, {shorten(str(theirs[k]))}"
+            for k in ours
+            if ours[k] != theirs[k]
+        ]
 
 
 def _class_weights(given: Any) -> str | tuple[float, ...]:

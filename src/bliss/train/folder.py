@@ -13,6 +13,7 @@ changed config.json, are noticed.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -28,8 +29,9 @@ from torch import Tensor
 
 from bliss import records
 from bliss.digests import json_digest, new_digest
-from bliss.errors import DamagedError, InputError
-from bliss.files import check_regular, remove_scratch, replace_file, writing
+from bliss.errors import DamagedError, InputError, ResourceError
+from bliss.files import check_regular, make_folder, remove_scratch, replace_file, writing
+from bliss.text import shorten
 from bliss.train.chain import Checkpoint, CheckpointFiles
 from bliss.train.config import TrainConfig
 from bliss.train.records import Evaluation, RunResult, RunSettings, StepTime
@@ -50,18 +52,28 @@ class RunFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock the folder; raises an error if another process holds the lock."""
+        """Lock the folder; raises an error if another process holds the lock.
+
+        Scratch files that a killed process left directly in it are deleted.
+        """
         with writing(self.path):
-            self.checkpoints.mkdir(parents=True, exist_ok=True)
+            make_folder(self.checkpoints)
             lock = open(self.path / ".lock", "a", encoding="utf-8")  # noqa: SIM115
         with lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
+                if error.errno not in (errno.EAGAIN, errno.EACCES):
+                    raise ResourceError(
+                        f"out={str(self.path)!r} cannot be locked ({error.strerror}), so that two "
+                        "runs could mix their files: choose a folder on a file system with locks."
+                    ) from error
                 raise InputError(
                     f"out={str(self.path)!r} is in use by another run: choose another folder or "
                     "wait for it to end."
                 ) from error
+            with writing(self.path):
+                remove_scratch(self.path)
             yield
 
     @property
@@ -95,8 +107,8 @@ class RunFolder:
             return TrainConfig.from_dict(values)
         except Exception as error:  # values of any type, in any combination
             raise DamagedError(
-                f"{path} does not hold the settings of a run ({error}): it is damaged or comes "
-                f"from another version of bliss, {REMEDY}."
+                f"{path} does not hold the settings of a run ({shorten(str(error))}): it is "
+                f"damaged or comes from another version of bliss, {REMEDY}."
             ) from error
 
     def _owner(self) -> str:
@@ -129,15 +141,24 @@ class RunFolder:
     def write_settings(self, config: TrainConfig) -> None:
         """Write config.json; delete the result of a run with fewer steps."""
         if self.is_started and self.settings().steps < config.steps:
-            (self.path / "result.json").unlink(missing_ok=True)
+            with writing(self.path / "result.json"):
+                (self.path / "result.json").unlink(missing_ok=True)
         text = json.dumps(config.to_dict(), indent=2) + "\n"
         replace_file(self.path / "config.json", text.encode())
 
+    def _check_there(self) -> None:
+        """Raise an error if the folder is gone; writing would make a new one without settings."""
+        if not self.is_started:
+            raise ResourceError(
+                f"{self.path} was removed or moved while the run wrote to it: bring it back and "
+                "resume the run, or start the run again."
+            )
+
     def remove_leftovers(self) -> None:
-        """Delete leftovers of a killed run: scratch files, and tensors without counters."""
-        for folder in (self.path, self.checkpoints):
-            remove_scratch(folder)
-        self._files.remove_leftovers()
+        """Delete leftovers of a killed run among checkpoints, also tensors without counters."""
+        with writing(self.checkpoints):
+            remove_scratch(self.checkpoints)
+            self._files.remove_leftovers()
 
     def identity(self) -> RunSettings:
         """Settings that identify the run, also of runs by other versions of bliss."""
@@ -182,14 +203,27 @@ class RunFolder:
             )
         return found
 
-    def forget_after(self, step: int) -> None:
-        """Drop the metrics and times of later steps, which a resumed run repeats."""
-        metrics, times = self.metrics(), self.times()  # both are intact before one is replaced
-        self._metrics.rewrite(line for line in metrics if line.step <= step)
-        self._times.rewrite(line for line in times if line.step <= step)
+    def forget_after(self, step: int, evaluated: int | None = None) -> None:
+        """Drop the metrics and times of later steps, which a resumed run repeats.
+
+        With `evaluated`, the step of the last evaluation that a checkpoint counts, the lines that
+        are kept must end with it.
+        """
+        last = step if evaluated is None else evaluated
+        metrics = [line for line in self.metrics() if line.step <= last]
+        times = [line for line in self.times() if line.step <= last]
+        for log, kept in ((self._metrics, metrics), (self._times, times)):
+            if evaluated is not None and (kept[-1].step if kept else 0) != evaluated:
+                raise DamagedError(
+                    f"{log.path} does not hold the evaluation after step {evaluated}, which the "
+                    f"checkpoint counts: it is damaged, {REMEDY}."
+                )
+        self._metrics.rewrite(metrics)  # both are intact before one is replaced
+        self._times.rewrite(times)
 
     def save_best(self, weights: Mapping[str, Tensor]) -> None:
         """Replace the best weights."""
+        self._check_there()
         tensors = _contiguous(weights)
         marks = {"settings": self._owner(), "digest": _tensor_digest(tensors)}
         data = safetensors.torch.save(tensors, metadata=marks)
@@ -223,7 +257,9 @@ class RunFolder:
 
     def save_checkpoint(self, step: int, checkpoint: Checkpoint) -> None:
         """Write a checkpoint, valid once its JSON file exists; keep the previous one."""
-        self._files.save(step, checkpoint)
+        self._check_there()
+        with writing(self.checkpoints):
+            self._files.save(step, checkpoint)
 
     def load_checkpoint(self, say: Callable[[str], None]) -> Checkpoint | None:
         """Load the latest intact checkpoint; reports each damaged one."""

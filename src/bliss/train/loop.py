@@ -156,7 +156,7 @@ class Trainer:
         if self.rounds.leads:
             self.folder.remove_leftovers()
             self.folder.write_settings(self.config)
-            self.folder.forget_after(self.learner.steps)
+            self.folder.forget_after(self.learner.steps, self.progress.evaluated)
         self.rounds.meet()
 
     def _open(self, resume: bool) -> Checkpoint | None:
@@ -184,7 +184,7 @@ class Trainer:
                 f"the checkpoints in {str(self.folder.path)!r} belong to other settings than those "
                 "in config.json: restore the files of one run, or start a run in another folder."
             )
-        if checkpoint.counters["data"] != self.task.dataset.fingerprint:
+        if checkpoint.counters.get("data") != self.task.dataset.fingerprint:
             raise InputError(
                 f"dataset={self.config.dataset!r} has changed since the run in "
                 f"{str(self.folder.path)!r} was started: restore the same data (check --root), or "
@@ -370,4 +370,11 @@ def load_weights(task: Task, weights: Mapping[str, Tensor], folder: RunFolder) -
 def open_task(folder: RunFolder, load: Callable[[TrainConfig], Dataset]) -> Task:
     """Task of a run, with the weights of its best step."""
     config, weights = folder.settings(), folder.load_best()  # both fit before a network is built
+    sides = [side for one in weights.values() for side in one.shape]
+    hidden = config.hidden if config.layers > 1 else 1
+    if config.layers > len(weights) or hidden > max(sides, default=0):  # would take all memory
+        raise DamagedError(
+            f"the weights in {str(folder.path)!r} are smaller than layers={config.layers} and "
+            f"hidden={config.hidden} in config.json: restore the files of one run, or train again."
+        )
     return load_weights(build_task(config, load(config)), weights, folder)

@@ -1,0 +1,1 @@
+"""Damaged and hostile files in large numbers, by seed: `make fuzz`, or `python -m tests.fuzz`."""
