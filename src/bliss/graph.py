@@ -176,6 +176,8 @@ class Graph:
         object.__setattr__(graph, "norm", norm)
         object.__setattr__(graph, "edge_id", self.edge_id)
         graph._freeze(indptr=self.indptr, indices=self.indices, weight=NOTHING)
+        for name in {"degree", "has_self_loops"} & self.__dict__.keys():  # whatever the norm
+            graph.__dict__[name] = self.__dict__[name]
         return graph
 
     @classmethod
