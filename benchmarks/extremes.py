@@ -84,6 +84,8 @@ def edges(hole: int = HOLE, nodes: int = 2_000, degree: int = 20) -> dict[str, A
         with measured(result, "open"):
             graph = open_graph(folder)
         rows = {name: compare_rows(name, graph, small, hole) for name in EDGE_SAMPLERS}
+        rows["neighbor, row of the hole"] = draw_hole(graph, hole)
+        result["private_mb"] = round(private_mb())
     return result | {"samplers": rows}
 
 
@@ -132,6 +134,28 @@ def compare_rows(name: str, graph: Graph, small: Graph, hole: int) -> dict[str, 
             sampler.update(drawn)
     row["largest_edge_id"] = max(int(block.edge.max()) for block in blocks if block.num_edges)
     return row
+
+
+def draw_hole(graph: Graph, hole: int, number: int = 1000) -> dict[str, float]:
+    """Draw from the row of the hole itself: `number` of more than 2^31 edges, uniformly."""
+    row: dict[str, float] = {}
+    sampler = sampler_config("neighbor").build(graph, [number], layers=1)
+    with measured(row, "sample"):
+        (block,) = sampler.sample([0], 0)
+    edge = block.edge.numpy()
+    check_blocks(graph, [block])
+    middle, error = edge.mean() / hole, (12 * number) ** -0.5  # of uniform numbers in (0, 1)
+    if np.unique(edge).size != number or abs(middle - 0.5) > 5 * error:
+        raise AssertionError(f"edges of the hole are not drawn uniformly: {middle:.3f}")
+    row["largest_edge_id"] = int(edge.max())
+    return row
+
+
+def private_mb() -> float:
+    """Memory of this process in MB without pages of mapped files (Linux)."""
+    text = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+    (line,) = (line for line in text.splitlines() if line.startswith("RssAnon:"))
+    return int(line.split()[1]) / 1e3
 
 
 def widths(nodes: int = 200, sizes: Sequence[int] = (1, 100_000)) -> dict[str, Any]:
