@@ -6,7 +6,6 @@ Each part raises an error where something does not hold, and returns what was me
 from __future__ import annotations
 
 import multiprocessing
-import queue
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence

@@ -275,7 +275,7 @@ def test_every_dependency_has_a_reason():
     tools = {name_of(one) for one in (*extras["test"], *extras["docs"])}
     needed = {name_of(one) for one in given["dependencies"]}
     optional = {name_of(one) for name in extras for one in extras[name]} - tools
-    optional |= {name_of(one) for one in sum((extras[name] for name in EXTRAS), [])}
+    optional |= {name_of(one) for name in EXTRAS for one in extras[name]}
     assert listed("### Needed to run") == needed
     assert listed("### Optional") == optional
     assert listed("### Needed to develop") == tools - optional

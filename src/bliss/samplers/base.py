@@ -40,9 +40,11 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
 
     A draw is a pure function of seed, step, seed nodes and the learnt state. Several threads may
     sample at once, each with its own scratch memory; updates of several threads are applied one
-    after the other. For draws that do not depend on timing, update between draws. A subclass implements `_layer`, or `sample` if
-    it draws all layers at once. A subclass that learns also implements `learns`, `_digest`,
-    `_apply` and `_learnt`; one that learns from surveys, also `learns_from_surveys`.
+    after the other. For draws that do not depend on timing, update between draws.
+
+    A subclass implements `_layer`, or `sample` if it draws all layers at once. A subclass that
+    learns also implements `learns`, `_digest`, `_apply` and `_learnt`; one that learns from
+    surveys, also `learns_from_surveys`.
 
     Parameters
     ----------
