@@ -16,20 +16,30 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch starts its pool
 def main() -> None:
     """Run one benchmark and write what it measured."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    names = ["sampling", "samplers", "step", "threads", "dropout", "disk", "pyg", "dgl", "scale"]
+    names = [
+        *("sampling", "samplers", "step", "threads", "dropout", "pyg", "dgl"),
+        *("scale", "disk", "soak", "load"),
+    ]
     parser.add_argument("name", choices=names, help="what to measure")
     parser.add_argument("--json", type=Path, help="where to write the numbers")
     parser.add_argument("--batches", type=int, default=41, help="batches timed after warm-up")
     parser.add_argument("--dgl", type=Path, help="dgl: environment with DGL 2.1.0")
     parser.add_argument("--make", action="store_true", help="dgl: make the environment if missing")
+    parser.add_argument("--steps", type=int, default=100_000, help="soak: training steps")
+    parser.add_argument("--part", action="append", help="load: one of its parts; default: all")
     arguments = parser.parse_args()
 
     started = time.time()
     benchmark = importlib.import_module(f"benchmarks.{arguments.name}")
-    options = {}
-    if arguments.name == "dgl":
-        options = {"environment": arguments.dgl or benchmark.HOME, "make": arguments.make}
-    result = benchmark.run(arguments.batches, **options)
+    if arguments.name == "soak":
+        result = benchmark.run(arguments.steps)
+    elif arguments.name == "load":
+        result = benchmark.run(arguments.part)
+    elif arguments.name == "dgl":
+        home = arguments.dgl or benchmark.HOME
+        result = benchmark.run(arguments.batches, environment=home, make=arguments.make)
+    else:
+        result = benchmark.run(arguments.batches)
     result["machine"] = f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores"
     result["seconds"] = round(time.time() - started, 1)
     if arguments.json:

@@ -276,7 +276,7 @@ WRONG = {
     ),
     "an option that is no number": (["train", "--eta", "much"], 2, "'--eta'"),
     "an option that is none": (["train", "--sampler-options", "eta=1"], 2, "No such option"),
-    "no threads": (["train", "--threads", "0"], 2, "threads=0"),
+    "no threads": (["train", "--threads", "0"], 2, "threads=0 must be at least 1: pass"),
     "not a run": (["evaluate", "nowhere"], 2, "is not the folder of a run"),
     "wrong kind of file": (["predict", "nowhere", "--out", "a.txt"], 2, "must end in .csv"),
     "half a split": (

@@ -178,6 +178,18 @@ def test_other_coefficients_share_the_edges():
     assert np.shares_memory(graph.with_norm("gcn").indices, graph.indices)
 
 
+def test_another_norm_keeps_what_was_computed_and_does_not_depend_on_it():
+    graph = Graph.from_edge_index(PAIRS, 5, self_loops="keep")
+    assert not {"degree", "has_self_loops"} & graph.with_norm("gcn").__dict__.keys()
+    scales = graph.target_scale, graph.coefficient_sum
+    assert graph.has_self_loops is False
+    other = graph.with_norm("gcn")
+    assert other.degree is graph.degree
+    assert other.__dict__["has_self_loops"] is False
+    assert other.target_scale is not scales[0]
+    assert not np.array_equal(other.coefficient_sum, scales[1])
+
+
 REFUSED = {
     "weights from nowhere": (
         lambda: Graph.from_edge_index(PAIRS, 5).with_norm("weights"),

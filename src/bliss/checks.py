@@ -218,6 +218,13 @@ def positive(field: str, value: float, why: str) -> float:
     return float(value)
 
 
+def not_negative(field: str, value: float, why: str) -> float:
+    """A finite number, 0 or larger; `why` completes the error message."""
+    if not (_is_number(value) and 0 <= value <= sys.float_info.max):
+        raise InputError(f"{field}={value!r} must be a finite number, 0 or larger: {why}")
+    return float(value)
+
+
 def choice(field: str, value: str, choices: Sequence[str]) -> str:
     """One of the names in `choices`."""
     if value not in choices:

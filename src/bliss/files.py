@@ -87,7 +87,7 @@ def replacing(path: Path) -> Iterator[Path]:
         scratch = Path(name)
         try:
             yield scratch
-            scratch.chmod(0o644)  # mkstemp makes private files
+            scratch.chmod(_allowed(0o666))  # it was private so far
             publish(scratch, path)
         except BaseException:
             scratch.unlink(missing_ok=True)
@@ -101,7 +101,7 @@ def new_folder(path: Path) -> Iterator[Path]:
         raise InputError(f"{path} already exists: choose another name, or remove it first.")
     with writing(path), scratch_folder(path) as scratch:
         yield scratch
-        scratch.chmod(0o755)  # mkdtemp makes private folders
+        scratch.chmod(_allowed(0o777))  # it was private so far
         publish(scratch, path)
 
 
@@ -164,6 +164,13 @@ def writing(path: Path) -> Iterator[None]:
         raise ResourceError(
             f"{path} cannot be written ({error.strerror or error}): {remedy}, then try again."
         ) from error
+
+
+def _allowed(mode: int) -> int:
+    """Permissions without those that the umask withholds."""
+    mask = os.umask(0o077)  # it can only be read by setting it; other threads stay on the safe side
+    os.umask(mask)
+    return mode & ~mask
 
 
 def remove_scratch(folder: Path) -> None:

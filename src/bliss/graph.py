@@ -256,8 +256,8 @@ class Graph:
         object.__setattr__(graph, "norm", norm)
         object.__setattr__(graph, "edge_id", self.edge_id)
         graph._freeze(indptr=self.indptr, indices=self.indices, weight=NOTHING)
-        if "has_self_loops" in self.__dict__:
-            graph.__dict__["has_self_loops"] = self.has_self_loops
+        for name in {"degree", "has_self_loops"} & self.__dict__.keys():  # whatever the norm
+            graph.__dict__[name] = self.__dict__[name]
         return graph
 
     @classmethod

@@ -145,6 +145,14 @@ REFUSED = {
         {"sampler": "bliss", "sampler_options": {"eta": 0}},
         "eta=0",
     ),
+    "a negative penalty": (
+        {"weight_decay": -0.1},
+        r"weight_decay=-0.1 must be a finite number, 0 or larger: 0 adds no penalty\.$",
+    ),
+    "an infinite penalty": ({"weight_decay": float("inf")}, "weight_decay=inf .*: 0 adds"),
+    "no number as a penalty": ({"weight_decay": "0.1"}, "weight_decay='0.1' .*: 0 adds"),
+    "far ahead": ({"prefetch": 2}, "prefetch=2 must be 0 or 1: pass 1 to .*, or 0 to draw"),
+    "no number of batches": ({"prefetch": True}, "prefetch=True must be 0 or 1: pass"),
 }
 
 

@@ -307,7 +307,10 @@ def set_threads(threads: int | None) -> None:
     """Set torch's number of threads, if given."""
     if threads is not None:
         if threads < 1:
-            raise InputError(f"threads={threads} must be at least 1.")
+            raise InputError(
+                f"threads={threads} must be at least 1: pass the number of cores that torch may "
+                "use, or leave it out."
+            )
         import torch
 
         torch.set_num_threads(threads)

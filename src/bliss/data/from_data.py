@@ -144,7 +144,10 @@ def _edges(data: Any, edge_weight: bool) -> Edges:
         return Edges(source, target, found.weight if edge_weight else None)
     pairs = checks.as_array("edge_index", data.edge_index)
     if pairs.ndim != 2 or len(pairs) != 2:
-        raise InputError(f"data.edge_index has shape {pairs.shape}, but must be [2, E].")
+        raise InputError(
+            f"data.edge_index has shape {pairs.shape}, but must be [2, E], sources over targets: "
+            "transpose it if it is [E, 2]."
+        )
     weight = getattr(data, "edge_weight", None)
     if edge_weight and weight is None:
         raise InputError(

@@ -251,7 +251,7 @@ def _npy_path(out: str | os.PathLike[str]) -> Path:
     path = Path(out)
     refuse_folder("out", path, "outputs.npy")
     if path.suffix != ".npy":
-        raise InputError(f"out={str(path)!r} must end in .npy, the format that is written.")
+        raise InputError(f"out={str(path)!r} must end in .npy, the format written: rename it.")
     return path
 
 

@@ -105,4 +105,5 @@ def _study(path: Path, expected: str | None = None) -> Source:
 def _run(path: Path) -> Run:
     folder = RunFolder(path)
     every = records.read_object(path / "config.json", "train again")
-    return Run(path, folder.identity(), every, folder.metrics(), folder.result())
+    result = folder.result()  # before the metrics: a run may end meanwhile
+    return Run(path, folder.identity(), every, folder.metrics(), result)

@@ -42,9 +42,12 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
     the network has one layer more, whose block comes first and is not sampled.
 
     A draw is a pure function of seed, step, seed nodes and the learnt state. Several threads may
-    sample at once, each with its own scratch memory. A subclass implements `_layer`, or `sample` if
-    it draws all layers at once. A subclass that learns also implements `learns`, `_digest`,
-    `_apply` and `_learnt`; one that learns from surveys, also `learns_from_surveys`.
+    sample at once, each with its own scratch memory; updates of several threads are applied one
+    after the other. For draws that do not depend on timing, update between draws.
+
+    A subclass implements `_layer`, or `sample` if it draws all layers at once. A subclass that
+    learns also implements `learns`, `_digest`, `_apply` and `_learnt`; one that learns from
+    surveys, also `learns_from_surveys`.
 
     Parameters
     ----------
@@ -111,6 +114,7 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         self._changes: Changes | None = None  # if they are tracked
         self._updates = 0  # steps that were given to `apply`
         self._scratch = threading.local()
+        self._lock = threading.RLock()  # of the news and of the state that they change
 
     @classmethod
     def _default_config(cls) -> SamplerConfig:
@@ -308,27 +312,32 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
                 )
             for news in shard:
                 check_news(news, self.graph)
-        self._updates += 1
-        self._pending.append(list(shards))
-        if not self._drawing_ahead:
-            self.settle()
+        with self._lock:
+            self._updates += 1
+            self._pending.append(list(shards))
+            if not self._drawing_ahead:
+                self.settle()
 
     def settle(self) -> None:
         """Apply the queued news."""
-        while self._pending:
-            shards = self._pending.pop(0)
-            if self.history and not is_survey(shards[0][0]):
-                self.history.tick()
-            for layer in range(self.layers):
-                news = every = [shard[layer] for shard in shards]
+        with self._lock:
+            while self._pending:
+                self._learn(self._pending.pop(0))
+
+    def _learn(self, shards: Sequence[StepNews]) -> None:
+        """Apply the news of one step."""
+        if self.history and not is_survey(shards[0][0]):
+            self.history.tick()
+        for layer in range(self.layers):
+            news = every = [shard[layer] for shard in shards]
+            if self.history:
+                self.history.apply(layer, news)
+                news = [without_history(one) for one in news]
+            self._apply(layer, news)
+            if self._changes:
                 if self.history:
-                    self.history.apply(layer, news)
-                    news = [without_history(one) for one in news]
-                self._apply(layer, news)
-                if self._changes:
-                    if self.history:
-                        self._changes.add(self.history.changed_rows(layer, every), self._arrays)
-                    self._changes.add(self._changed_rows(layer, news), self._arrays)
+                    self._changes.add(self.history.changed_rows(layer, every), self._arrays)
+                self._changes.add(self._changed_rows(layer, news), self._arrays)
 
     def draw_scores(self) -> FloatArray:
         """How likely each node is to be drawn into the input layer, up to a factor. float32[V].

@@ -131,5 +131,8 @@ def check_estimator(name: str | None) -> None:
 def entrants(labels: Sequence[str]) -> list[Entrant]:
     """The samplers by label; each may occur once."""
     if len(set(labels)) < len(labels) or not labels:
-        raise InputError(f"samplers={','.join(labels)!r} must name each sampler once.")
+        raise InputError(
+            f"samplers={','.join(labels)!r} must name each sampler once: remove repeated ones, or "
+            "name at least one."
+        )
     return [entrant(label) for label in labels]

@@ -130,10 +130,12 @@ class TrainConfig(ModelConfig):
             checks.whole(name, getattr(self, name))
         checks.positive("lr", self.lr, "start with 0.002.")
         checks.positive("lr_decay", self.lr_decay, "1 leaves the learning rate unchanged.")
-        if not self.weight_decay >= 0:
-            raise InputError(f"weight_decay={self.weight_decay} must be 0 or larger.")
-        if self.prefetch not in (0, 1):
-            raise InputError(f"prefetch={self.prefetch} must be 0 or 1.")
+        checks.not_negative("weight_decay", self.weight_decay, "0 adds no penalty.")
+        if isinstance(self.prefetch, bool) or self.prefetch not in (0, 1):
+            raise InputError(
+                f"prefetch={self.prefetch!r} must be 0 or 1: pass 1 to draw the next batch in a "
+                "thread, or 0 to draw each on request."
+            )
 
     @property
     def sampler_config(self) -> SamplerConfig:

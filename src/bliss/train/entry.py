@@ -86,7 +86,8 @@ def predict(
             return load_dataset(config.dataset, root, seed=config.seed)
         except InputError as error:
             raise InputError(
-                f"the data of the run cannot be loaded ({error}): pass dataset=...."
+                f"{error} If the run was trained on a Dataset of your own, pass it to predict as "
+                "dataset=...."
             ) from error
 
     task = open_task(RunFolder(checks.path("run", run)), load)

@@ -22,7 +22,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-import safetensors
 import safetensors.torch
 import torch
 from torch import Tensor
@@ -177,7 +176,12 @@ class RunFolder:
         path = self.path / "result.json"
         if not path.exists():
             return None
-        return records.read_sealed(path, RunResult, REMEDY, self._owner())
+        try:
+            return records.read_sealed(path, RunResult, REMEDY, self._owner())
+        except (InputError, ResourceError):
+            if path.exists():
+                raise
+            return None  # deleted meanwhile, because the run was extended
 
     def add_metrics(self, evaluation: Evaluation) -> None:
         """Append a line to metrics.jsonl."""
@@ -196,12 +200,17 @@ class RunFolder:
         return self._checked(self._times)
 
     def _checked(self, log: records.Log[L]) -> list[L]:
-        found, result = log.read(), self.result()
-        if result is not None and (not found or found[-1].step != result.steps):
-            raise DamagedError(
-                f"{log.path} ends before the last step ({result.steps}): it is damaged, {REMEDY}."
-            )
-        return found
+        """All complete lines. The run may end or be extended while they are read."""
+        while True:
+            result, found = self.result(), log.read()  # the last line is there before the result
+            if result is None or (found and found[-1].step == result.steps):
+                return found
+            now = self.result()
+            if now is not None and now.steps == result.steps:  # nobody has extended the run
+                raise DamagedError(
+                    f"{log.path} ends before the last step ({result.steps}): it is damaged, "
+                    f"{REMEDY}."
+                )
 
     def forget_after(self, step: int, evaluated: int | None = None) -> None:
         """Drop the metrics and times of later steps, which a resumed run repeats.
@@ -239,9 +248,9 @@ class RunFolder:
             )
         check_regular(path)
         try:
-            with safetensors.safe_open(path, framework="pt") as file:
-                marks = file.metadata() or {}
-                weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            data = path.read_bytes()  # at once: a training run may replace the file meanwhile
+            weights = safetensors.torch.load(data)
+            marks = _metadata(data)
         except Exception as error:  # a damaged file can raise almost anything
             raise DamagedError(
                 f"{path} cannot be read ({error}), because it is damaged: train again."
@@ -297,6 +306,13 @@ def _tensor_digest(tensors: Mapping[str, Tensor]) -> str:
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         digest.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
     return str(digest.hexdigest())
+
+
+def _metadata(data: bytes) -> dict[str, str]:
+    """Metadata of a safetensors file: a JSON header follows its length, 8 bytes."""
+    end = 8 + int.from_bytes(data[:8], "little")
+    found: dict[str, str] = json.loads(data[8:end]).get("__metadata__", {})
+    return found
 
 
 def _contiguous(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
