@@ -1,4 +1,4 @@
-"""Draw the figure of a long run from benchmarks/results/soak.json: `python docs/figures/soak.py`."""
+"""Draw the figure of a long run from benchmarks/results/soak.json."""
 
 from __future__ import annotations
 

@@ -13,11 +13,11 @@ from bliss.arrays import FloatArray, IntArray
 from bliss.block import Block
 from bliss.errors import InputError
 from bliss.kernels import frontier, threaded
-from bliss.samplers.base import PolicySampler
 from bliss.samplers.config_base import EstimatorConfig, SamplerConfig
 from bliss.samplers.configs import LayerSamplerConfig
 from bliss.samplers.draws import Draw, Poisson
 from bliss.samplers.estimators import coefficients, released_weights, rescale_hajek
+from bliss.samplers.learned import PolicySampler
 from bliss.samplers.workspace import Workspace
 
 

@@ -12,10 +12,11 @@ from bliss.arrays import FloatArray, IntArray
 from bliss.block import Block
 from bliss.kernels import nodewise
 from bliss.policies.base import Policy
-from bliss.samplers.base import PolicySampler, Sampler
+from bliss.samplers.base import Sampler
 from bliss.samplers.config_base import EstimatorConfig, SamplerConfig
 from bliss.samplers.configs import NodeSamplerConfig
 from bliss.samplers.estimators import coefficients, rescale_hajek
+from bliss.samplers.learned import PolicySampler
 from bliss.samplers.workspace import Workspace
 
 
