@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -40,7 +41,10 @@ def run(*command: str) -> subprocess.CompletedProcess:
 
 
 def torchrun(*options: str) -> subprocess.CompletedProcess:
-    launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    launcher = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(port))
     return run(*launcher, "-m", "bliss", "train", *options)
 
 
