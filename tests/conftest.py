@@ -15,6 +15,7 @@ SLOW = (
     "data/test_importing.py",
     "data/test_imports.py",
     "data/test_named.py",
+    "data/test_sorting.py",
     "data/test_synthetic.py",
     "faults/",
     "fuzz/",

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from bliss.data import import_graph, load_dataset, manifest, open_graph, open_store, verify_dataset
+from bliss.digests import file_digest, sealed
 from bliss.errors import DamagedError, InputError, ResourceError
 from tests.data.files import WEIGHT, write
 
@@ -117,6 +118,53 @@ def test_damaged_stamps_mean_that_large_files_are_read(large, text):
     (large / "stamps.json").write_text(text)
     with pytest.raises(DamagedError, match=r"features\.npy"):
         open_store(large)
+
+
+def test_indices_of_a_large_store_are_checked_once_and_again_after_a_change(large, monkeypatch):
+    def fail(*_):
+        raise InputError("checked")
+
+    monkeypatch.setattr("bliss.graph.check_arrays", fail)
+    open_store(large)
+    os.utime(large / "indices.npy")
+    with pytest.raises(InputError, match="checked"):
+        open_store(large)
+    with pytest.raises(InputError, match="checked"):  # a failed check is not taken for a passed one
+        open_store(large)
+    monkeypatch.undo()
+    monkeypatch.setattr(manifest, "SMALL", 0)
+    open_store(large)
+    monkeypatch.setattr("bliss.graph.check_arrays", fail)
+    open_store(large)
+    with pytest.raises(InputError, match="checked"):
+        verify_dataset(large)
+
+
+def test_stamps_that_came_with_a_copy_do_not_vouch_for_indices(large):
+    """A forger can make digests and stamps fit, but not the time of change of the copy."""
+    file, header = large / "indices.npy", large / "graph.json"
+    indices = np.load(file)
+    indices[0] = 10_000
+    np.save(file, indices)
+    content = json.loads(header.read_text())
+    content["files"][file.name] = file_digest(file)
+    del content["digest"]
+    header.write_text(json.dumps(content := sealed(content)))
+    stamp = manifest.stamp(file, content["files"][file.name])
+    marks = json.loads((large / "stamps.json").read_text()) | {
+        "checked graph.json": content["digest"]
+    }
+    forged = [*stamp[:2], stamp[2] - 1, stamp[3]]
+    (large / "stamps.json").write_text(json.dumps(marks | {file.name: forged}))
+    with pytest.raises(InputError, match="indices holds 10000"):
+        open_graph(large)
+    (large / "stamps.json").write_text(json.dumps(marks | {file.name: stamp}))
+    open_graph(large)  # the rest of the forgery was good
+    (large / "stamps.json").write_text(
+        json.dumps(marks | {file.name: stamp, "checked graph.json": ""})
+    )
+    with pytest.raises(InputError, match="indices holds 10000"):
+        open_graph(large)
 
 
 def test_a_store_that_cannot_be_written_opens(large, monkeypatch):
