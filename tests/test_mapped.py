@@ -223,6 +223,29 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
         rows(np.array([4]))
 
 
+def resident(path: Path) -> int:
+    """Kilobytes of a file in this process."""
+    lines = Path("/proc/self/smaps").read_text().splitlines()
+    places = [n for n, line in enumerate(lines) if line.endswith(str(path))]
+    sizes = [next(one for one in lines[n:] if one.startswith("Rss:")) for n in places]
+    return sum(int(size.split()[1]) for size in sizes)
+
+
+def test_pages_of_shared_maps_are_released_and_private_ones_are_kept(tmp_path):
+    np.save(tmp_path / "x.npy", np.arange(100_000.0))
+    shared = np.load(tmp_path / "x.npy", mmap_mode="r+")
+    shared[5] = -1
+    assert shared.sum() > 0
+    assert resident(tmp_path / "x.npy") > 700
+    mapped.release([shared, np.zeros(10)])
+    assert resident(tmp_path / "x.npy") == 0
+    assert shared[5] == -1
+    private = np.load(tmp_path / "x.npy", mmap_mode="c")
+    private[7] = -2
+    mapped.release([private])
+    assert private[7] == -2
+
+
 def test_a_watch_needs_no_file_that_is_gone(tmp_path):
     x = matrix(tmp_path / "x.npy")
     watch = Watch([x, np.zeros(10)])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -20,12 +19,13 @@ from bliss.arrays import NOTHING, FloatArray, IntArray
 from bliss.block import Block
 from bliss.errors import InputError
 from bliss.feedback import encode_attention
-from bliss.files import check_space, refuse_folder, replacing, writing
+from bliss.files import refuse_folder, replacing
 from bliss.graph import Graph
 from bliss.kernels import frontier, nodewise
-from bliss.mapped import Watch
+from bliss.mapped import Watch, release
 from bliss.nn.layers import Layer, layers_of
 from bliss.nn.needed import chunks, needed_nodes
+from bliss.nn.outputs import Outputs
 
 _KINDS = (torch.float16, torch.float32, torch.float64)  # of features that may be mapped
 LARGE = 2**30
@@ -191,8 +191,8 @@ def infer_layer(
         position[where.below] = np.arange(where.below.size, dtype=position.dtype)
     number_type = torch.float32 if x.dtype == torch.float16 else x.dtype
     rows = graph.num_nodes if where.nodes is None else where.nodes.size
-    out = torch.empty(rows, 0)
-    on_disk = [x.numpy()] if x.device.type == "cpu" and x.dtype in _KINDS else []
+    out, touched = Outputs((rows, 0)), 0
+    on_disk = [x.detach().numpy()] if x.device.type == "cpu" and x.dtype in _KINDS else []
     watch = Watch([graph.indptr, graph.indices, graph.weight, *on_disk])
     for start, stop in ranges:
         watch.check()
@@ -204,14 +204,18 @@ def infer_layer(
         found = layer(inputs, moved)
         _check_output(found, block.num_dst)
         if start == 0:
-            out = _allocate((rows, found.size(1)), where)
-        out[start:stop] = found.to("cpu", torch.float32)
+            out = Outputs((rows, found.size(1)), where.place, where.room)
+        out.write(start, found.to("cpu", torch.float32))
         if survey is not None:
             survey.add(moved, inputs, nodes)
+        touched += inputs.nbytes + 4 * block.num_edges
         del inputs  # free them before the next chunk is gathered
+        if touched > LARGE // 2:
+            release([graph.indices, *on_disk])
+            touched = 0
         if progress:
             progress(stop / rows)
-    return out
+    return out.tensor
 
 
 class _Survey:
@@ -253,23 +257,6 @@ def _npy_path(out: str | os.PathLike[str]) -> Path:
     if path.suffix != ".npy":
         raise InputError(f"out={str(path)!r} must end in .npy, the format that is written.")
     return path
-
-
-def _allocate(shape: tuple[int, int], where: Where) -> Tensor:
-    """Room for a layer's outputs: in memory, in an .npy file, or in a nameless file of a folder."""
-    place, size = where.place, 4 * shape[0] * shape[1]
-    if place is None or (size <= where.room and not place.is_file()):
-        return torch.empty(shape)
-    check_space(place / "outputs", size)
-    if place.is_file():
-        mapped = np.lib.format.open_memmap(place, mode="w+", dtype=np.float32, shape=shape)
-        return torch.from_numpy(mapped)
-    if 0 in shape:
-        return torch.empty(shape)
-    with writing(place):
-        place.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=place) as file:  # the map outlives it
-            return torch.from_numpy(np.memmap(file, np.float32, "w+", shape=shape))
 
 
 @contextmanager
