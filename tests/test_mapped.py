@@ -161,7 +161,7 @@ def test_the_cache_follows_the_policy(store):
 
 
 def test_runs_with_and_without_a_cache_are_the_same(store, tmp_path):
-    options = {"dataset": str(store), "steps": 10, "evaluate_every": 5}
+    options = {"steps": 10, "evaluate_every": 5}
     dataset = load_dataset(store)
     scores = [
         trained(dataset, tmp_path / str(cache), feature_cache=cache, **options)[1].val_f1

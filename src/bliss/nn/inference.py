@@ -22,7 +22,7 @@ from bliss.feedback import encode_attention
 from bliss.files import refuse_folder, replacing
 from bliss.graph import Graph
 from bliss.kernels import frontier, nodewise
-from bliss.mapped import Watch, release
+from bliss.mapped import Rows, Watch, release
 from bliss.nn.layers import Layer, layers_of
 from bliss.nn.needed import chunks, needed_nodes
 from bliss.nn.outputs import Outputs
@@ -131,6 +131,7 @@ def infer(
         _evaluating(modules),
         nullcontext() if path is None else replacing(path) as written,
     ):
+        rows: Rows | None = None
         for number, layer in enumerate(layers):
             is_last = number == len(layers) - 1
             place = folder if path is None else written if is_last else path.parent
@@ -142,11 +143,11 @@ def infer(
             seen = None if observer is None else _Survey(graph, number)
             sizes = chunk_edges, chunk_bytes
             below = None if number == 0 else needed[number - 1]
-            where = Where(needed[number], below, place, LARGE if path is None else 0)
-            found = infer_layer(layer, graph, x, *sizes, device, share, seen, where)
+            where = Where(needed[number], below, place, LARGE if path is None else 0, rows)
+            found = _infer(layer, graph, x, *sizes, device, share, seen, where)
             if observer is not None and seen is not None:
                 observer(number, seen.result(x))
-            x = found
+            x, rows = found.tensor, found.rows
     if path is None:
         return x
     return torch.from_numpy(np.load(path, mmap_mode="c"))  # changes do not reach the file
@@ -159,6 +160,7 @@ class Where(NamedTuple):
     below: IntArray | None = None  # int64[M] nodes of the inputs; None: all
     place: Path | None = None  # .npy file, or folder of a file without a name; None: in memory
     room: int = 0  # bytes of outputs that stay in memory if there is a folder
+    rows: Rows | None = None  # reads the inputs from a file, if they are in one
 
 
 EVERYWHERE = Where()
@@ -173,14 +175,26 @@ def infer_layer(
     chunk_edges: int = 500_000,
     chunk_bytes: int = 2**29,
     device: torch.device | str = "cpu",
-    progress: Callable[[float], None] | None = None,
-    survey: _Survey | None = None,
-    where: Where = EVERYWHERE,
 ) -> Tensor:
-    """One layer's outputs at all or some nodes, from its inputs. [V, in] -> [V, out].
+    """One layer's outputs at all nodes, from its inputs at all nodes. [V, in] -> [V, out].
 
     The mode of the layer is not changed.
     """
+    return _infer(layer, graph, x, chunk_edges, chunk_bytes, device).tensor
+
+
+def _infer(
+    layer: Layer,
+    graph: Graph,
+    x: Tensor,
+    chunk_edges: int,
+    chunk_bytes: int,
+    device: torch.device | str,
+    progress: Callable[[float], None] | None = None,
+    survey: _Survey | None = None,
+    where: Where = EVERYWHERE,
+) -> Outputs:
+    """One layer's outputs at all or some nodes."""
     if x.nbytes > chunk_bytes:
         chunk_edges = min(chunk_edges, chunk_bytes // x[:1].nbytes)
     ranges = list(chunks(graph, chunk_edges, where.nodes))
@@ -199,7 +213,10 @@ def infer_layer(
         nodes = np.arange(start, stop) if where.nodes is None else where.nodes[start:stop]
         block = replace(full_block(graph, nodes, number), is_surveyed=survey is not None)
         row = block.src if position is None else torch.from_numpy(position[block.src.numpy()])
-        inputs = x.index_select(0, row.to(x.device)).to(device, number_type)
+        if where.rows is None:
+            inputs = x.index_select(0, row.to(x.device)).to(device, number_type)
+        else:
+            inputs = torch.from_numpy(where.rows(row.numpy())).to(device)
         moved = block.to(device)
         found = layer(inputs, moved)
         _check_output(found, block.num_dst)
@@ -215,7 +232,7 @@ def infer_layer(
             touched = 0
         if progress:
             progress(stop / rows)
-    return out.tensor
+    return out
 
 
 class _Survey:

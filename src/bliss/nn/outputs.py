@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from pathlib import Path
 from typing import IO
@@ -12,13 +13,14 @@ import torch
 from torch import Tensor
 
 from bliss.files import check_space, writing
+from bliss.mapped import MappedFile, Rows
 
 
 class Outputs:
     """Room for a layer's outputs: in memory, in an .npy file, or in a nameless file of a folder.
 
-    A file is written rather than mapped to be written, which is faster and keeps its pages out of
-    the process. `tensor` maps it.
+    A nameless file is written and, by `rows`, read without a map, which is faster and keeps its
+    pages out of the process. `tensor` maps it.
 
     Parameters
     ----------
@@ -33,6 +35,7 @@ class Outputs:
     def __init__(self, shape: tuple[int, int], place: Path | None = None, room: int = 0) -> None:
         size = 4 * shape[0] * shape[1]
         self._file: IO[bytes] | None = None
+        self.rows: Rows | None = None  # reads a nameless file
         if place is None or size == 0 or (size <= room and not place.is_file()):
             self.tensor = torch.empty(shape)
             if place is not None and place.is_file():
@@ -46,7 +49,11 @@ class Outputs:
         with writing(place):
             place.mkdir(parents=True, exist_ok=True)
             self._file = tempfile.TemporaryFile(dir=place)  # noqa: SIM115 (the map outlives it)
-            self.tensor = torch.from_numpy(np.memmap(self._file, np.float32, "w+", shape=shape))
+            array = np.memmap(self._file, np.float32, "w+", shape=shape)
+            self.tensor = torch.from_numpy(array)
+            if sys.platform == "linux":
+                name = Path(f"/proc/self/fd/{self._file.fileno()}")
+                self.rows = Rows(MappedFile(name, 0, size), array)
         self._folder = place
 
     def write(self, start: int, rows: Tensor) -> None:
