@@ -161,7 +161,7 @@ def test_the_cache_follows_the_policy(store):
 
 
 def test_runs_with_and_without_a_cache_are_the_same(store, tmp_path):
-    options = {"dataset": str(store), "steps": 10, "evaluate_every": 5}
+    options = {"steps": 10, "evaluate_every": 5}
     dataset = load_dataset(store)
     scores = [
         trained(dataset, tmp_path / str(cache), feature_cache=cache, **options)[1].val_f1
@@ -221,6 +221,29 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
     rows._handle = os.open(tmp_path, os.O_RDONLY)  # a folder
     with pytest.raises(DamagedError, match=r"x.npy cannot be read at row 4"):
         rows(np.array([4]))
+
+
+def resident(path: Path) -> int:
+    """Kilobytes of a file in this process."""
+    lines = Path("/proc/self/smaps").read_text().splitlines()
+    places = [n for n, line in enumerate(lines) if line.endswith(str(path))]
+    sizes = [next(one for one in lines[n:] if one.startswith("Rss:")) for n in places]
+    return sum(int(size.split()[1]) for size in sizes)
+
+
+def test_pages_of_shared_maps_are_released_and_private_ones_are_kept(tmp_path):
+    np.save(tmp_path / "x.npy", np.arange(100_000.0))
+    shared = np.load(tmp_path / "x.npy", mmap_mode="r+")
+    shared[5] = -1
+    assert shared.sum() > 0
+    assert resident(tmp_path / "x.npy") > 700
+    mapped.release([shared, np.zeros(10)])
+    assert resident(tmp_path / "x.npy") == 0
+    assert shared[5] == -1
+    private = np.load(tmp_path / "x.npy", mmap_mode="c")
+    private[7] = -2
+    mapped.release([private])
+    assert private[7] == -2
 
 
 def test_a_watch_needs_no_file_that_is_gone(tmp_path):

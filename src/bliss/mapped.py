@@ -8,6 +8,8 @@ that are small beside the memory, maps are read as they are.
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 import os
 import sys
 import threading
@@ -80,6 +82,27 @@ def _file_of(array: Array, lines: list[str]) -> MappedFile | None:
             return None
         return MappedFile(Path(path[0]), int(offset, 16) + address - first, found.st_size)
     return None
+
+
+def release(arrays: Iterable[Array]) -> None:
+    """Take the pages of shared maps out of the process; the system may keep them in its cache.
+
+    Arrays in memory and private maps, which may have been changed, are left alone.
+    """
+    if sys.platform != "linux":
+        return
+    shared = []
+    for line in _MAPS.read_text(encoding="utf-8", errors="surrogateescape").splitlines():
+        ends, access, *_ = line.split(maxsplit=2)
+        if access.endswith("s"):
+            shared.append([int(end, 16) for end in ends.split("-")])
+    system = ctypes.CDLL(None)
+    for array in arrays:
+        start = array.__array_interface__["data"][0]
+        for first, last in shared:
+            if first <= start < last:
+                size = min(last, start + array.nbytes) - first
+                system.madvise(ctypes.c_void_p(first), ctypes.c_size_t(size), mmap.MADV_DONTNEED)
 
 
 def is_changed(array: Array) -> bool:

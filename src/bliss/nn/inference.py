@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -20,12 +19,13 @@ from bliss.arrays import NOTHING, FloatArray, IntArray
 from bliss.block import Block
 from bliss.errors import InputError
 from bliss.feedback import encode_attention
-from bliss.files import check_space, refuse_folder, replacing, writing
+from bliss.files import refuse_folder, replacing
 from bliss.graph import Graph
 from bliss.kernels import frontier, nodewise
-from bliss.mapped import Watch
+from bliss.mapped import Rows, Watch, release
 from bliss.nn.layers import Layer, layers_of
 from bliss.nn.needed import chunks, needed_nodes
+from bliss.nn.outputs import Outputs
 
 _KINDS = (torch.float16, torch.float32, torch.float64)  # of features that may be mapped
 LARGE = 2**30
@@ -131,6 +131,7 @@ def infer(
         _evaluating(modules),
         nullcontext() if path is None else replacing(path) as written,
     ):
+        rows: Rows | None = None
         for number, layer in enumerate(layers):
             is_last = number == len(layers) - 1
             place = folder if path is None else written if is_last else path.parent
@@ -142,11 +143,11 @@ def infer(
             seen = None if observer is None else _Survey(graph, number)
             sizes = chunk_edges, chunk_bytes
             below = None if number == 0 else needed[number - 1]
-            where = Where(needed[number], below, place, LARGE if path is None else 0)
-            found = infer_layer(layer, graph, x, *sizes, device, share, seen, where)
+            where = Where(needed[number], below, place, LARGE if path is None else 0, rows)
+            found = _infer(layer, graph, x, *sizes, device, share, seen, where)
             if observer is not None and seen is not None:
                 observer(number, seen.result(x))
-            x = found
+            x, rows = found.tensor, found.rows
     if path is None:
         return x
     return torch.from_numpy(np.load(path, mmap_mode="c"))  # changes do not reach the file
@@ -159,6 +160,7 @@ class Where(NamedTuple):
     below: IntArray | None = None  # int64[M] nodes of the inputs; None: all
     place: Path | None = None  # .npy file, or folder of a file without a name; None: in memory
     room: int = 0  # bytes of outputs that stay in memory if there is a folder
+    rows: Rows | None = None  # reads the inputs from a file, if they are in one
 
 
 EVERYWHERE = Where()
@@ -173,14 +175,26 @@ def infer_layer(
     chunk_edges: int = 500_000,
     chunk_bytes: int = 2**29,
     device: torch.device | str = "cpu",
-    progress: Callable[[float], None] | None = None,
-    survey: _Survey | None = None,
-    where: Where = EVERYWHERE,
 ) -> Tensor:
-    """One layer's outputs at all or some nodes, from its inputs. [V, in] -> [V, out].
+    """One layer's outputs at all nodes, from its inputs at all nodes. [V, in] -> [V, out].
 
     The mode of the layer is not changed.
     """
+    return _infer(layer, graph, x, chunk_edges, chunk_bytes, device).tensor
+
+
+def _infer(
+    layer: Layer,
+    graph: Graph,
+    x: Tensor,
+    chunk_edges: int,
+    chunk_bytes: int,
+    device: torch.device | str,
+    progress: Callable[[float], None] | None = None,
+    survey: _Survey | None = None,
+    where: Where = EVERYWHERE,
+) -> Outputs:
+    """One layer's outputs at all or some nodes."""
     if x.nbytes > chunk_bytes:
         chunk_edges = min(chunk_edges, chunk_bytes // x[:1].nbytes)
     ranges = list(chunks(graph, chunk_edges, where.nodes))
@@ -191,24 +205,31 @@ def infer_layer(
         position[where.below] = np.arange(where.below.size, dtype=position.dtype)
     number_type = torch.float32 if x.dtype == torch.float16 else x.dtype
     rows = graph.num_nodes if where.nodes is None else where.nodes.size
-    out = torch.empty(rows, 0)
-    on_disk = [x.numpy()] if x.device.type == "cpu" and x.dtype in _KINDS else []
+    out, touched = Outputs((rows, 0)), 0
+    on_disk = [x.detach().numpy()] if x.device.type == "cpu" and x.dtype in _KINDS else []
     watch = Watch([graph.indptr, graph.indices, graph.weight, *on_disk])
     for start, stop in ranges:
         watch.check()
         nodes = np.arange(start, stop) if where.nodes is None else where.nodes[start:stop]
         block = replace(full_block(graph, nodes, number), is_surveyed=survey is not None)
         row = block.src if position is None else torch.from_numpy(position[block.src.numpy()])
-        inputs = x.index_select(0, row.to(x.device)).to(device, number_type)
+        if where.rows is None:
+            inputs = x.index_select(0, row.to(x.device)).to(device, number_type)
+        else:
+            inputs = torch.from_numpy(where.rows(row.numpy())).to(device)
         moved = block.to(device)
         found = layer(inputs, moved)
         _check_output(found, block.num_dst)
         if start == 0:
-            out = _allocate((rows, found.size(1)), where)
-        out[start:stop] = found.to("cpu", torch.float32)
+            out = Outputs((rows, found.size(1)), where.place, where.room)
+        out.write(start, found.to("cpu", torch.float32))
         if survey is not None:
             survey.add(moved, inputs, nodes)
+        touched += inputs.nbytes + 4 * block.num_edges
         del inputs  # free them before the next chunk is gathered
+        if touched > LARGE // 2:
+            release([graph.indices, *on_disk])
+            touched = 0
         if progress:
             progress(stop / rows)
     return out
@@ -253,23 +274,6 @@ def _npy_path(out: str | os.PathLike[str]) -> Path:
     if path.suffix != ".npy":
         raise InputError(f"out={str(path)!r} must end in .npy, the format written: rename it.")
     return path
-
-
-def _allocate(shape: tuple[int, int], where: Where) -> Tensor:
-    """Room for a layer's outputs: in memory, in an .npy file, or in a nameless file of a folder."""
-    place, size = where.place, 4 * shape[0] * shape[1]
-    if place is None or (size <= where.room and not place.is_file()):
-        return torch.empty(shape)
-    check_space(place / "outputs", size)
-    if place.is_file():
-        mapped = np.lib.format.open_memmap(place, mode="w+", dtype=np.float32, shape=shape)
-        return torch.from_numpy(mapped)
-    if 0 in shape:
-        return torch.empty(shape)
-    with writing(place):
-        place.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=place) as file:  # the map outlives it
-            return torch.from_numpy(np.memmap(file, np.float32, "w+", shape=shape))
 
 
 @contextmanager

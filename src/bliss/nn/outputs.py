@@ -1,0 +1,69 @@
+"""Outputs of a layer, in memory or on disk."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bliss.files import check_space, writing
+from bliss.mapped import MappedFile, Rows
+
+
+class Outputs:
+    """Room for a layer's outputs: in memory, in an .npy file, or in a nameless file of a folder.
+
+    A nameless file is written and, by `rows`, read without a map, which is faster and keeps its
+    pages out of the process. `tensor` maps it.
+
+    Parameters
+    ----------
+    shape
+        Rows and columns, float32.
+    place
+        An .npy file, or a folder; None: in memory.
+    room
+        Bytes that stay in memory if there is a folder.
+    """
+
+    def __init__(self, shape: tuple[int, int], place: Path | None = None, room: int = 0) -> None:
+        size = 4 * shape[0] * shape[1]
+        self._file: IO[bytes] | None = None
+        self.rows: Rows | None = None  # reads a nameless file
+        if place is None or size == 0 or (size <= room and not place.is_file()):
+            self.tensor = torch.empty(shape)
+            if place is not None and place.is_file():
+                np.save(place, self.tensor.numpy())
+            return
+        check_space(place / "outputs", size)
+        if place.is_file():
+            mapped = np.lib.format.open_memmap(place, mode="w+", dtype=np.float32, shape=shape)
+            self.tensor = torch.from_numpy(mapped)
+            return
+        with writing(place):
+            place.mkdir(parents=True, exist_ok=True)
+            self._file = tempfile.TemporaryFile(dir=place)  # noqa: SIM115 (the map outlives it)
+            array = np.memmap(self._file, np.float32, "w+", shape=shape)
+            self.tensor = torch.from_numpy(array)
+            if sys.platform == "linux":
+                name = Path(f"/proc/self/fd/{self._file.fileno()}")
+                self.rows = Rows(MappedFile(name, 0, size), array)
+        self._folder = place
+
+    def write(self, start: int, rows: Tensor) -> None:
+        """Set the rows from `start` on. [n, F]."""
+        if self._file is None:
+            self.tensor[start : start + len(rows)] = rows
+            return
+        content = rows.contiguous().view(-1).view(torch.uint8).numpy().data
+        place = start * self.tensor[:1].nbytes
+        with writing(self._folder):
+            while len(content):
+                done = os.pwrite(self._file.fileno(), content, place)
+                content, place = content[done:], place + done
