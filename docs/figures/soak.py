@@ -1,4 +1,4 @@
-"""Draw the figure of a long run from benchmarks/results/soak.json: `python docs/figures/soak.py`."""
+"""Draw the curve of a long run, of benchmarks/results/soak.json: `python docs/figures/soak.py`."""
 
 from __future__ import annotations
 
