@@ -261,11 +261,18 @@ class BlockLoader:
 
     def _load(self, seeds: _Seeds, step: int) -> Data:
         """Draw the blocks of a batch and gather the attributes of their nodes."""
+        return self._gather(seeds, *self._draw(seeds, step))
+
+    def _draw(self, seeds: _Seeds, step: int) -> tuple[list[Block], float]:
+        """The blocks of a batch, and how long drawing them took in seconds."""
+        started = perf_counter()
+        return self.node_sampler.sample(seeds.node, step), perf_counter() - started
+
+    def _gather(self, seeds: _Seeds, blocks: list[Block], taken: float) -> Data:
+        """The batch of drawn blocks, with the attributes of their nodes."""
         from torch_geometric.data import Data
 
         started = perf_counter()
-        blocks = self.node_sampler.sample(seeds.node, step)
-        sampled = perf_counter()
         nodes, targets = blocks[0].src, blocks[-1].dst
         batch = Data()
         of_edges = edge_attributes(self.data)
@@ -289,7 +296,7 @@ class BlockLoader:
         batch.num_nodes = nodes.numel()
         batch.num_edges = sum(block.num_edges for block in blocks)
         batch.batch_size = targets.numel()
-        batch.seconds = Seconds(sampled - started, perf_counter() - sampled)
+        batch.seconds = Seconds(taken, perf_counter() - started)
         return batch if self.transform is None else self.transform(batch)
 
     def _in_turn(self, batches: Iterator[_Seeds]) -> Generator[Data, None, None]:
@@ -327,8 +334,29 @@ class BlockLoader:
                     waiting.exception()  # wait: the draw must not outlive the iteration
 
     def _submit(self, batches: Iterator[_Seeds], step: int) -> Future[Data] | None:
+        """Begin the next batch: in a thread or, where no processor is free, drawn here first."""
         seeds = next(batches, None)
-        return None if seeds is None else self._thread().submit(self._load, seeds, step)
+        if seeds is None or not _is_crowded():
+            return None if seeds is None else self._thread().submit(self._load, seeds, step)
+        try:
+            drawn = self._draw(seeds, step)
+        except Exception as error:  # raised when the batch is asked for, as if from the thread
+            failed: Future[Data] = Future()
+            failed.set_exception(error)
+            return failed
+        return self._thread().submit(self._gather, seeds, *drawn)
+
+
+def _is_crowded() -> bool:
+    """Whether torch's threads occupy all processors, so that another thread would delay them.
+
+    A parallel operation waits for its slowest thread. With an accelerator, processors are free.
+    """
+    if torch.cuda.is_available() or torch.backends.mps.is_available():
+        return False
+    own = getattr(os, "sched_getaffinity", None)
+    processors = len(own(0)) if own else os.cpu_count() or 1
+    return 1 < torch.get_num_threads() >= processors
 
 
 def _input_nodes(nodes: Any, num_nodes: int) -> tuple[IntArray, bool]:
