@@ -37,7 +37,8 @@ ALLOWED: dict[str, set[str]] = {
     "nn": (BASE - {"digests", "text"}) | CONTRACTS | {"kernels", "rng"},
     "samplers": (BASE - {"text"}) | CONTRACTS | {"kernels", "nn", "policies", "rng"},
     "loader_options": {"checks", "errors"},
-    "loader": {"arrays", "checks", "conversion", "errors", "loader_options", "rng", "samplers"},
+    "loader": {"arrays", "checks", "conversion", "errors", "kernels", "loader_options", "rng"}
+    | {"samplers"},
     "data": BASE | {"conversion", "graph", "rng"},
     "train": BASE | CONTRACTS | LEARNING | {"data", "loader", "nn", "records"},
     "studies": BASE | CONTRACTS | LEARNING | {"data", "loader", "nn", "records", "train"},

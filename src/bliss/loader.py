@@ -21,6 +21,7 @@ from bliss import checks
 from bliss.arrays import IntArray
 from bliss.conversion import edge_attributes
 from bliss.errors import InputError
+from bliss.kernels import pool
 from bliss.loader_options import refuse_others
 from bliss.rng import Stream, derive_key, hashes
 from bliss.samplers.base import Sampler
@@ -86,7 +87,8 @@ class BlockLoader:
         A function applied to each batch.
     prefetch
         0: draw each batch on request. 1: draw the next batch in a thread while this one is used;
-        each batch is then drawn from a policy exactly one step old.
+        each batch is then drawn from a policy exactly one step old. Without an accelerator, if
+        torch's threads use all processors, the next batch is drawn before this one is returned.
     batch_sampler
         Iterable of lists of positions in `input_nodes`; replaces batch_size, shuffle and drop_last.
     pin_memory
@@ -261,18 +263,11 @@ class BlockLoader:
 
     def _load(self, seeds: _Seeds, step: int) -> Data:
         """Draw the blocks of a batch and gather the attributes of their nodes."""
-        return self._gather(seeds, *self._draw(seeds, step))
-
-    def _draw(self, seeds: _Seeds, step: int) -> tuple[list[Block], float]:
-        """The blocks of a batch, and how long drawing them took in seconds."""
-        started = perf_counter()
-        return self.node_sampler.sample(seeds.node, step), perf_counter() - started
-
-    def _gather(self, seeds: _Seeds, blocks: list[Block], taken: float) -> Data:
-        """The batch of drawn blocks, with the attributes of their nodes."""
         from torch_geometric.data import Data
 
         started = perf_counter()
+        blocks = self.node_sampler.sample(seeds.node, step)
+        sampled = perf_counter()
         nodes, targets = blocks[0].src, blocks[-1].dst
         batch = Data()
         of_edges = edge_attributes(self.data)
@@ -296,8 +291,13 @@ class BlockLoader:
         batch.num_nodes = nodes.numel()
         batch.num_edges = sum(block.num_edges for block in blocks)
         batch.batch_size = targets.numel()
-        batch.seconds = Seconds(taken, perf_counter() - started)
+        batch.seconds = Seconds(sampled - started, perf_counter() - sampled)
         return batch if self.transform is None else self.transform(batch)
+
+    def _load_alone(self, seeds: _Seeds, step: int) -> Data:
+        """Load a batch in one thread: OpenMP would start a second team for a second thread."""
+        with pool.limited(1):
+            return self._load(seeds, step)
 
     def _in_turn(self, batches: Iterator[_Seeds]) -> Generator[Data, None, None]:
         for seeds in batches:
@@ -306,9 +306,9 @@ class BlockLoader:
     def _thread(self) -> ThreadPoolExecutor:
         """Thread that draws ahead, reused in all epochs so that its workspace is allocated once."""
         if os.getpid() not in self._threads:  # a thread does not survive a fork
-            pool = ThreadPoolExecutor(1, thread_name_prefix="bliss-prefetch")
-            weakref.finalize(self, pool.shutdown, wait=False)
-            self._threads = {os.getpid(): pool}
+            thread = ThreadPoolExecutor(1, thread_name_prefix="bliss-prefetch")
+            weakref.finalize(self, thread.shutdown, wait=False)
+            self._threads = {os.getpid(): thread}
         return self._threads[os.getpid()]
 
     def _ahead(self, batches: Iterator[_Seeds]) -> Generator[Data, None, None]:
@@ -334,23 +334,24 @@ class BlockLoader:
                     waiting.exception()  # wait: the draw must not outlive the iteration
 
     def _submit(self, batches: Iterator[_Seeds], step: int) -> Future[Data] | None:
-        """Begin the next batch: in a thread or, where no processor is free, drawn here first."""
         seeds = next(batches, None)
-        if seeds is None or not _is_crowded():
-            return None if seeds is None else self._thread().submit(self._load, seeds, step)
+        if seeds is None:
+            return None
+        if not _is_crowded():
+            return self._thread().submit(self._load_alone, seeds, step)
+        done: Future[Data] = Future()
         try:
-            drawn = self._draw(seeds, step)
-        except Exception as error:  # raised when the batch is asked for, as if from the thread
-            failed: Future[Data] = Future()
-            failed.set_exception(error)
-            return failed
-        return self._thread().submit(self._gather, seeds, *drawn)
+            done.set_result(self._load(seeds, step))
+        except Exception as error:  # raised when the batch is asked for, as from the thread
+            done.set_exception(error)
+        return done
 
 
 def _is_crowded() -> bool:
-    """Whether torch's threads occupy all processors, so that another thread would delay them.
+    """Whether torch's threads use all processors, so that a further thread would delay them.
 
-    A parallel operation waits for its slowest thread. With an accelerator, processors are free.
+    An operation of torch ends with its slowest thread. On a machine with an accelerator, networks
+    are assumed to run there, and processors to be free.
     """
     if torch.cuda.is_available() or torch.backends.mps.is_available():
         return False

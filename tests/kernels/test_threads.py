@@ -11,6 +11,7 @@ import threading
 import numpy as np
 import pytest
 
+import bliss.block  # noqa: F401 (tells the pool of torch's threads)
 from bliss.arrays import NOTHING
 from bliss.kernels import frontier, histories, messages, node_bandit, pool
 from bliss.kernels.gathering import gather
@@ -21,10 +22,14 @@ seeds = pytest.mark.parametrize("seed", range(8))
 counts = pytest.mark.parametrize("count", COUNTS)
 
 
-@pytest.fixture(autouse=True)
-def eager(monkeypatch):
-    """Split even the smallest input."""
+@pytest.fixture(autouse=True, params=["team", "pool"])
+def eager(monkeypatch, request):
+    """Split even the smallest input, among torch's threads and among Python's."""
     monkeypatch.setattr(pool, "LEAST", 1)
+    if request.param == "pool":
+        monkeypatch.setattr(pool, "_team", None)
+    elif sys.platform == "linux":
+        assert pool._team is not None
 
 
 def on_threads(count, kernel, *arguments):
@@ -83,7 +88,11 @@ def block(seed, heads, width):
 def test_attention_has_the_same_bits_forward_and_backward(seed, count, heads, width):
     indptr, row, mask, normal, targets, sources = block(seed, heads, width)
     target, source = normal(targets, heads, width), normal(sources, heads, width)
-    grad, scores, vector = normal(targets, heads, width), normal(row.size, heads), normal(heads, width)
+    grad, scores, vector = (
+        normal(targets, heads, width),
+        normal(row.size, heads),
+        normal(heads, width),
+    )
     weights = 0.2, indptr, row, target, source, vector
     for mask_ in (mask, mask[:0, :1]):
         for kernel, given in (
@@ -189,7 +198,7 @@ def test_several_threads_may_use_the_pool_at_once():
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_process_starts_threads_of_its_own():
-    def spread():
+    def spread():  # in a child of torch's team, too, which OpenMP does not support
         barrier = threading.Barrier(2, timeout=20)
         pool.run(lambda part: barrier.wait(), [(0,), (1,)])  # passes if two threads take part
         return True
@@ -215,6 +224,8 @@ bliss.Block
 messages.dropout(x, np.uint64(1), 0.5, x.copy())
 assert pool.threads() == 1 and threading.active_count() == 1
 torch.set_num_threads(2)
+messages.dropout(x, np.uint64(1), 0.5, x.copy())  # may use torch's threads
+pool.follow(torch.get_num_threads)
 messages.dropout(x, np.uint64(1), 0.5, x.copy())
 assert pool.threads() == 2 and threading.active_count() == 2
 """

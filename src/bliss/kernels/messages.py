@@ -88,7 +88,9 @@ def gatv2_scores_backward(
     given = [_cut(one, pieces) for one in (target, source, vector)]
     found = [_zeros(one.shape) for one in given]
     some = partial(_scores_backward, slope, indptr, row, *given, grad, pieces, *found)
-    pool.run(some, pool.ranges(given[2].shape[0], 2 * row.size * vector.size // _LANES))
+    pool.run(
+        some, pool.ranges(given[2].shape[0], 2 * row.size * vector.size // _LANES, per_thread=1)
+    )
     to_target, to_source, to_vector = found
     return (
         to_target.reshape(target.shape),
@@ -200,7 +202,8 @@ def attend_backward(
     given = _cut(grad, pieces)
     grad_values = _zeros((values.shape[0], *given.shape[1:]))
     some = partial(_grad_values, indptr, row, attention, mask, given, pieces, grad_values)
-    pool.run(some, pool.ranges(heads * pieces, row.size * heads * width // _LANES))
+    work = row.size * heads * width // _LANES
+    pool.run(some, pool.ranges(heads * pieces, work, per_thread=1))
     return grad_scores, grad_values.reshape(values.shape)
 
 
