@@ -85,17 +85,16 @@ def gatv2_scores_backward(
 ) -> tuple[Any, Any, Any]:
     """Gradients of `gatv2_scores` with respect to target, source, vector. grad float32[E', H]."""
     pieces = _pieces(row.size, *vector.shape)
-    given = [_cut(one, pieces) for one in (target, source, vector)]
-    found = [_zeros(one.shape) for one in given]
-    some = partial(_scores_backward, slope, indptr, row, *given, grad, pieces, *found)
-    pool.run(
-        some, pool.ranges(given[2].shape[0], 2 * row.size * vector.size // _LANES, per_thread=1)
-    )
-    to_target, to_source, to_vector = found
+    one, other, weight = (_cut(array, pieces) for array in (target, source, vector))
+    to_one, to_other, to_weight = (_zeros(array.shape) for array in (one, other, weight))
+    given = slope, indptr, row, one, other, weight, grad, pieces
+    some = partial(_scores_backward, *given, to_one, to_other, to_weight)
+    work = 2 * row.size * vector.size // _LANES
+    pool.run(some, pool.ranges(weight.shape[0], work, per_thread=1))
     return (
-        to_target.reshape(target.shape),
-        to_source.reshape(source.shape),
-        to_vector.reshape(vector.shape),
+        to_one.reshape(target.shape),
+        to_other.reshape(source.shape),
+        to_weight.reshape(vector.shape),
     )
 
 
