@@ -32,6 +32,7 @@ SLOW = (
     "samplers/test_labor.py",
     "samplers/test_neighbor.py",
     "samplers/test_sketch.py",
+    "samplers/test_threads.py",
     "samplers/test_unbiased.py",
     "samplers/test_unbiased_edges.py",
     "samplers/test_variance.py",

@@ -44,8 +44,8 @@ ALLOWED: dict[str, set[str]] = {
     | {"groups", "kernels", "mapped", "nn", "packing", "policies", "rng"},
     "gather": {"mapped", "samplers"},
     "loader_options": {"checks", "errors"},
-    "loader": {"arrays", "checks", "conversion", "errors", "gather", "loader_options"}
-    | {"rng", "samplers"},
+    "loader": {"arrays", "checks", "conversion", "errors", "gather", "kernels"}
+    | {"loader_options", "rng", "samplers"},
     "data": BASE | {"conversion", "graph", "kernels", "rng"},
     "train": BASE
     | CONTRACTS

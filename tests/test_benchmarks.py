@@ -11,7 +11,7 @@ from math import comb
 import numpy as np
 import pytest
 
-from benchmarks import dgl, disk, dropout, samplers, sampling, scale, step
+from benchmarks import dgl, disk, dropout, samplers, sampling, scale, step, threads
 from benchmarks.graphs import power_law
 from benchmarks.pyg import floyd_chances, one_sample, two_samples
 from bliss import mapped
@@ -49,6 +49,15 @@ def test_the_benchmark_of_sampling_times_every_policy(monkeypatch):
     found = sampling.measure(power_law(500, 5000), repeats=2)
     assert found["pladies_over_floor"] > 0
     assert found["node_update_over_sample"] > 0
+
+
+def test_the_benchmark_of_threads_times_both_numbers(monkeypatch):
+    for name, value in {"BUDGETS": (64, 32, 16), "WARM_UP": 1, "STEPS": 2}.items():
+        monkeypatch.setattr(threads, name, value)
+    dataset = step.random_dataset(power_law(600, 5000), 8, 3, multilabel=False)
+    found = threads.measure(dataset, "gatv2", turns=1)
+    assert found["two_threads_over_one"] > 0
+    assert set(found["step_ms"]) >= {"prefetch 1, threads 2", "prefetch 0, threads 1"}
 
 
 def test_the_benchmark_of_samplers_has_a_row_for_each(monkeypatch):

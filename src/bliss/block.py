@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,8 @@ from bliss.propagation import propagate
 # torch warns once per process that CSR is in beta; `Block.matrix` uses only its stable part.
 warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
 
-pool.follow(torch.get_num_threads)  # kernels import no torch
+# Kernels import no torch: they are told of its threads here.
+pool.follow(torch.get_num_threads, Path(torch.__file__).parent / "lib" / "libtorch_cpu.so")
 
 
 @dataclass(frozen=True, eq=False)

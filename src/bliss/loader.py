@@ -22,6 +22,7 @@ from bliss.arrays import IntArray
 from bliss.conversion import edge_attributes
 from bliss.errors import InputError
 from bliss.gather import Gather
+from bliss.kernels import pool
 from bliss.loader_options import refuse_others
 from bliss.rng import Stream, derive_key, hashes
 from bliss.samplers.base import Sampler
@@ -92,7 +93,8 @@ class BlockLoader:
         A function applied to each batch.
     prefetch
         0: draw each batch on request. 1: draw the next batch in a thread while this one is used;
-        each batch is then drawn from a policy exactly one step old.
+        each batch is then drawn from a policy exactly one step old. Without an accelerator, if
+        torch's threads use all processors, the next batch is drawn before this one is returned.
     batch_sampler
         Iterable of lists of positions in `input_nodes`; replaces batch_size, shuffle and drop_last.
     shards
@@ -364,6 +366,14 @@ class BlockLoader:
         batch.seconds = Seconds(sampled - started, perf_counter() - sampled)
         return batch if self.transform is None else self.transform(batch)
 
+    def _load_all(self, seeds: Iterable[_Seeds], step: int) -> list[Data]:
+        return [self._load(one, step) for one in seeds]
+
+    def _load_alone(self, seeds: Iterable[_Seeds], step: int) -> list[Data]:
+        """Load batches in one thread: OpenMP would start a second team for a second thread."""
+        with pool.limited(1):
+            return self._load_all(seeds, step)
+
     def _in_turn(self, steps: Iterator[list[_Seeds]]) -> Generator[Iterable[Data], None, None]:
         for seeds in steps:
             drawn = map(self._load, seeds, repeat(self._step))
@@ -372,9 +382,9 @@ class BlockLoader:
     def _thread(self) -> ThreadPoolExecutor:
         """Thread that draws ahead, reused in all epochs so that its workspace is allocated once."""
         if os.getpid() not in self._threads:  # a thread does not survive a fork
-            pool = ThreadPoolExecutor(1, thread_name_prefix="bliss-prefetch")
-            weakref.finalize(self, pool.shutdown, wait=False)
-            self._threads = {os.getpid(): pool}
+            thread = ThreadPoolExecutor(1, thread_name_prefix="bliss-prefetch")
+            weakref.finalize(self, thread.shutdown, wait=False)
+            self._threads = {os.getpid(): thread}
         return self._threads[os.getpid()]
 
     def _ahead(self, steps: Iterator[list[_Seeds]]) -> Generator[Iterable[Data], None, None]:
@@ -403,7 +413,27 @@ class BlockLoader:
         seeds = next(steps, None)
         if seeds is None:
             return None
-        return self._thread().submit(lambda: [self._load(one, step) for one in seeds])
+        if not _is_crowded():
+            return self._thread().submit(self._load_alone, seeds, step)
+        done: Future[list[Data]] = Future()
+        try:
+            done.set_result(self._load_all(seeds, step))
+        except Exception as error:  # raised when the batch is asked for, as from the thread
+            done.set_exception(error)
+        return done
+
+
+def _is_crowded() -> bool:
+    """Whether torch's threads use all processors, so that a further thread would delay them.
+
+    An operation of torch ends with its slowest thread. On a machine with an accelerator, networks
+    are assumed to run there, and processors to be free.
+    """
+    if torch.cuda.is_available() or torch.backends.mps.is_available():
+        return False
+    own = getattr(os, "sched_getaffinity", None)
+    processors = len(own(0)) if own else os.cpu_count() or 1
+    return 1 < torch.get_num_threads() >= processors
 
 
 def _input_nodes(nodes: Any, num_nodes: int) -> tuple[IntArray, bool]:

@@ -11,9 +11,10 @@ import threading
 import numpy as np
 import pytest
 
+import bliss.block  # noqa: F401 (tells the pool of torch's threads)
 from bliss.arrays import NOTHING
-from bliss.kernels import frontier, histories, messages, node_bandit, pool, threaded
-from bliss.rng import derive_key
+from bliss.kernels import frontier, histories, messages, node_bandit, pool
+from bliss.kernels.gathering import gather
 from tests.kernels.test_twins import Case
 
 COUNTS = (2, 3)
@@ -21,10 +22,14 @@ seeds = pytest.mark.parametrize("seed", range(8))
 counts = pytest.mark.parametrize("count", COUNTS)
 
 
-@pytest.fixture(autouse=True)
-def eager(monkeypatch):
-    """Split even the smallest input."""
+@pytest.fixture(autouse=True, params=["team", "pool"])
+def eager(monkeypatch, request):
+    """Split even the smallest input, among torch's threads and among Python's."""
     monkeypatch.setattr(pool, "LEAST", 1)
+    if request.param == "pool":
+        monkeypatch.setattr(pool, "_team", None)
+    elif sys.platform == "linux":
+        assert pool._team is not None
 
 
 def on_threads(count, kernel, *arguments):
@@ -44,63 +49,23 @@ def as_tuple(found):
     return tuple(np.ascontiguousarray(one) for one in found)
 
 
-def layer(case, count, scan, collect, gather, is_coded):
-    """Every array of one layer: candidates, words, masses and kept edges."""
-    value, table = case.value, NOTHING
-    random = np.random.default_rng(1)
-    if is_coded:
-        value = random.integers(0, 256, case.edges).astype(np.uint8)
-        table = random.random(256).astype(np.float32)
-    rows = case.indptr, case.indices, case.dst
-    spare = np.empty(case.nodes + threaded.MOST_RANGES, case.indices.dtype)
-    with pool.limited(count):
-        given = (*rows, case.offset, case.slope, value, table, case.seen, case.buffer)
-        found, edges = scan(*given, *([spare] if scan is threaded.scan else []))
-        candidate, words = case.buffer[:found].copy(), case.seen.copy()
-        code = random.integers(0, 256, case.nodes).astype(np.uint8)
-        mass = np.empty(found, np.float32)
-        collect(candidate, case.seen, code, random.random(256).astype(np.float32), 0.5, mass)
-        assert not case.seen.any()
-        source, _ = frontier.poisson_keep(candidate, mass, 0.7, case.dst.size, derive_key(3))
-        bits = np.zeros(case.nodes // 32 + 1, np.uint32)
-        kept = gather(*rows, source, bits, spare, np.empty(case.edges + 1, np.int64))
-        assert not bits.any()
-    return (candidate, words, mass, np.array(edges), *kept)
-
-
-ONE = frontier.scan, frontier.collect_mass, frontier.gather
-SPLIT = threaded.scan, threaded.collect_mass, threaded.gather
-
-
 @seeds
 @counts
 @pytest.mark.parametrize("index_type", [np.int32, np.int64])
-@pytest.mark.parametrize("is_coded", [False, True])
-@pytest.mark.parametrize("is_sorted", [True, False])
-def test_a_layer_has_the_same_bits(seed, count, index_type, is_coded, is_sorted):
+def test_gathering_has_the_same_bits_and_clears_what_it_used(seed, count, index_type):
     case = Case(seed, index_type)
-    if not is_sorted:
-        case.indices = case.random.permutation(case.indices)
-    expected = layer(case, 1, *ONE, is_coded)
-    assert_same(layer(case, count, *SPLIT, is_coded), expected)
-    assert_same(layer(case, 1, *SPLIT, is_coded), expected)
+    rows = case.indptr, case.indices, case.dst, case.layer()[2]
 
+    def gathered(kernel):
+        bits = np.zeros(case.nodes // 32 + 1, np.uint32)
+        position = np.empty(case.nodes, index_type)
+        found = kernel(*rows, bits, position, np.empty(case.edges + 1, np.int64))
+        assert not bits.any()
+        return found
 
-def test_a_scan_is_split_where_rows_are_sorted_and_repeated_where_not(monkeypatch):
-    calls = []
-
-    def counted(*given):
-        calls.append(1)
-        return frontier_scan(*given)
-
-    frontier_scan = frontier.scan
-    monkeypatch.setattr(frontier, "scan", counted)
-    case = Case(2)
-    layer(case, 2, *SPLIT, is_coded=False)
-    assert not calls
-    case.indices = case.indices[::-1].copy()
-    layer(case, 2, *SPLIT, is_coded=False)
-    assert calls
+    expected = gathered(frontier.gather)
+    assert_same(on_threads(count, gathered, gather), expected)
+    assert_same(on_threads(1, gathered, gather), expected)
 
 
 def block(seed, heads, width):
@@ -123,7 +88,11 @@ def block(seed, heads, width):
 def test_attention_has_the_same_bits_forward_and_backward(seed, count, heads, width):
     indptr, row, mask, normal, targets, sources = block(seed, heads, width)
     target, source = normal(targets, heads, width), normal(sources, heads, width)
-    grad, scores, vector = normal(targets, heads, width), normal(row.size, heads), normal(heads, width)
+    grad, scores, vector = (
+        normal(targets, heads, width),
+        normal(row.size, heads),
+        normal(heads, width),
+    )
     weights = 0.2, indptr, row, target, source, vector
     for mask_ in (mask, mask[:0, :1]):
         for kernel, given in (
@@ -229,12 +198,7 @@ def test_several_threads_may_use_the_pool_at_once():
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_process_starts_threads_of_its_own():
-    used = set()
-
-    def note(part):
-        used.add(threading.get_ident())
-
-    def spread():
+    def spread():  # in a child of torch's team, too, which OpenMP does not support
         barrier = threading.Barrier(2, timeout=20)
         pool.run(lambda part: barrier.wait(), [(0,), (1,)])  # passes if two threads take part
         return True
@@ -260,6 +224,8 @@ bliss.Block
 messages.dropout(x, np.uint64(1), 0.5, x.copy())
 assert pool.threads() == 1 and threading.active_count() == 1
 torch.set_num_threads(2)
+messages.dropout(x, np.uint64(1), 0.5, x.copy())  # may use torch's threads
+pool.follow(torch.get_num_threads)
 messages.dropout(x, np.uint64(1), 0.5, x.copy())
 assert pool.threads() == 2 and threading.active_count() == 2
 """

@@ -47,7 +47,7 @@ Figures = Annotated[
 Verify = Annotated[
     bool, typer.Option(help="Compare every file of the data set with its digest first.")
 ]
-Threads = Annotated[int | None, typer.Option(help="Number of threads of torch.")]
+Threads = Annotated[int | None, typer.Option(help="Number of threads of torch and of the kernels.")]
 Debug = Annotated[bool, typer.Option(help="Show tracebacks.")]
 
 CHOICES: Mapping[str, Sequence[str]] = {

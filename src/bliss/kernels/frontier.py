@@ -22,7 +22,10 @@ import numpy as np
 from bliss.arrays import FloatArray, IntArray
 from bliss.kernels.coins import COINS, coin
 from bliss.kernels.compile import compiled, compiled_reductions
-from bliss.kernels.rows import TINY, add_row
+
+TINY = np.float32(1e-36)
+"""Smallest contribution to a seen node's word, because 0 means "not seen". It is a normal float32,
+so that it is not flushed to 0 like a subnormal one."""
 
 _ZERO = np.float32(0)
 _U0, _U1, _U5, _U31 = np.uint64(0), np.uint64(1), np.uint64(5), np.uint64(31)
@@ -103,9 +106,32 @@ def scan(
         i = np.uint64(dst[t])
         first, last = np.uint64(indptr[i]), np.uint64(indptr[i + _U1])
         edges += indptr[i + _U1] - indptr[i]
-        count = add_row(
-            first, last, indices, offset[t], slope[t], value, table, seen, candidate, count
-        )
+        if slope[t] == 0.0:
+            constant = max(np.float32(offset[t] * offset[t]), TINY)
+            for e in range(first, last):
+                node = np.uint64(indices[e])
+                before = seen[node]
+                candidate[count] = node
+                count += np.uint64(before == _ZERO)
+                seen[node] = before + constant
+        elif table.size:
+            shift, factor = offset[t], slope[t]
+            for e in range(first, last):
+                node = np.uint64(indices[e])
+                before = seen[node]
+                coefficient = shift + factor * table[np.uint64(value[e])]
+                candidate[count] = node
+                count += np.uint64(before == _ZERO)
+                seen[node] = before + max(np.float32(coefficient * coefficient), TINY)
+        else:
+            shift, factor = offset[t], slope[t]
+            for e in range(first, last):
+                node = np.uint64(indices[e])
+                before = seen[node]
+                coefficient = shift + factor * value[e]
+                candidate[count] = node
+                count += np.uint64(before == _ZERO)
+                seen[node] = before + max(np.float32(coefficient * coefficient), TINY)
     return int(count), edges
 
 

@@ -1,16 +1,22 @@
-"""The threads of the kernels: one lasting pool of Python threads, as many as torch was given.
+"""The threads of the kernels: as many as torch was given and, where possible, torch's own.
 
 Kernels release the GIL, so parts of one input can run in several threads. The parts are chosen such
 that no sum is split: each number is computed by one thread, in the order of a single one. Results
 therefore have the same bits for every number of threads.
 
+Torch's threads belong to OpenMP. After an operation they spin for a while, waiting for the next,
+and threads of our own would compete with them for the processors. So parts are given to the same
+team (`GOMP_parallel`, which the OpenMP libraries of GCC, LLVM and Intel offer on Linux). Elsewhere,
+and in a forked process, which OpenMP does not support, there is one lasting pool of Python threads.
+It starts them when they are first needed: none at import, and none for one thread.
+
 A part must be worth waking a thread. Work is counted in steps of about a nanosecond, and an input
-of less than `LEAST` steps per part has fewer parts. Threads are started when they are first needed:
-none at import, and none for one thread. A forked process starts its own.
+of less than `LEAST` steps per part has fewer parts.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -37,12 +43,22 @@ def _one() -> int:
 
 _count: Callable[[], int] = _one
 _local = threading.local()
+_PART = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+_team: Any = None  # GOMP_parallel of torch's OpenMP library
 
 
-def follow(count: Callable[[], int]) -> None:
-    """Set the function that tells the number of threads, asked before each kernel."""
-    global _count
-    _count = count
+def follow(count: Callable[[], int], library: str | os.PathLike[str] | None = None) -> None:
+    """Use as many threads as `count` tells, asked before each kernel.
+
+    With the path of a loaded library that was linked with OpenMP, use the team of OpenMP.
+    """
+    global _count, _team
+    _count, _team = count, None
+    if library is not None and os.name == "posix" and os.path.exists(library):
+        _team = getattr(ctypes.CDLL(os.fspath(library)), "GOMP_parallel", None)
+    if _team is not None:
+        _team.argtypes = [_PART, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint]
+        _team.restype = None
 
 
 def threads() -> int:
@@ -67,9 +83,9 @@ def number(work: int, per_thread: int = PARTS) -> int:
     return 1 if count == 1 else max(1, min(count * per_thread, work // LEAST))
 
 
-def ranges(size: int, work: int, multiple: int = 1) -> list[Range]:
+def ranges(size: int, work: int, multiple: int = 1, per_thread: int = PARTS) -> list[Range]:
     """Ranges of about equal length that cover [0, size), with ends at multiples of a number."""
-    parts = number(work)
+    parts = number(work, per_thread)
     ends = [size * part // parts // multiple * multiple for part in range(parts)]
     return [one for one in pairwise([*ends, size]) if one[0] < one[1]] or [(0, size)]
 
@@ -107,7 +123,11 @@ def run(task: Callable[..., Any], parts: Sequence[tuple[Any, ...]]) -> None:
         for part in parts:
             task(*part)
         return
-    _Job(task, parts).share(_pool, helpers)
+    job = _Job(task, parts)
+    if _team is None:
+        job.share(_pool, helpers)
+    else:
+        job.share_with_team(_team, threads())
 
 
 class _Job:
@@ -131,6 +151,22 @@ class _Job:
             self._is_over = True
             while self._helpers:
                 self._changed.wait()
+        if self._error is not None:
+            raise self._error
+
+    def share_with_team(self, team: Any, size: int) -> None:
+        """Take calls in all threads of the calling thread's OpenMP team.
+
+        A team of another size than torch's would be taken apart and built anew each time.
+        """
+
+        def take(_: Any) -> None:
+            try:
+                self._take()
+            except BaseException as error:  # also an interrupt: it must not pass through OpenMP
+                self._error = error
+
+        team(_PART(take), None, size, 0)
         if self._error is not None:
             raise self._error
 
@@ -184,8 +220,8 @@ _pool = _Pool()
 
 def _forget() -> None:
     """Start anew in a forked process, which has no thread but the one that forked."""
-    global _pool
-    _pool = _Pool()
+    global _pool, _team
+    _pool, _team = _Pool(), None
 
 
 if hasattr(os, "register_at_fork"):  # Windows has no fork

@@ -11,7 +11,7 @@ from bliss import checks
 from bliss.arrays import FloatArray, IntArray
 from bliss.block import Block
 from bliss.graph import Graph
-from bliss.kernels import threaded
+from bliss.kernels.gathering import gather
 from bliss.rng import uniforms
 from bliss.samplers.base import Sampler
 from bliss.samplers.config_base import SamplerConfig
@@ -115,7 +115,7 @@ class FastGCN(Sampler):
         drawn = self._draw(self.budgets[layer], key)
         source = np.concatenate([dst, drawn[~np.isin(drawn, dst)]])
         workspace.reserve_edges(int(graph.degree_of(dst).sum()))
-        kept_indptr, row, edge = threaded.gather(
+        kept_indptr, row, edge = gather(
             graph.indptr,
             graph.indices,
             dst,

@@ -12,7 +12,8 @@ from bliss import checks
 from bliss.arrays import FloatArray, IntArray
 from bliss.block import Block
 from bliss.errors import InputError
-from bliss.kernels import frontier, threaded
+from bliss.kernels import frontier
+from bliss.kernels.gathering import gather
 from bliss.samplers.config_base import EstimatorConfig, SamplerConfig
 from bliss.samplers.configs import LayerSamplerConfig
 from bliss.samplers.draws import Draw, Poisson
@@ -82,7 +83,7 @@ class LayerSampler(PolicySampler):
         source, prob, correction = self.draw.keep(
             candidate, mass, dst.size, self.budgets[layer], key
         )
-        kept = threaded.gather(
+        kept = gather(
             graph.indptr,
             graph.indices,
             dst,
@@ -110,19 +111,18 @@ class LayerSampler(PolicySampler):
         """Candidates int[C] and masses float32[C], both views of the workspace."""
         graph, policy = self.graph, self.policy
         try:
-            count, edges = threaded.scan(
+            count, edges = frontier.scan(
                 graph.indptr,
                 graph.indices,
                 dst,
                 *policy.edge_mass(layer, dst),
                 workspace.seen,
                 workspace.candidate,
-                workspace.position,
             )
             candidate = workspace.candidate[:count]
             coded = policy.node_codes(layer)
             mass = workspace.mass[:count]
-            threaded.collect_mass(candidate, workspace.seen, *coded, policy.power, mass)
+            frontier.collect_mass(candidate, workspace.seen, *coded, policy.power, mass)
         except BaseException:
             self._scratch = threading.local()  # an interrupted scan leaves `seen` non-zero
             raise

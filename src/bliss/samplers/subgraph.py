@@ -13,7 +13,7 @@ from bliss import checks
 from bliss.arrays import FloatArray, IntArray
 from bliss.block import Block
 from bliss.errors import InputError
-from bliss.kernels import threaded
+from bliss.kernels.gathering import gather
 from bliss.samplers.base import Sampler
 from bliss.samplers.estimators import coefficients
 
@@ -116,7 +116,7 @@ class SubgraphSampler(Sampler):
     def _induce(self, node: IntArray, num_dst: int) -> Subgraph:
         graph, workspace = self.graph, self._workspace()
         workspace.reserve_edges(int(graph.degree_of(node).sum()))
-        kept = threaded.gather(
+        kept = gather(
             graph.indptr,
             graph.indices,
             node,

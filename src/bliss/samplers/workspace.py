@@ -6,7 +6,6 @@ import numpy as np
 
 from bliss.arrays import FloatArray, IntArray
 from bliss.graph import Graph
-from bliss.kernels.threaded import MOST_RANGES
 
 
 class Workspace:
@@ -22,7 +21,7 @@ class Workspace:
         self.number: IntArray = np.zeros(nodes, kind)  # all zero between layers
         self.candidate: IntArray = np.empty(nodes + 1, kind)
         self.mass: FloatArray = np.empty(nodes, np.float32)
-        self.position: IntArray = np.empty(nodes + MOST_RANGES, kind)
+        self.position: IntArray = np.empty(nodes, kind)
         self.edge: IntArray = np.empty(1, np.int64)
         self._chance: FloatArray = np.empty(1, np.float64)
 
