@@ -22,7 +22,7 @@ from tests.build import make_sampler
 from tests.train.conftest import make_dataset
 from tests.train.runs import quiet, settings
 
-COMMON = {"steps": 12, "evaluate_every": 5, "batch_size": 10, "shards": 4}
+COMMON = {"steps": 8, "evaluate_every": 3, "batch_size": 10, "shards": 4}
 CASES: dict[str, dict[str, Any]] = {
     "sage node": {"model": "sage", "policy": "node", "normalisation": "batch", "dropout": 0.1},
     "sage exp3": {"model": "sage", "policy": "exp3", "normalisation": "batch"},
