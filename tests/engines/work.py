@@ -148,7 +148,8 @@ def train_two_ways(group: Group, folder: Path) -> dict[str, dict[str, np.ndarray
     """Weights after the last step with both reductions."""
     found = {}
     for reduction in ("exact", "allreduce"):
-        made = trainer(group, folder / reduction, reduction=reduction, **CASES["sage node"])
+        plain = {"model": "sage", "sampler": "pladies", "reduction": reduction}
+        made = trainer(group, folder / reduction, **plain)
         made.run(on_step=lambda now, m=made, r=reduction: found.update({r: weights(m)}))
     return found
 
