@@ -17,6 +17,7 @@ SLOW = (
     "data/test_named.py",
     "data/test_synthetic.py",
     "kernels/test_nodewise.py",
+    "kernels/test_threads.py",
     "nn/test_compile.py",
     "nn/test_devices.py",
     "report/",
