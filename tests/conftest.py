@@ -21,6 +21,7 @@ SLOW = (
     "fuzz/",
     "engines/",
     "kernels/test_nodewise.py",
+    "kernels/test_threads.py",
     "nn/test_compile.py",
     "nn/test_devices.py",
     "report/",
