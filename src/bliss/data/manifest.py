@@ -50,11 +50,35 @@ def read_header(file: Path, form: str, names: Collection[str], remedy: str) -> d
     return header
 
 
-def check_files(folder: Path, files: Mapping[str, str], verify: bool = False) -> bool:
-    """Compare files with their digests; with `verify`, also large ones that have not changed.
+def check_files(folder: Path, files: Mapping[str, str], verify: bool = False) -> None:
+    """Compare files with their digests; with `verify`, also large ones that have not changed."""
+    stamps, _ = _compared(folder, files, verify)
+    with suppress(ResourceError):  # a store that cannot be written is compared each time
+        _write_stamps(folder, stamps)
 
-    Returns whether every large file is as it was when it was last compared.
+
+@contextmanager
+def checking_values(
+    folder: Path, name: str, header: Mapping[str, Any], verify: bool = False
+) -> Iterator[bool]:
+    """Compare the files of a header, and yield whether the values of its arrays must be checked.
+
+    Stamps and the mark that values were checked are written only if no error is raised: a stamp
+    without a check would let the mark of another copy count. `name` is the header's file.
     """
+    stamps, is_known = _compared(folder, header.get("files", {}), verify)
+    digest = header.get("digest")
+    is_checked = bool(digest) and _read_stamps(folder).get(_CHECKED + name) == digest
+    yield verify or not (is_known and is_checked)
+    with suppress(ResourceError):
+        _write_stamps(folder, stamps)
+        _write_checked(folder, name, header)
+
+
+def _compared(
+    folder: Path, files: Mapping[str, str], verify: bool
+) -> tuple[dict[str, list[Any]], bool]:
+    """Stamps of files that match their digests, and whether those of large files were known."""
     known = _read_stamps(folder)
     stamps = {name: stamp(folder / name, digest) for name, digest in files.items()}
     is_known = True
@@ -70,26 +94,7 @@ def check_files(folder: Path, files: Mapping[str, str], verify: bool = False) ->
                 f"{folder / name} does not match its digest: it is damaged or was changed, restore "
                 "it or write the folder again."
             )
-    with suppress(ResourceError):  # a store that cannot be written is compared each time
-        _write_stamps(folder, stamps)
-    return is_known
-
-
-@contextmanager
-def checking_values(
-    folder: Path, name: str, header: Mapping[str, Any], verify: bool = False
-) -> Iterator[bool]:
-    """Compare the files of a header, and yield whether the values of its arrays must be checked.
-
-    They are then marked as checked, unless an error is raised. `name` is the header's file.
-    """
-    is_known = check_files(folder, header.get("files", {}), verify)
-    digest = header.get("digest")
-    is_checked = bool(digest) and _read_stamps(folder).get(_CHECKED + name) == digest
-    yield verify or not (is_known and is_checked)
-    if not is_checked:
-        with suppress(ResourceError):
-            _write_checked(folder, name, header)
+    return stamps, is_known
 
 
 def read_json(file: Path, remedy: str = "write it again") -> Any:
