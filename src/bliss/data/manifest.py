@@ -52,24 +52,26 @@ def read_header(file: Path, form: str, names: Collection[str], remedy: str) -> d
 
 def check_files(folder: Path, files: Mapping[str, str], verify: bool = False) -> None:
     """Compare files with their digests; with `verify`, also large ones that have not changed."""
-    stamps, _ = _compared(folder, files, verify)
+    stamps, known = _compared(folder, files, verify)
+    large = {name for name, one in stamps.items() if one[0] > SMALL}
     with suppress(ResourceError):  # a store that cannot be written is compared each time
-        _write_stamps(folder, stamps)
+        _write_stamps(folder, stamps, keep_marks=verify or large <= known)
 
 
 @contextmanager
 def checking_values(
-    folder: Path, name: str, header: Mapping[str, Any], verify: bool = False
+    folder: Path, name: str, header: Mapping[str, Any], arrays: Collection[str], verify: bool
 ) -> Iterator[bool]:
     """Compare the files of a header, and yield whether the values of its arrays must be checked.
 
-    Stamps and the mark that values were checked are written only if no error is raised: a stamp
-    without a check would let the mark of another copy count. `name` is the header's file.
+    They need not be if the header is marked as checked and the named arrays are large files that
+    have not changed since. Stamps and mark are written together, and only if no error is raised: a
+    stamp without a check would let a mark count that came with a copy. `name` is the header's file.
     """
-    stamps, is_known = _compared(folder, header.get("files", {}), verify)
+    stamps, known = _compared(folder, header.get("files", {}), verify)
     digest = header.get("digest")
     is_checked = bool(digest) and _read_stamps(folder).get(_CHECKED + name) == digest
-    yield verify or not (is_known and is_checked)
+    yield verify or not (is_checked and set(arrays) <= known)
     with suppress(ResourceError):
         _write_stamps(folder, stamps)
         _write_checked(folder, name, header)
@@ -77,16 +79,14 @@ def checking_values(
 
 def _compared(
     folder: Path, files: Mapping[str, str], verify: bool
-) -> tuple[dict[str, list[Any]], bool]:
-    """Stamps of files that match their digests, and whether those of large files were known."""
-    known = _read_stamps(folder)
+) -> tuple[dict[str, list[Any]], set[str]]:
+    """Stamps of files that match their digests, and large files whose stamps were known."""
+    kept = _read_stamps(folder)
     stamps = {name: stamp(folder / name, digest) for name, digest in files.items()}
-    is_known = True
+    known = {name for name, one in stamps.items() if one[0] > SMALL and kept.get(name) == one}
     for name, digest in files.items():
-        is_large = stamps[name][0] > SMALL
-        if is_large and known.get(name) == stamps[name] and not verify:
+        if name in known and not verify:
             continue
-        is_known = is_known and not is_large
         with reading(folder / name, "a file", "check the disk"):
             found = file_digest(folder / name)
         if found != digest:
@@ -94,7 +94,7 @@ def _compared(
                 f"{folder / name} does not match its digest: it is damaged or was changed, restore "
                 "it or write the folder again."
             )
-    return stamps, is_known
+    return stamps, known
 
 
 def read_json(file: Path, remedy: str = "write it again") -> Any:
@@ -128,9 +128,9 @@ def _read_stamps(folder: Path) -> dict[str, Any]:
     return known if isinstance(known, dict) else {}
 
 
-def _write_stamps(folder: Path, stamps: Mapping[str, list[Any]]) -> None:
-    """Keep the stamps of large files."""
-    _keep(folder, {name: one for name, one in stamps.items() if one[0] > SMALL})
+def _write_stamps(folder: Path, stamps: Mapping[str, list[Any]], keep_marks: bool = True) -> None:
+    """Keep the stamps of large files. Without `keep_marks`, headers are checked again."""
+    _keep(folder, {name: one for name, one in stamps.items() if one[0] > SMALL}, keep_marks)
 
 
 def _write_checked(folder: Path, name: str, header: Mapping[str, Any]) -> None:
@@ -140,7 +140,8 @@ def _write_checked(folder: Path, name: str, header: Mapping[str, Any]) -> None:
         _keep(folder, {_CHECKED + name: header["digest"]})
 
 
-def _keep(folder: Path, entries: Mapping[str, Any]) -> None:
+def _keep(folder: Path, entries: Mapping[str, Any], keep_marks: bool = True) -> None:
     known = _read_stamps(folder)
-    if not entries.items() <= known.items():
-        replace_file(folder / STAMPS, json.dumps({**known, **entries}).encode())
+    kept = {n: one for n, one in known.items() if keep_marks or not n.startswith(_CHECKED)}
+    if {**kept, **entries} != known:
+        replace_file(folder / STAMPS, json.dumps({**kept, **entries}).encode())
