@@ -50,19 +50,43 @@ def read_header(file: Path, form: str, names: Collection[str], remedy: str) -> d
     return header
 
 
-def check_files(folder: Path, files: Mapping[str, str], verify: bool = False) -> bool:
-    """Compare files with their digests; with `verify`, also large ones that have not changed.
+def check_files(folder: Path, files: Mapping[str, str], verify: bool = False) -> None:
+    """Compare files with their digests; with `verify`, also large ones that have not changed."""
+    stamps, known = _compared(folder, files, verify)
+    large = {name for name, one in stamps.items() if one[0] > SMALL}
+    with suppress(ResourceError):  # a store that cannot be written is compared each time
+        _write_stamps(folder, stamps, keep_marks=verify or large <= known)
 
-    Returns whether every large file is as it was when it was last compared.
+
+@contextmanager
+def checking_values(
+    folder: Path, name: str, header: Mapping[str, Any], arrays: Collection[str], verify: bool
+) -> Iterator[bool]:
+    """Compare the files of a header, and yield whether the values of its arrays must be checked.
+
+    They need not be if the header is marked as checked and the named arrays are large files that
+    have not changed since. Stamps and mark are written together, and only if no error is raised: a
+    stamp without a check would let a mark count that came with a copy. `name` is the header's file.
     """
-    known = _read_stamps(folder)
+    stamps, known = _compared(folder, header.get("files", {}), verify)
+    digest = header.get("digest")
+    is_checked = bool(digest) and _read_stamps(folder).get(_CHECKED + name) == digest
+    yield verify or not (is_checked and set(arrays) <= known)
+    with suppress(ResourceError):
+        _write_stamps(folder, stamps)
+        _write_checked(folder, name, header)
+
+
+def _compared(
+    folder: Path, files: Mapping[str, str], verify: bool
+) -> tuple[dict[str, list[Any]], set[str]]:
+    """Stamps of files that match their digests, and large files whose stamps were known."""
+    kept = _read_stamps(folder)
     stamps = {name: stamp(folder / name, digest) for name, digest in files.items()}
-    is_known = True
+    known = {name for name, one in stamps.items() if one[0] > SMALL and kept.get(name) == one}
     for name, digest in files.items():
-        is_large = stamps[name][0] > SMALL
-        if is_large and known.get(name) == stamps[name] and not verify:
+        if name in known and not verify:
             continue
-        is_known = is_known and not is_large
         with reading(folder / name, "a file", "check the disk"):
             found = file_digest(folder / name)
         if found != digest:
@@ -70,26 +94,7 @@ def check_files(folder: Path, files: Mapping[str, str], verify: bool = False) ->
                 f"{folder / name} does not match its digest: it is damaged or was changed, restore "
                 "it or write the folder again."
             )
-    with suppress(ResourceError):  # a store that cannot be written is compared each time
-        _write_stamps(folder, stamps)
-    return is_known
-
-
-@contextmanager
-def checking_values(
-    folder: Path, name: str, header: Mapping[str, Any], verify: bool = False
-) -> Iterator[bool]:
-    """Compare the files of a header, and yield whether the values of its arrays must be checked.
-
-    They are then marked as checked, unless an error is raised. `name` is the header's file.
-    """
-    is_known = check_files(folder, header.get("files", {}), verify)
-    digest = header.get("digest")
-    is_checked = bool(digest) and _read_stamps(folder).get(_CHECKED + name) == digest
-    yield verify or not (is_known and is_checked)
-    if not is_checked:
-        with suppress(ResourceError):
-            _write_checked(folder, name, header)
+    return stamps, known
 
 
 def read_json(file: Path, remedy: str = "write it again") -> Any:
@@ -123,9 +128,9 @@ def _read_stamps(folder: Path) -> dict[str, Any]:
     return known if isinstance(known, dict) else {}
 
 
-def _write_stamps(folder: Path, stamps: Mapping[str, list[Any]]) -> None:
-    """Keep the stamps of large files."""
-    _keep(folder, {name: one for name, one in stamps.items() if one[0] > SMALL})
+def _write_stamps(folder: Path, stamps: Mapping[str, list[Any]], keep_marks: bool = True) -> None:
+    """Keep the stamps of large files. Without `keep_marks`, headers are checked again."""
+    _keep(folder, {name: one for name, one in stamps.items() if one[0] > SMALL}, keep_marks)
 
 
 def _write_checked(folder: Path, name: str, header: Mapping[str, Any]) -> None:
@@ -135,7 +140,8 @@ def _write_checked(folder: Path, name: str, header: Mapping[str, Any]) -> None:
         _keep(folder, {_CHECKED + name: header["digest"]})
 
 
-def _keep(folder: Path, entries: Mapping[str, Any]) -> None:
+def _keep(folder: Path, entries: Mapping[str, Any], keep_marks: bool = True) -> None:
     known = _read_stamps(folder)
-    if not entries.items() <= known.items():
-        replace_file(folder / STAMPS, json.dumps({**known, **entries}).encode())
+    kept = {n: one for n, one in known.items() if keep_marks or not n.startswith(_CHECKED)}
+    if {**kept, **entries} != known:
+        replace_file(folder / STAMPS, json.dumps({**kept, **entries}).encode())

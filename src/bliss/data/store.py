@@ -74,10 +74,11 @@ def open_graph(folder: StrPath, norm: Norm | None = None) -> Graph:
 def _open_graph(path: Path, norm: Norm | None = None, verify: bool = False) -> Graph:
     """Open a graph; its values are checked unless they were, or with `verify`."""
     header = _graph_header(path)
-    with checking_values(path, GRAPH_HEADER, header, verify) as must_check:
-        own = header.get("norm", "mean")
-        norm = norm or cast("Norm", own)
-        checks.choice("norm", norm, NORMS)
+    own = header.get("norm", "mean")
+    norm = norm or cast("Norm", own)
+    checks.choice("norm", norm, NORMS)
+    arrays = ["indices.npy"] + ["weight.npy"] * ("weights" in (own, norm))
+    with checking_values(path, GRAPH_HEADER, header, arrays, verify) as must_check:
         indptr, indices = _map(path, "indptr"), _map(path, "indices")
         sizes = {"num_nodes": indptr.size - 1, "num_edges": indices.size}
         stated = {name: header[name] for name in sizes if name in header}
