@@ -37,7 +37,7 @@ ALLOWED: dict[str, set[str]] = {
     "policies": {"arrays", "checks", "errors", "feedback", "graph", "kernels"},
     "nn": (BASE - {"digests", "text"}) | CONTRACTS | {"kernels", "mapped", "rng"},
     "samplers": (BASE - {"text"}) | CONTRACTS | {"kernels", "mapped", "nn", "policies", "rng"},
-    "gather": {"mapped", "samplers"},
+    "gather": {"arrays", "mapped", "samplers"},
     "loader_options": {"checks", "errors"},
     "loader": {"arrays", "checks", "conversion", "errors", "gather", "loader_options"}
     | {"rng", "samplers"},
