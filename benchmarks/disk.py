@@ -2,7 +2,7 @@
 
 A power-law graph of 2 M nodes with 256 features in float32, 2 GB, in a store; SAGE with BLISS,
 batches of 256, budgets 4096/2048/1024, one thread. A process trains on the plain map, another one
-reads rows from the file, with a cache of 256 MiB or without, each with 1 GiB of memory and with
+reads rows from the file, with a cache of 256 MiB or without, each with 1.5 GiB of memory and with
 nothing of the store in the page cache at first. The memory is limited by a control group, which
 needs root and Linux; without it, the pages of the features are dropped after every step.
 
@@ -28,7 +28,7 @@ import numpy as np
 from benchmarks.graphs import power_law
 
 NODES, EDGES, WIDTH, CLASSES = 2_000_000, 30_000_000, 256, 20
-MEMORY = 2**30
+MEMORY = 3 * 2**29
 CACHE = 2**28
 BUDGETS = (4096, 2048, 1024)
 FANOUTS = (10, 10, 10)

@@ -42,7 +42,7 @@ ALLOWED: dict[str, set[str]] = {
     "samplers": (BASE - {"text"})
     | CONTRACTS
     | {"groups", "kernels", "mapped", "nn", "packing", "policies", "rng"},
-    "gather": {"mapped", "samplers"},
+    "gather": {"arrays", "mapped", "samplers"},
     "loader_options": {"checks", "errors"},
     "loader": {"arrays", "checks", "conversion", "errors", "gather", "kernels"}
     | {"loader_options", "rng", "samplers"},

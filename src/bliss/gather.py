@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from bliss.arrays import FloatArray
 from bliss.mapped import Rows, Watch
-from bliss.samplers.base import Sampler
+from bliss.samplers.base import PolicySampler, Sampler
 
 
 class Gather:
@@ -60,4 +62,18 @@ class Gather:
         """Cache the rows that the sampler is now most likely to draw."""
         for reader in self.rows.values():
             if reader.capacity:
-                reader.renew(self.sampler.draw_scores())
+                reader.renew(draw_scores(self.sampler))
+
+
+def draw_scores(sampler: Sampler) -> FloatArray:
+    """How likely each node is to be drawn into the input layer, up to a factor. float32[V].
+
+    A node is a candidate about as often as it has edges, so this is its degree, times its factor in
+    the mass of the sampler's policy, if there is one. Out-degrees are taken to be in-degrees.
+    """
+    found: FloatArray = np.diff(sampler.graph.indptr).astype(np.float32)
+    if isinstance(sampler, PolicySampler):
+        codes = sampler.policy.node_codes(0)
+        if codes.code.size:
+            found *= (codes.table**sampler.policy.power)[codes.code]
+    return found

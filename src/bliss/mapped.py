@@ -156,9 +156,14 @@ class Rows:
         [V, F], in C order.
     cache
         Bytes of memory for cached rows and their ids.
+    is_cold
+        Whether to announce rows to the system before they are read; useless if they were written
+        or read shortly before.
     """
 
-    def __init__(self, file: MappedFile, matrix: Array, cache: int = 0) -> None:
+    def __init__(
+        self, file: MappedFile, matrix: Array, cache: int = 0, is_cold: bool = True
+    ) -> None:
         self.file, self.kind, self.shape = file, matrix.dtype, matrix.shape
         self.width = matrix.shape[1] * matrix.itemsize  # bytes of a row
         self.capacity = min(cache // (self.width + 16), matrix.shape[0])
@@ -168,6 +173,7 @@ class Rows:
         self._handle = os.open(file.path, os.O_RDONLY)
         weakref.finalize(self, os.close, self._handle)
         os.posix_fadvise(self._handle, 0, 0, os.POSIX_FADV_RANDOM)
+        self._is_cold = is_cold
         self._lock = threading.Lock()
         self.hits, self.reads = 0, 0  # rows from the cache, and from the file
 
@@ -212,13 +218,14 @@ class Rows:
             order = np.argsort(ids)
             self._ids, self._slots = ids[order], slots[order]
 
-    def _read(self, ids: IntArray, place: IntArray, out: Array) -> None:
+    def _read(self, ids: IntArray, slot: IntArray, out: Array) -> None:
         from bliss.kernels.reading import read_rows
 
         order = np.argsort(ids)
-        row, to = ids[order].astype(np.int64), place[order].astype(np.int64)
+        row, to = ids[order].astype(np.int64), slot[order].astype(np.int64)
         flat = out.reshape(-1).view(np.uint8)
-        done = read_rows(self._handle, self.file.offset, self.width, row, to, flat)
+        place = self.file.offset, self.width
+        done = read_rows(self._handle, *place, row, to, flat, self._is_cold)
         self.reads += done
         if done < row.size:
             self.file.check()

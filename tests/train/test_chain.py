@@ -134,7 +134,7 @@ def test_damage_falls_back_along_the_chain_and_then_to_the_chain_before(tmp_path
         found = CheckpointFiles(tmp_path).load(said.append)
         step = int(found.counters["step"])
         assert same(found.tensors["big"], states[step])
-        assert [text.split()[5] for text in said] == [str(n) for n in range(5, step, -1)]
+        assert [text.split()[4] for text in said] == [str(n) for n in range(5, step, -1)]
         return step
 
     assert newest() == 5

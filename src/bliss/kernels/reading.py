@@ -22,12 +22,18 @@ _pread: Any = types.ExternalFunction(
 
 @compiled
 def read_rows(
-    handle: int, offset: int, width: int, row: IntArray, place: IntArray, out: Array
+    handle: int,
+    offset: int,
+    width: int,
+    row: IntArray,
+    place: IntArray,
+    out: Array,
+    is_cold: bool,
 ) -> int:
     """Read rows of `width` bytes from an open file into the given places of a buffer.
 
-    All rows are announced to the system before the first is read, so that the disk works on many
-    of them at once.
+    If `is_cold`, all rows are announced to the system before the first is read, so that the disk
+    works on many of them at once.
 
     offset   bytes before row 0
     row      int64[N]   ids, best in increasing order
@@ -35,7 +41,7 @@ def read_rows(
     out      uint8[M]   the buffer, M a multiple of width
     returns  number of rows that were read; less than N if the file ends or cannot be read
     """
-    for k in range(row.size):
+    for k in range(row.size if is_cold else 0):
         _advise(handle, offset + row[k] * width, width, _WILL_NEED)
     start = out.ctypes.data
     for k in range(row.size):

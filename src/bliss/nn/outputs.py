@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+import weakref
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 import torch
@@ -34,7 +34,7 @@ class Outputs:
 
     def __init__(self, shape: tuple[int, int], place: Path | None = None, room: int = 0) -> None:
         size = 4 * shape[0] * shape[1]
-        self._file: IO[bytes] | None = None
+        self._handle = -1  # of a nameless file
         self.rows: Rows | None = None  # reads a nameless file
         if place is None or size == 0 or (size <= room and not place.is_file()):
             self.tensor = torch.empty(shape)
@@ -48,22 +48,24 @@ class Outputs:
             return
         with writing(place):
             place.mkdir(parents=True, exist_ok=True)
-            self._file = tempfile.TemporaryFile(dir=place)  # noqa: SIM115 (the map outlives it)
-            array = np.memmap(self._file, np.float32, "w+", shape=shape)
+            with tempfile.TemporaryFile(dir=place) as file:  # the map and the handle outlive it
+                array = np.memmap(file, np.float32, "w+", shape=shape)
+                self._handle = os.dup(file.fileno())
+            weakref.finalize(self, os.close, self._handle)
             self.tensor = torch.from_numpy(array)
             if sys.platform == "linux":
-                name = Path(f"/proc/self/fd/{self._file.fileno()}")
-                self.rows = Rows(MappedFile(name, 0, size), array)
+                name = Path(f"/proc/self/fd/{self._handle}")
+                self.rows = Rows(MappedFile(name, 0, size), array, is_cold=False)
         self._folder = place
 
     def write(self, start: int, rows: Tensor) -> None:
         """Set the rows from `start` on. [n, F]."""
-        if self._file is None:
+        if self._handle < 0:
             self.tensor[start : start + len(rows)] = rows
             return
         content = rows.contiguous().view(-1).view(torch.uint8).numpy().data
         place = start * self.tensor[:1].nbytes
         with writing(self._folder):
             while len(content):
-                done = os.pwrite(self._file.fileno(), content, place)
+                done = os.pwrite(self._handle, content, place)
                 content, place = content[done:], place + done

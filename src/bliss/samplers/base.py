@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from bliss import checks
-from bliss.arrays import Array, FloatArray, IntArray
+from bliss.arrays import Array, IntArray
 from bliss.block import Block
 from bliss.errors import InputError
 from bliss.feedback import SURVEY, Feedback, News, check_feedback, check_news, is_survey
@@ -338,14 +338,6 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
                 if self.history:
                     self._changes.add(self.history.changed_rows(layer, every), self._arrays)
                 self._changes.add(self._changed_rows(layer, news), self._arrays)
-
-    def draw_scores(self) -> FloatArray:
-        """How likely each node is to be drawn into the input layer, up to a factor. float32[V].
-
-        A node is a candidate about as often as it has edges, so this is its degree, times its
-        factor in the policy's mass. Out-degrees are taken to be in-degrees.
-        """
-        return np.diff(self.graph.indptr).astype(np.float32)
 
     def track_changes(self) -> Changes:
         """Record from now on which rows of the state change; a byte per node and layer or more."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bliss.arrays import FloatArray
 from bliss.errors import InputError
 from bliss.feedback import SURVEY, Feedback, News, is_survey
 from bliss.policies.base import Policy, RowSets, State
@@ -51,13 +50,6 @@ class PolicySampler(Sampler):
     def learns_from_surveys(self) -> bool:
         """Whether the policy learns from surveys, or histories are written."""
         return self.policy.learns_from_surveys or super().learns_from_surveys
-
-    def draw_scores(self) -> FloatArray:
-        """How likely each node is to be drawn into the input layer, up to a factor. float32[V]."""
-        found, codes = super().draw_scores(), self.policy.node_codes(0)
-        if codes.code.size:
-            found *= (codes.table**self.policy.power)[codes.code]
-        return found
 
     def _digest(self, layer: int, feedback: Feedback) -> News:
         return self.policy.digest(layer, feedback)
