@@ -33,16 +33,22 @@ ALLOWED: dict[str, set[str]] = {
     "feedback": {"arrays", "errors", "graph", "kernels"},
     "propagation": {"errors"},
     "block": {"arrays", "errors", "feedback", "graph", "kernels", "propagation"},
+    "groups": {"errors"},
+    "packing": {"arrays", "errors", "feedback"},
     "policies": {"arrays", "checks", "errors", "feedback", "graph", "kernels"},
     "nn": (BASE - {"digests", "text"}) | CONTRACTS | {"kernels", "rng"},
-    "samplers": (BASE - {"text"}) | CONTRACTS | {"kernels", "nn", "policies", "rng"},
+    "samplers": (BASE - {"text"})
+    | CONTRACTS
+    | {"groups", "kernels", "nn", "packing", "policies", "rng"},
     "loader_options": {"checks", "errors"},
     "loader": {"arrays", "checks", "conversion", "errors", "loader_options", "rng", "samplers"},
     "data": BASE | {"conversion", "graph", "rng"},
-    "train": BASE | CONTRACTS | LEARNING | {"data", "loader", "nn", "records"},
+    "train": BASE | CONTRACTS | LEARNING | {"data", "groups", "loader", "nn", "packing", "records"},
     "studies": BASE | CONTRACTS | LEARNING | {"data", "loader", "nn", "records", "train"},
     "report": BASE | {"records", "studies", "train"},
-    "cli": BASE | {"data", "nn", "policies", "records", "report", "samplers", "studies", "train"},
+    "engines": BASE | {"data", "groups", "records", "train"},
+    "cli": BASE
+    | {"data", "engines", "nn", "policies", "records", "report", "samplers", "studies", "train"},
     "__main__": {"cli"},
     "demo": {"data", "graph", "samplers", "studies", "train"},
 }

@@ -17,3 +17,7 @@ class DamagedError(RuntimeError):
 
 class ResourceError(RuntimeError):
     """The machine lacks a resource: memory, disk space, permission, a package or a device."""
+
+
+class LostError(ResourceError):
+    """Another process of the same run has ended, or does not answer in time."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import warnings
 import weakref
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from functools import cached_property
-from itertools import islice
+from itertools import islice, repeat
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -38,6 +38,7 @@ class _Seeds(NamedTuple):
 
     node: IntArray  # int64[B] graph ids
     place: Tensor | None  # int64[B] positions in input_nodes; None: looked up from the blocks
+    shard: int = 0  # number of the batch within its step
 
 
 class Seconds(NamedTuple):
@@ -68,6 +69,10 @@ class BlockLoader:
     sampler that makes its own batches, such as `bliss.ClusterGCN`, chooses the seeds of each batch;
     shuffle and drop_last then have no effect.
 
+    With `shards`, S batches make a step: the seeds of a step are S consecutive parts of the epoch's
+    order, and each part has its own coins. A process draws the batches of its own shards alone, and
+    all processes have equally many steps.
+
     Parameters
     ----------
     data
@@ -89,6 +94,11 @@ class BlockLoader:
         each batch is then drawn from a policy exactly one step old.
     batch_sampler
         Iterable of lists of positions in `input_nodes`; replaces batch_size, shuffle and drop_last.
+    shards
+        Number S of batches that make a step; more than 1 needs drop_last=True.
+    shard
+        Number of this process's batch in a step, from 0 to S - 1; or the numbers of several, whose
+        batches `steps` returns together.
     pin_memory
         Whether to copy batches to page-locked memory, if there is a GPU.
     num_workers
@@ -112,6 +122,8 @@ class BlockLoader:
         transform: Callable[[Data], Data] | None = None,
         prefetch: int = 0,
         batch_sampler: Iterable[Any] | None = None,
+        shards: int = 1,
+        shard: int | Sequence[int] = 0,
         pin_memory: bool = False,
         num_workers: int = 0,
         subgraph_type: str = "directional",
@@ -132,13 +144,36 @@ class BlockLoader:
         self.input_nodes, self._is_mask = _input_nodes(input_nodes, int(data.num_nodes))
         if node_sampler.makes_batches:
             node_sampler.prepare(self.input_nodes, self.batch_size)
+        self.shards = checks.whole("shards", shards, least=1)
+        self.own_shards = own_shards(shard, self.shards)
+        self._epoch = 0
+        if self.shards > 1:
+            self._check_shards()
         self._has_edge_ids = node_sampler.graph.edge_id is not None
         self._tell_dropped()
-        self._epoch, self._batch, self._step = 0, 0, 0
+        self._batch, self._step = 0, 0
         self._left_early = False  # whether the last iteration ended in the middle of its epoch
         self._iteration = object()  # identifies the newest iteration
         self._unlearnt = 0  # batches with gradients, before the first update
         self._threads: dict[int, ThreadPoolExecutor] = {}  # of this process, by its id
+
+    def _check_shards(self) -> None:
+        """Refuse shards of unequal size or number, with which processes would wait forever."""
+        makes_batches = self.node_sampler.makes_batches
+        if self.batch_sampler is not None:
+            raise InputError("batch_sampler cannot be combined with shards: leave one of them out.")
+        if not self.drop_last and not makes_batches:
+            raise InputError(
+                f"shards={self.shards} needs drop_last=True, so that every shard has equally many "
+                "batches of equal size: pass it."
+            )
+        if len(self) == 0:
+            found = f"{len(self.node_sampler.batches(0))} batches of an epoch"
+            if not makes_batches:
+                found = f"{self.input_nodes.size} input nodes in batches of {self.batch_size}"
+            raise InputError(
+                f"shards={self.shards} exceeds the {found}: lower shards or batch_size."
+            )
 
     def _tell_dropped(self) -> None:
         """Warn of edge attributes that batches leave out."""
@@ -188,10 +223,10 @@ class BlockLoader:
 
     def __len__(self) -> int:
         if self.node_sampler.makes_batches:
-            return len(self.node_sampler.batches(self._epoch))
+            return len(self.node_sampler.batches(self._epoch)) // self.shards
         if self.batch_sampler is not None:
             return len(self.batch_sampler)  # type: ignore[arg-type]
-        whole, rest = divmod(self.input_nodes.size, self.batch_size)
+        whole, rest = divmod(self.input_nodes.size, self.batch_size * self.shards)
         return whole + bool(rest and not self.drop_last)
 
     def __repr__(self) -> str:
@@ -201,6 +236,21 @@ class BlockLoader:
         )
 
     def __iter__(self) -> Iterator[Data]:
+        if len(self.own_shards) > 1:
+            raise InputError(
+                f"a step has {len(self.own_shards)} batches here, those of the shards "
+                f"{', '.join(map(str, self.own_shards))}: iterate over loader.steps()."
+            )
+        with closing(self.steps()) as steps:
+            for batches in steps:
+                yield from batches
+
+    def steps(self) -> Generator[Iterable[Data], None, None]:
+        """Batches of the own shards, step by step, in the order of shards; an epoch.
+
+        Iterate over the batches of a step once, before the next step: without prefetch, each is
+        drawn when it is asked for.
+        """
         if self._left_early or self._is_epoch_over():
             self._next_epoch()
         self._iteration = this = object()
@@ -209,17 +259,17 @@ class BlockLoader:
         pin = self.pin_memory and torch.cuda.is_available()
         self._left_early = True
         with closing(batches):
-            for batch in batches:
+            for step in batches:
                 self._batch += 1
                 self._step += 1
                 self._tell_unlearnt()
-                yield batch.pin_memory() if pin else batch
+                yield (batch.pin_memory() for batch in step) if pin else step
         if self._iteration is this:
             self._next_epoch()
 
     def __call__(self, index: Any) -> Data:
         """Batch of the seeds at these positions of `input_nodes`, drawn at the current step."""
-        return self._load(self._seeds_at(np.asarray(index)), self._step)
+        return self._load(self._seeds_at(np.asarray(index), self.own_shards[0]), self._step)
 
     def _is_epoch_over(self) -> bool:
         """Whether a loaded position is behind the last batch of its epoch."""
@@ -228,17 +278,23 @@ class BlockLoader:
     def _next_epoch(self) -> None:
         self._epoch, self._batch, self._left_early = self._epoch + 1, 0, False
 
-    def _epoch_seeds(self) -> Iterator[_Seeds]:
-        """Seeds of each batch of this epoch."""
+    def _epoch_seeds(self) -> Iterator[list[_Seeds]]:
+        """Seeds of the own shards in each step of this epoch."""
+        own = self.own_shards
         if self.node_sampler.makes_batches:
-            for nodes in self.node_sampler.batches(self._epoch):
-                yield _Seeds(nodes, None)
+            made = self.node_sampler.batches(self._epoch)
+            for start in range(0, len(made) // self.shards * self.shards, self.shards):
+                yield [_Seeds(made[start + shard], None, shard) for shard in own]
             return
         for index in self._positions():
-            yield self._seeds_at(index)
+            if self.shards == 1:
+                yield [self._seeds_at(index)]
+            else:
+                parts = index.reshape(self.shards, self.batch_size)
+                yield [self._seeds_at(parts[shard], shard) for shard in own]
 
     def _positions(self) -> Iterator[IntArray]:
-        """Positions in `input_nodes` of each batch of this epoch. Arrays int64[B]."""
+        """Positions in `input_nodes` of each step of this epoch. Arrays int64[S B]."""
         if self.batch_sampler is not None:
             yield from (np.asarray(index, np.int64) for index in self.batch_sampler)
             return
@@ -246,11 +302,13 @@ class BlockLoader:
         if self.shuffle:  # a pure function of seed and epoch
             key = derive_key(self.node_sampler.seed, Stream.ORDER, self._epoch)
             order = np.argsort(hashes(key, order), kind="stable")
-        for start in range(0, len(self) * self.batch_size, self.batch_size):
-            yield order[start : start + self.batch_size]
+        size = self.batch_size * self.shards
+        for start in range(0, len(self) * size, size):
+            yield order[start : start + size]
 
-    def _seeds_at(self, index: IntArray) -> _Seeds:
-        return _Seeds(self.input_nodes[index], torch.from_numpy(np.asarray(index, np.int64)))
+    def _seeds_at(self, index: IntArray, shard: int = 0) -> _Seeds:
+        place = torch.from_numpy(np.asarray(index, np.int64))
+        return _Seeds(self.input_nodes[index], place, shard)
 
     @cached_property
     def _place(self) -> Tensor:
@@ -264,7 +322,8 @@ class BlockLoader:
         from torch_geometric.data import Data
 
         started = perf_counter()
-        blocks = self.node_sampler.sample(seeds.node, step)
+        within = (seeds.shard,) if seeds.shard else ()
+        blocks = self.node_sampler.sample(seeds.node, step, *within)
         sampled = perf_counter()
         nodes, targets = blocks[0].src, blocks[-1].dst
         batch = Data()
@@ -292,9 +351,10 @@ class BlockLoader:
         batch.seconds = Seconds(sampled - started, perf_counter() - sampled)
         return batch if self.transform is None else self.transform(batch)
 
-    def _in_turn(self, batches: Iterator[_Seeds]) -> Generator[Data, None, None]:
-        for seeds in batches:
-            yield self._load(seeds, self._step)
+    def _in_turn(self, steps: Iterator[list[_Seeds]]) -> Generator[Iterable[Data], None, None]:
+        for seeds in steps:
+            drawn = map(self._load, seeds, repeat(self._step))
+            yield drawn if len(seeds) > 1 else list(drawn)
 
     def _thread(self) -> ThreadPoolExecutor:
         """Thread that draws ahead, reused in all epochs so that its workspace is allocated once."""
@@ -304,13 +364,13 @@ class BlockLoader:
             self._threads = {os.getpid(): pool}
         return self._threads[os.getpid()]
 
-    def _ahead(self, batches: Iterator[_Seeds]) -> Generator[Data, None, None]:
-        """Draw batch t + 1, with the policy after update t - 1, while batch t is used."""
-        waiting: Future[Data] | None = None
+    def _ahead(self, steps: Iterator[list[_Seeds]]) -> Generator[Iterable[Data], None, None]:
+        """Draw step t + 1, with the policy after update t - 1, while step t is used."""
+        waiting: Future[list[Data]] | None = None
         process = os.getpid()
         with self.node_sampler.drawing_ahead():
             try:
-                waiting = self._submit(batches, self._step)
+                waiting = self._submit(steps, self._step)
                 while waiting is not None:
                     if os.getpid() != process:
                         waiting = None
@@ -318,17 +378,19 @@ class BlockLoader:
                             "the loader draws ahead in a thread, which does not survive a fork: "
                             "iterate over the loader anew in this process, or use prefetch=0."
                         )
-                    batch = waiting.result()
+                    batches = waiting.result()
                     self.node_sampler.settle()  # no draw is under way here
-                    waiting = self._submit(batches, self._step + 1)
-                    yield batch
+                    waiting = self._submit(steps, self._step + 1)
+                    yield batches
             finally:
                 if waiting is not None and not waiting.cancel():
                     waiting.exception()  # wait: the draw must not outlive the iteration
 
-    def _submit(self, batches: Iterator[_Seeds], step: int) -> Future[Data] | None:
-        seeds = next(batches, None)
-        return None if seeds is None else self._thread().submit(self._load, seeds, step)
+    def _submit(self, steps: Iterator[list[_Seeds]], step: int) -> Future[list[Data]] | None:
+        seeds = next(steps, None)
+        if seeds is None:
+            return None
+        return self._thread().submit(lambda: [self._load(one, step) for one in seeds])
 
 
 def _input_nodes(nodes: Any, num_nodes: int) -> tuple[IntArray, bool]:
@@ -337,6 +399,18 @@ def _input_nodes(nodes: Any, num_nodes: int) -> tuple[IntArray, bool]:
         return np.arange(num_nodes), False
     is_mask = checks.as_array("input_nodes", nodes).dtype == np.bool_
     return checks.seeds(nodes, num_nodes, "input_nodes"), is_mask
+
+
+def own_shards(shard: int | Sequence[int], shards: int) -> tuple[int, ...]:
+    """Numbers of the own shards, checked: different, and from 0 to shards - 1."""
+    given = shard if isinstance(shard, Sequence) else (shard,)
+    found = tuple(checks.whole("shard", one) for one in given)
+    if not found or len(set(found)) < len(found) or max(found) >= shards:
+        raise InputError(
+            f"shard={shard!r} must be a number from 0 to {shards - 1}, or different ones, because "
+            f"shards={shards}: pass for instance the rank of the process, and shards=processes."
+        )
+    return found
 
 
 def _check_options(

@@ -33,7 +33,10 @@ Out = Annotated[
 ]
 
 
-@takes_settings(without=("sampler", "prefetch", "patience", "validation", "survey"), sampler=False)
+@takes_settings(
+    without=("sampler", "prefetch", "patience", "validation", "survey", "shards", "reduction"),
+    sampler=False,
+)
 def variance(
     settings: dict[str, Any],
     policies: Annotated[
@@ -99,7 +102,7 @@ def variance(
             say(f"{len(save_figures([json], figures))} figures written to {figures}")
 
 
-@takes_settings(without=("model", "sampler", "seed", "budgets", "estimator"))
+@takes_settings(without=("model", "sampler", "seed", "budgets", "estimator", "reduction"))
 def compare(
     settings: dict[str, Any],
     out: Out,

@@ -19,8 +19,10 @@ from bliss.block import Block
 from bliss.errors import InputError
 from bliss.feedback import SURVEY, Feedback, News, check_feedback, check_news, is_survey
 from bliss.graph import Graph
+from bliss.groups import as_group
 from bliss.nn.inference import LayerSurvey, infer
 from bliss.nn.layers import Layer, layers_of
+from bliss.packing import pack_news, unpack_news
 from bliss.policies.base import Policy, State, load_arrays
 from bliss.rng import derive_key
 from bliss.samplers.config_base import EstimatorConfig, PolicySamplerConfig, SamplerConfig
@@ -174,7 +176,7 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         """Seeds of each batch of an epoch, if the sampler `makes_batches`. Arrays int64[B]."""
         raise NotImplementedError
 
-    def sample(self, seeds: Any, step: int) -> list[Block]:
+    def sample(self, seeds: Any, step: int, shard: int = 0) -> list[Block]:
         """Draw the blocks of a batch, input layer first.
 
         Parameters
@@ -182,27 +184,43 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         seeds
             Seed nodes: distinct ids [B], or a mask [V].
         step
-            Number of the batch. The same step gives the same draw.
+            Number of the step. The same step and shard give the same draw.
+        shard
+            Number of the batch within the step, if several batches make a step.
         """
         targets: IntArray = checks.seeds(seeds, self.graph.num_nodes)
-        step = checks.whole("step", step)
+        step, shard = checks.whole("step", step), checks.whole("shard", shard)
         blocks: list[Block] = []
         for layer in reversed(range(self.layers)):  # output layer first
-            block = self._layer(targets, layer, self._key(step, layer))
+            block = self._layer(targets, layer, self._key(step, layer, shard))
             blocks.append(self.history.attach(block, layer) if self.history else block)
             targets = block.src.numpy()
         if self.first_hop:
             blocks.append(self.first_hop.block(targets))
         return blocks[::-1]
 
-    def update(self, blocks: Sequence[Block]) -> None:
+    def update(self, blocks: Sequence[Block], group: Any = None) -> None:
         """Learn from observed blocks; does nothing if the sampler does not learn.
 
         While a prefetching loader draws ahead, news is queued until that draw is done, so that
         every batch is drawn from a policy exactly one step old.
+
+        Parameters
+        ----------
+        blocks
+            The blocks of a batch, input layer first.
+        group
+            Processes that train together, each with its own batch: True for the default group of
+            torch.distributed, or a process group. All of them must call `update`; each learns from
+            the batches of all, in the order of ranks, so their policies stay equal bit for bit.
         """
-        if self.learns:
-            self.apply([self.digest(blocks)])
+        if not self.learns:
+            return
+        news = [self.digest(blocks)]
+        if group is not None:
+            told = as_group(group).gather_bytes(pack_news(news))
+            news = [shard for content in told for shard in unpack_news(content)]
+        self.apply(news)
 
     def survey(
         self, model: Iterable[Layer] | Layer, x: torch.Tensor, **options: Any
@@ -223,8 +241,20 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         options
             Options of `bliss.nn.infer`, such as device and progress.
         """
+        out, news = self.surveyed(model, x, **options)
+        if news:
+            self.apply([news])
+        return out
+
+    def surveyed(
+        self, model: Iterable[Layer] | Layer, x: torch.Tensor, **options: Any
+    ) -> tuple[torch.Tensor, list[News]]:
+        """Outputs and news of a survey. The state does not change; pass [news] to `apply`.
+
+        There is no news if the sampler does not learn from surveys.
+        """
         if not self.learns_from_surveys:
-            return infer(model, self.graph, x, **options)
+            return infer(model, self.graph, x, **options), []
         if (number := len(layers_of(model)[1])) != self.depth:
             raise InputError(
                 f"model has {number} layers, but the sampler has {self.depth}: survey the network "
@@ -236,9 +266,7 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
             if layer > 0 or self.first_hop is None:
                 news.append(self._digest_survey(survey))
 
-        out = infer(model, self.graph, x, observer=observer, **options)
-        self.apply([news])
-        return out
+        return infer(model, self.graph, x, observer=observer, **options), news
 
     def learn_survey(self, layers: Sequence[LayerSurvey]) -> None:
         """Learn from the surveys of all layers of a pass made before, input layer first."""
@@ -352,9 +380,9 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         """Draw one layer for the targets dst [D]; their coins come from key."""
         raise NotImplementedError
 
-    def _key(self, step: int, layer: int) -> np.uint64:
-        """Key of a layer's coins."""
-        return derive_key(self.seed, step, layer)
+    def _key(self, step: int, layer: int, shard: int = 0) -> np.uint64:
+        """Key of a layer's coins: seed, step, layer and, except for the first one, shard."""
+        return derive_key(self.seed, step, layer, *((shard,) if shard else ()))
 
     def _digest(self, layer: int, feedback: Feedback) -> News:
         """News of one layer; by default none."""

@@ -84,7 +84,7 @@ class ClusterGCN(SubgraphSampler):
         stop = np.cumsum(np.bincount(self.part, minlength=self.parts))
         return np.concatenate([[0], stop]), np.argsort(self.part, kind="stable")
 
-    def _draw(self, seeds: IntArray, step: int) -> tuple[IntArray, int]:
+    def _draw(self, seeds: IntArray, key: np.uint64) -> tuple[IntArray, int]:
         """All nodes of the clusters that contain the seeds, seeds first."""
         start, member = self._members
         clusters = [member[start[c] : start[c + 1]] for c in np.unique(self.part[seeds])]

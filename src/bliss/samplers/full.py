@@ -34,12 +34,12 @@ class Full(Sampler):
         super().__init__(data, budgets, **options)
         self._last: tuple[IntArray, list[Block]] | None = None
 
-    def sample(self, seeds: Any, step: int) -> list[Block]:
-        """Blocks of a batch, input layer first; the step has no effect."""
+    def sample(self, seeds: Any, step: int, shard: int = 0) -> list[Block]:
+        """Blocks of a batch, input layer first; step and shard have no effect."""
         targets: IntArray = checks.seeds(seeds, self.graph.num_nodes)
         last = self._last
         if last is None or not np.array_equal(targets, last[0]):
-            self._last = last = targets.copy(), super().sample(targets, step)
+            self._last = last = targets.copy(), super().sample(targets, step, shard)
         return [replace(block) for block in last[1]]  # each caller gets its own observations
 
     def _layer(self, dst: IntArray, layer: int, key: np.uint64) -> Block:

@@ -10,7 +10,6 @@ import numpy as np
 from bliss.arrays import NOTHING, FloatArray, IntArray
 from bliss.kernels import labor, nodewise
 from bliss.policies.static import Static
-from bliss.rng import derive_key
 from bliss.samplers.config_base import SamplerConfig
 from bliss.samplers.configs import LABORConfig
 from bliss.samplers.nodewise import EdgeSampler, masses
@@ -58,8 +57,8 @@ class LABOR(EdgeSampler):
         super().__init__(data, budgets, **options)
         self._coefficients = Static(self.graph, self.layers)
 
-    def _key(self, step: int, layer: int) -> np.uint64:
-        return derive_key(self.seed, step, 0 if self.config.shared else layer)
+    def _key(self, step: int, layer: int, shard: int = 0) -> np.uint64:
+        return super()._key(step, 0 if self.config.shared else layer, shard)
 
     def _chances(self, dst: IntArray, layer: int) -> FloatArray:
         graph, fanout = self.graph, self.budgets[layer]

@@ -90,8 +90,8 @@ class Saint(SubgraphSampler):
         self._check_prepared()
         return [self._wanted] * math.ceil(self._wanted.size / self._batch_size)
 
-    def _draw(self, seeds: IntArray, step: int) -> tuple[IntArray, int]:
-        node = np.unique(self._visited(self._key(step, 0)))
+    def _draw(self, seeds: IntArray, key: np.uint64) -> tuple[IntArray, int]:
+        node = np.unique(self._visited(key))
         wanted = self._is_wanted if seeds is self._wanted else self._mask(seeds)
         is_target = wanted[node]
         return np.concatenate([node[is_target], node[~is_target]]), int(is_target.sum())

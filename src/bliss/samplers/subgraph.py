@@ -72,7 +72,7 @@ class SubgraphSampler(Sampler):
             )
         self._wanted, self._batch_size = wanted, batch_size
 
-    def sample(self, seeds: Any, step: int) -> list[Block]:
+    def sample(self, seeds: Any, step: int, shard: int = 0) -> list[Block]:
         """Draw the subgraph of a batch, as blocks, input layer first.
 
         Parameters
@@ -80,12 +80,15 @@ class SubgraphSampler(Sampler):
         seeds
             Seed nodes: distinct ids [B], or a mask [V].
         step
-            Number of the batch. The same step gives the same draw.
+            Number of the step. The same step and shard give the same draw.
+        shard
+            Number of the batch within the step, if several batches make a step.
         """
         self._check_prepared()
         if seeds is not self._wanted:  # `prepare` checked these
             seeds = checks.seeds(seeds, self.graph.num_nodes)
-        subgraph = self._induce(*self._draw(seeds, checks.whole("step", step)))
+        key = self._key(checks.whole("step", step), 0, checks.whole("shard", shard))
+        subgraph = self._induce(*self._draw(seeds, key))
         return self._blocks(subgraph, self._weigh(subgraph))
 
     @abstractmethod
@@ -93,8 +96,11 @@ class SubgraphSampler(Sampler):
         """Seeds of each batch of an epoch: a pure function of the sampler's seed and the epoch."""
 
     @abstractmethod
-    def _draw(self, seeds: IntArray, step: int) -> tuple[IntArray, int]:
-        """Nodes of a subgraph int64[n], targets first, and the number of targets D."""
+    def _draw(self, seeds: IntArray, key: np.uint64) -> tuple[IntArray, int]:
+        """Nodes of a subgraph int64[n], targets first, and the number of targets D.
+
+        Coins come from key.
+        """
 
     @abstractmethod
     def _weigh(self, subgraph: Subgraph) -> Weights:

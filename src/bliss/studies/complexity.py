@@ -98,8 +98,8 @@ def measure(sampler: str, setting: Setting) -> tuple[float, float]:
     """Seconds of a step and the bytes that it needs."""
     learner = Learner(build_task(config(sampler, setting), random_data(setting)))
     held: list[int] = []
-    for batch in learner.batches():
-        learner.learn(batch)
+    for (batch,) in learner.batches():
+        learner.learn([batch])
         held.append(sum(_bytes_of(block, setting.width) for block in batch.blocks))
     learnt = sum(t.nbytes for t in learner.sampler.state_dict().values())
     weights = 4 * sum(p.nbytes for p in learner.task.model.parameters())  # gradient and moments

@@ -70,6 +70,7 @@ class Pilot:
 
     def __init__(self, config: TrainConfig, dataset: Dataset, steps: int) -> None:
         self.settings: dict[str, Any] = {"steps": steps, "schedule": "constant", "prefetch": 0}
+        self.settings["shards"] = 1  # of which each is a batch with these budgets
         self.task = build_task(replace(config, **self.settings), dataset)
         self.learner = Learner(self.task)
         age = min(steps, config.evaluate_every) // 2
@@ -143,8 +144,8 @@ class Pilot:
         for number in range(TIMED_STEPS + 1):
             for place, budgets in enumerate(settings):
                 learner.sampler.budgets = budgets
-                batch = next(batches)
-                learner.learn(batch)
+                (batch,) = next(batches)
+                learner.learn([batch])
                 if number > 0:  # kernels are compiled and memory is allocated in the first round
                     ms[place].append(learner.times["total"][-1] * 1e3)
                     works[place].append(self._count(batch.blocks))

@@ -182,6 +182,11 @@ class VarianceStudy:
             checks.choice("policies", name, list(POLICIES))
         self.every = checks.whole("every", every, least=1)
         self.survey_every = checks.whole("survey_every", survey_every)
+        if config.shards > 1:
+            raise InputError(
+                f"shards={config.shards} must be 1 here, because variance is measured per batch: "
+                "leave it out."
+            )
         self.task = build_task(config, dataset)
         self.learner = Learner(self.task)
         self.config = config = self.task.config
@@ -226,8 +231,8 @@ class VarianceStudy:
     def run(self, on_step: Callable[[int], None] | None = None) -> Variance:
         """Train, measure, and return the ratios and their history."""
         steps = self.config.steps
-        for batch in self.learner.batches():
-            self.learner.learn(batch)
+        for (batch,) in self.learner.batches():
+            self.learner.learn([batch])
             step = self.learner.steps
             for student in self.students.values():
                 self._teach(student, batch.blocks[-1].dst.cpu(), step)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict, deque
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+import safetensors.torch
 import torch
 from torch import Tensor
 
 from bliss.errors import DamagedError
+from bliss.groups import Group
 from bliss.train.folder import Checkpoint, settings_digest
 from bliss.train.step import PARTS, TIMED, Learner
 
@@ -71,6 +75,22 @@ def restore(checkpoint: Checkpoint, learner: Learner) -> Progress:
             f"the checkpoint does not fit the settings ({in_short(error)}), because another "
             "version of bliss wrote it: start the run again in another folder."
         ) from error
+
+
+def shared_checkpoint(group: Group, checkpoint: Checkpoint | None) -> Checkpoint | None:
+    """Checkpoint of rank 0, in all processes; what the others pass is ignored."""
+    if group.size == 1:
+        return checkpoint
+    text, data = b"", b""
+    if group.rank == 0 and checkpoint is not None:
+        text = json.dumps(checkpoint.counters).encode()
+        data = safetensors.torch.save(checkpoint.tensors)
+    counters = group.broadcast_bytes(np.frombuffer(text, np.uint8).copy())
+    tensors = group.broadcast_bytes(np.frombuffer(data, np.uint8).copy())
+    if group.rank == 0 or not counters.size:
+        return checkpoint
+    loaded = safetensors.torch.load(tensors.tobytes())
+    return Checkpoint(loaded, json.loads(counters.tobytes()))
 
 
 def in_short(error: Exception) -> str:

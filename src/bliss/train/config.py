@@ -35,7 +35,13 @@ class TrainConfig(ModelConfig):
     10 neighbours (vrgcn: 2). With auto, `bliss train` chooses them by a pilot; see
     docs/advice.md."""
     batch_size: int = 256
-    """Seed nodes per step; for subgraph samplers see docs/subgraphs.md."""
+    """Seed nodes per step and shard; for subgraph samplers see docs/subgraphs.md."""
+    shards: int = 1
+    """Batches that make a step, each with its own seeds, draws and gradient; several processes
+    divide them among themselves. See docs/scaling.md."""
+    reduction: str = "exact"
+    """How gradients of several processes are added: exact (in the order of shards, the same bits
+    for any number of processes), or allreduce (sends less)."""
     steps: int = 300
     """Training steps."""
     lr: float = 0.002
@@ -99,9 +105,10 @@ class TrainConfig(ModelConfig):
                 "its own batches of training nodes: choose validation='full'."
             )
         checks.flag("survey", self.survey)
+        checks.choice("reduction", self.reduction, ("exact", "allreduce"))
         checks.choice("precision", self.precision, ("float32", "bfloat16"))
         checks.choice("device", self.device.split(":")[0], ("cpu", "cuda"))
-        for name in ("batch_size", "steps", "evaluate_every", "decay_epochs"):
+        for name in ("batch_size", "shards", "steps", "evaluate_every", "decay_epochs"):
             checks.whole(name, getattr(self, name), least=1)
         for name in ("seed", "patience"):
             checks.whole(name, getattr(self, name))

@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from torch import Tensor
 
 from bliss import checks
 from bliss.data import Dataset
 from bliss.errors import DamagedError, InputError
-from bliss.train.checkpoints import Progress, capture, in_short, restore
+from bliss.groups import Bytes, Group
+from bliss.records import decode, to_json
+from bliss.samplers.base import Sampler
+from bliss.train.checkpoints import Progress, capture, in_short, restore, shared_checkpoint
 from bliss.train.config import TrainConfig
+from bliss.train.equality import CHECK_EVERY, check_equal_states, check_same_start
 from bliss.train.evaluation import evaluate, evaluate_sampled
-from bliss.train.folder import RunFolder, settings_digest
+from bliss.train.folder import REMEDY, Checkpoint, RunFolder, settings_digest
 from bliss.train.memory import forget_peak, peak_mb
 from bliss.train.metrics import TargetScale
 from bliss.train.records import F1, Evaluation, RunResult, StepTime, short_name
+from bliss.train.rounds import ALONE, as_bytes, mark_told
 from bliss.train.signals import Interrupted, Signals, catch_signals
 from bliss.train.step import Learner
 from bliss.train.task import Task, build_task
+from bliss.train.telling import Student, pack_scores, unpack_scores
 
 _TARGETS = "targets."  # before the names of a scale among the weights of a run
+GRACE = 2.0
+"""Seconds within which several processes take repeated signals for one."""
 
 
 class Standing(NamedTuple):
@@ -43,7 +52,12 @@ class Trainer:
     """One run in one folder.
 
     A run resumed from a checkpoint ends with the same weights, policy state and metrics, bit for
-    bit, as one that was never stopped.
+    bit, as one that was never stopped, on any number of processes that divides the number of
+    shards.
+
+    With several processes, each builds a `Trainer` with the same settings and data and calls `run`.
+    Rank 0 alone uses the folder, speaks and evaluates; the others get checkpoints, scores and
+    surveys from it. Callbacks are called in every process.
 
     Parameters
     ----------
@@ -55,17 +69,29 @@ class Trainer:
         The run's folder.
     say
         Function called with each message.
+    group
+        The processes that train together; by default this one alone.
+    check_every
+        Steps between comparisons of the weights and policies of several processes; 0: never.
     """
 
     def __init__(
-        self, config: TrainConfig, dataset: Dataset, out: str | Path, say: Callable[[str], None]
+        self,
+        config: TrainConfig,
+        dataset: Dataset,
+        out: str | Path,
+        say: Callable[[str], None],
+        group: Group = ALONE,
+        check_every: int = CHECK_EVERY,
     ) -> None:
         self.task = build_task(config, dataset)
         self.config = self.task.config
-        self.learner = Learner(self.task)
+        self.learner = Learner(self.task, group)
+        self.rounds, self.group = self.learner.rounds, group
         self.folder = RunFolder(checks.path("out", out))
         self.progress = Progress()
-        self.say = say
+        self.say = say if self.rounds.leads else lambda _: None
+        self.check_every = checks.whole("check_every", check_every)
 
     def run(
         self,
@@ -74,24 +100,52 @@ class Trainer:
         on_evaluation: Callable[[Evaluation], None] | None = None,
     ) -> RunResult:
         """Train to the end and return the result."""
-        with self.folder.locked(), catch_signals() as signals:
+        grace = GRACE if self.group.size > 1 else 0.0
+        with ExitStack() as lock, catch_signals(grace) as signals, self.rounds.guarded():
+            check_same_start(self.rounds, self.config, self.task.dataset)
+            if self.rounds.leads:
+                lock.enter_context(self.folder.locked())
             forget_peak(self.task.device)
             self._begin(resume)
             started = perf_counter() - self.progress.seconds
             self._repeat_evaluation(signals, on_evaluation)
-            for batch in self.learner.batches(self._is_patience_spent):
-                loss = self.learner.learn(batch)
+            for step in self.learner.batches(self._is_patience_spent):
+                loss = self.learner.learn(step, signals.number or 0)
                 self.progress.seconds = perf_counter() - started
+                if self.check_every and self.learner.steps % self.check_every == 0:
+                    check_equal_states(self.rounds, self.task.model, self.learner)
                 self._evaluate_if_due(signals, on_evaluation)
                 if on_step:
                     on_step(self._standing(loss))
-                if signals.number is not None and self.learner.steps < self.config.steps:
-                    if self.progress.evaluated != self.learner.steps:
-                        self._checkpoint()
-                    signals.check()
+                self._stop_if_told(signals)
             return self._finish(signals)
 
+    def _stop_if_told(self, signals: Signals) -> None:
+        """Write a checkpoint and stop after a signal, which all processes have agreed on."""
+        number = signals.number if self.group.size == 1 else self.rounds.notice
+        if not number or self.learner.steps >= self.config.steps:
+            return
+        if self.progress.evaluated != self.learner.steps:
+            self._checkpoint()
+        self.rounds.meet()  # the checkpoint is written
+        raise mark_told(Interrupted(number))
+
     def _begin(self, resume: bool) -> None:
+        """Open the folder in rank 0, and load the newest checkpoint in all processes."""
+        checkpoint = self._open(resume) if self.rounds.leads else None
+        self.rounds.meet()
+        checkpoint = shared_checkpoint(self.group, checkpoint)
+        if checkpoint is not None:
+            self.progress = restore(checkpoint, self.learner)
+            self.say(f"Resuming after step {self.learner.steps}.")
+        if self.rounds.leads:
+            self.folder.remove_leftovers()
+            self.folder.write_settings(self.config)
+            self.folder.forget_after(self.learner.steps)
+        self.rounds.meet()
+
+    def _open(self, resume: bool) -> Checkpoint | None:
+        """Newest checkpoint of the run in the folder, if there is one."""
         folder, config = self.folder, self.config
         folder.refuse_strays()
         if folder.is_started:
@@ -101,17 +155,15 @@ class Trainer:
                     "or choose another folder."
                 )
             folder.check_settings(config, may_extend=True)
-            self._resume()
-        elif resume:
+            return self._load()
+        if resume:
             self.say(f"There is no run to resume in {str(folder.path)!r}; starting a new one.")
-        folder.remove_leftovers()
-        folder.write_settings(config)
-        folder.forget_after(self.learner.steps)
+        return None
 
-    def _resume(self) -> None:
+    def _load(self) -> Checkpoint | None:
         checkpoint = self.folder.load_checkpoint(self.say)
         if checkpoint is None:
-            return
+            return None
         if checkpoint.counters.get("settings") != settings_digest(self.config.to_dict()):
             raise DamagedError(
                 f"the checkpoints in {str(self.folder.path)!r} belong to other settings than those "
@@ -123,8 +175,7 @@ class Trainer:
                 f"{str(self.folder.path)!r} was started: restore the same data (check --root), or "
                 "start a run in another folder."
             )
-        self.progress = restore(checkpoint, self.learner)
-        self.say(f"Resuming after step {self.learner.steps}.")
+        return checkpoint
 
     def _repeat_evaluation(
         self, signals: Signals, on_evaluation: Callable[[Evaluation], None] | None
@@ -148,27 +199,41 @@ class Trainer:
         is_due = step % self.config.evaluate_every == 0 or step == self.config.steps
         if not is_due or step == self.progress.evaluated:
             return
-        try:
-            scores = self._scores(signals)
-        except Interrupted:
-            self._checkpoint()
-            raise
-        found = self._record(step, scores)
-        self._checkpoint()
-        if on_evaluation:
-            on_evaluation(found)
+        found: list[Evaluation] = []
 
-    def _scores(self, signals: Signals) -> dict[str, float]:
+        def work(report: Callable[[float], None]) -> Bytes:
+            student = Student(self.learner.sampler)
+            try:
+                scores = self._scores(report, student)
+            except Interrupted:
+                self._checkpoint()
+                raise
+            found.append(self._record(step, scores))
+            self._checkpoint()
+            return pack_scores(scores, student) if self.group.size > 1 else as_bytes("")
+
+        told = self.rounds.lead(work, signals)
+        if not self.rounds.leads:
+            scores, news = unpack_scores(told)
+            if news:
+                self.learner.sampler.apply([news])
+            found.append(self._record(step, scores))
+        if on_evaluation:
+            on_evaluation(found[0])
+
+    def _scores(self, report: Callable[[float], None], student: Student) -> dict[str, float]:
         splits = ("train", "val")
         if self.config.validation == "sampled":
-            return evaluate_sampled(self.task, self.learner.sampler, splits, signals.check)
+            return evaluate_sampled(self.task, self.learner.sampler, splits, report)
         # The evaluation after the last step teaches nothing, so that a run may be extended.
         is_regular = self.learner.steps % self.config.evaluate_every == 0
-        student = self.learner.sampler if self.config.survey and is_regular else None
-        return evaluate(self.task, splits, signals.check, student=student)
+        learns = self.config.survey and is_regular
+        return evaluate(
+            self.task, splits, report, student=cast(Sampler, student) if learns else None
+        )
 
     def _record(self, step: int, scores: dict[str, float]) -> Evaluation:
-        """Write an evaluation's metrics; save the weights if it is the best so far."""
+        """Count an evaluation. Rank 0 writes its metrics, and the weights if it is the best."""
         progress, learner = self.progress, self.learner
         found = Evaluation(
             step=step,
@@ -179,16 +244,20 @@ class Trainer:
             train_mse=scores.get("train_mse"),
             val_mse=scores.get("val_mse"),
         )
-        self.folder.add_metrics(found)
-        self.folder.add_times(StepTime(step=step, seconds=learner.step_seconds))
+        if self.rounds.leads:
+            self.folder.add_metrics(found)
+            self.folder.add_times(StepTime(step=step, seconds=learner.step_seconds))
         progress.evaluated, progress.val_f1 = step, found.val_f1
         progress.stale += 1
         if found.val_f1 > progress.best_val_f1:
             progress.best_step, progress.best_val_f1, progress.stale = step, found.val_f1, 0
-            self.folder.save_best(best_weights(self.task))
+            if self.rounds.leads:
+                self.folder.save_best(best_weights(self.task))
         return found
 
     def _checkpoint(self) -> None:
+        if not self.rounds.leads:
+            return
         checkpoint = capture(self.learner, self.progress)
         self.folder.save_checkpoint(self.learner.steps, checkpoint)
 
@@ -208,6 +277,18 @@ class Trainer:
 
     def _finish(self, signals: Signals) -> RunResult:
         """Evaluate the best weights once, on all splits, and write the result."""
+        own: list[RunResult] = []
+
+        def work(report: Callable[[float], None]) -> Bytes:
+            own.append(self._result(report))
+            return as_bytes(to_json(own[0]))
+
+        told = self.rounds.lead(work, signals)
+        if own:
+            return own[0]
+        return decode(json.loads(told.tobytes()), RunResult, "the result of rank 0", REMEDY)
+
+    def _result(self, report: Callable[[float], None]) -> RunResult:
         config, learner, progress = self.config, self.learner, self.progress
         if learner.steps < config.steps:
             score = short_name(self.task.metric)
@@ -216,7 +297,7 @@ class Trainer:
                 f"{progress.stale} evaluations (--patience {config.patience})."
             )
         load_weights(self.task, self.folder.load_best(), self.folder)
-        scores = evaluate(self.task, ("train", "val", "test"), signals.check)
+        scores = evaluate(self.task, ("train", "val", "test"), report)
         result = RunResult(
             dataset=config.dataset,
             model=config.model,

@@ -6,6 +6,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from time import monotonic
 from types import FrameType
 
 
@@ -18,19 +19,26 @@ class Interrupted(Exception):
 
 
 class Signals:
-    """The signal that was received, if any."""
+    """The signal that was received, if any.
 
-    def __init__(self) -> None:
+    Launchers of several processes repeat a signal, which reaches the processes from the terminal,
+    too. Repetitions within `grace` seconds count as one signal.
+    """
+
+    def __init__(self, grace: float = 0.0) -> None:
         self.number: int | None = None
+        self._grace, self._received = grace, 0.0
 
     def receive(self, number: int, frame: FrameType | None) -> None:
         """Store the first signal; a second one ends the process like an unhandled signal."""
+        if self.number is not None and monotonic() < self._received + self._grace:
+            return
         if self.number is not None:
             signal.signal(number, signal.SIG_DFL)
             if number == signal.SIGINT:
                 raise KeyboardInterrupt
             signal.raise_signal(number)
-        self.number = number
+        self.number, self._received = number, monotonic()
 
     def check(self, _share: float = 0.0) -> None:
         """Raise `Interrupted` if a signal was received."""
@@ -39,9 +47,9 @@ class Signals:
 
 
 @contextmanager
-def catch_signals() -> Iterator[Signals]:
+def catch_signals(grace: float = 0.0) -> Iterator[Signals]:
     """Context manager that handles SIGINT and SIGTERM; does nothing outside the main thread."""
-    signals = Signals()
+    signals = Signals(grace)
     if threading.current_thread() is not threading.main_thread():
         yield signals
         return

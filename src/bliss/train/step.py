@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from statistics import median
 from time import perf_counter
+from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
 from bliss.data import cache_folder
-from bliss.errors import DivergedError
+from bliss.errors import DivergedError, InputError
+from bliss.groups import Group
 from bliss.loader import BlockLoader
+from bliss.packing import pack_news, unpack_news
 from bliss.rng import Stream
+from bliss.samplers.base import StepNews
 from bliss.train.records import Sampled
+from bliss.train.rounds import ALONE, Rounds
+from bliss.train.shards import ShardVector, combine, shards_of
 from bliss.train.task import Task, torch_seed
 
 PARTS = ("sample", "gather", "forward", "backward", "update", "total")
@@ -25,15 +32,35 @@ LARGE = 1e4
 """Features above this are named as the cause of a loss that is not finite."""
 
 
+class Shard(NamedTuple):
+    """What one shard of a step gives to the others."""
+
+    vector: Tensor  # float32[P], see `ShardVector`
+    news: StepNews
+
+
 class Learner:
     """Trains the network of a task step by step: its sampler, loader and optimiser.
 
-    Every random choice is a function of seed and step.
+    Every random choice is a function of seed, step and shard. A step is the mean over S shards, of
+    which each process of a group runs an equal part. What the policy learns and the gradients are
+    exchanged; their order is that of the shards, so any number of processes gives the same numbers.
+
+    With S > 1, the running statistics of batch normalisation are the mean of those of the shards,
+    and news passes through its form as bytes, in one process, too.
+
+    Parameters
+    ----------
+    task
+        The data and the network.
+    group
+        The processes that train together; by default this one alone.
     """
 
-    def __init__(self, task: Task) -> None:
-        self.task = task
+    def __init__(self, task: Task, group: Group = ALONE) -> None:
+        self.task, self.rounds = task, Rounds(group)
         config = task.config
+        self.own_shards = shards_of(group, config.shards)
         kind = config.sampler_config
         self.sampler = kind.build(
             task.graph,
@@ -45,23 +72,31 @@ class Learner:
             folder=cache_folder(),
         )
         seeds, batch_size = task.dataset.splits["train"], config.batch_size
+        if config.shards > len(seeds):
+            raise InputError(
+                f"shards={config.shards} exceeds the {len(seeds)} training nodes: lower --shards."
+            )
         if not self.sampler.makes_batches:  # subgraph samplers may draw more nodes than seeds
-            batch_size = min(batch_size, len(seeds))
+            batch_size = min(batch_size, len(seeds) // config.shards)
         self.loader = BlockLoader(
             Data(x=task.x, y=task.y, num_nodes=task.graph.num_nodes),
             self.sampler,
             seeds,
             batch_size=batch_size,
-            shuffle=config.batch_size < len(seeds),  # order is irrelevant in a batch of all seeds
+            # order is irrelevant in a batch of all seeds
+            shuffle=config.batch_size < len(seeds) or config.shards > 1,
             drop_last=True,
             prefetch=config.prefetch,
+            shards=config.shards,
+            shard=self.own_shards,
         )
+        self._vector = ShardVector(task.model)
         self.optimizer = torch.optim.Adam(
             task.model.parameters(), lr=config.lr, weight_decay=config.weight_decay, fused=True
         )
         self.losses = [0.0, 0.0]  # sum and number since the last call of `mean_loss`
         self.step_seconds = 0.0  # sum over all steps
-        self.sampled = [0, 0]  # input nodes and edges of all layers, summed over steps
+        self.sampled = [0, 0]  # input nodes and edges of all layers, summed over steps and shards
         self.times = {part: deque[float](maxlen=TIMED) for part in PARTS}
 
     @property
@@ -69,25 +104,63 @@ class Learner:
         """Steps taken so far."""
         return self.loader.step
 
-    def batches(self, is_done: Callable[[], bool] = lambda: False) -> Iterator[Data]:
-        """Batches until the last step of the settings, or until `is_done()`."""
+    def batches(self, is_done: Callable[[], bool] = lambda: False) -> Iterator[Iterable[Data]]:
+        """Batches of the own shards by step, until the last one of the settings or `is_done()`."""
         last = self.task.config.steps
         while self.steps < last and not is_done():
-            for batch in self.loader:
-                yield batch
+            for step in self.loader.steps():
+                yield step
                 if self.steps >= last or is_done():
                     break
 
-    def learn(self, batch: Data) -> float:
-        """Take one step on a batch of `batches`; returns the loss."""
-        config, model, device = self.task.config, self.task.model, self.task.device
-        started = self._clock()
-        torch.manual_seed(torch_seed(config.seed, Stream.DROPOUT, self.steps))
-        model.train()
+    def learn(self, step: Iterable[Data], notice: int = 0) -> float:
+        """Take one step of `batches`; returns the loss, the mean over shards.
+
+        `notice` is a signal number to tell all processes, see `Rounds`.
+        """
+        self.task.model.train()
         self._set_rate()
+        parts = dict.fromkeys(PARTS[:-1], 0.0)
+        sampled, is_single = [0, 0], self.task.config.shards == 1
+        shards: list[Shard] = []
+        if not is_single:
+            self._vector.begin_step()
+        for number, batch in zip(self.own_shards, step, strict=True):
+            if not is_single:
+                self._vector.begin_shard()
+            batch, loss = self._backward(number, batch, parts)
+            sampled[0] += batch.blocks[0].num_src
+            sampled[1] += sum(block.num_edges for block in batch.blocks)
+            if not is_single:
+                shards.append(self._shard(batch, loss, parts))
+        started = self._clock()
+        if is_single:
+            value, news = loss.item(), None
+            self.rounds.notice = notice
+        else:
+            value, news, sampled = self._exchange(shards, sampled, notice)
+        self.optimizer.step()
+        parts["backward"] += self._clock() - started
+        started = self._clock()
+        if news is None:
+            self.sampler.update(batch.blocks)
+        elif self.sampler.learns:
+            self.sampler.apply(news)
+        parts["update"] += self._clock() - started
+        self.losses = [self.losses[0] + value, self.losses[1] + 1]
+        self.sampled = [self.sampled[0] + sampled[0], self.sampled[1] + sampled[1]]
+        self._record(parts)
+        return value
+
+    def _backward(self, shard: int, batch: Data, parts: dict[str, float]) -> tuple[Data, Tensor]:
+        """Gradient of a shard's loss; returns the batch on the device, and the loss."""
+        config, device = self.task.config, self.task.device
+        started = self._clock()
+        within = (shard,) if shard else ()
+        torch.manual_seed(torch_seed(config.seed, Stream.DROPOUT, self.steps, *within))
         batch = batch.to(device)
         with torch.autocast(device.type, torch.bfloat16, enabled=config.precision == "bfloat16"):
-            logits = model(batch.x, batch.blocks)
+            logits = self.task.model(batch.x, batch.blocks)
         loss = self.task.loss(logits, batch.y, batch.blocks[-1].dst_weight)
         value = loss.item()
         if not -float("inf") < value < float("inf"):
@@ -95,16 +168,33 @@ class Learner:
         forward = self._clock()
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
-        self.optimizer.step()
-        backward = self._clock()
-        self.sampler.update(batch.blocks)
-        updated = self._clock()
-        self.losses = [self.losses[0] + value, self.losses[1] + 1]
-        self.sampled[0] += batch.blocks[0].num_src
-        self.sampled[1] += sum(block.num_edges for block in batch.blocks)
-        parts = {"forward": forward - started, "backward": backward - forward}
-        self._record(batch.seconds._asdict() | parts | {"update": updated - backward})
-        return value
+        taken = {"forward": forward - started, "backward": self._clock() - forward}
+        for part, seconds in (batch.seconds._asdict() | taken).items():
+            parts[part] += seconds
+        return batch, loss.detach()
+
+    def _shard(self, batch: Data, loss: Tensor, parts: dict[str, float]) -> Shard:
+        started = self._clock()
+        news = self.sampler.digest(batch.blocks) if self.sampler.learns else ()
+        parts["update"] += self._clock() - started
+        return Shard(self._vector.read(loss), news)
+
+    def _exchange(
+        self, shards: list[Shard], sampled: list[int], notice: int
+    ) -> tuple[float, list[StepNews], list[int]]:
+        """Set the gradient of all shards; returns their mean loss, their news and their sums."""
+        config, group = self.task.config, self.rounds.group
+        content = np.empty(0, np.uint8)
+        if self.sampler.learns:
+            content = pack_news(shard.news for shard in shards)
+        rows = self.rounds.meet(content.size, *sampled, notice=notice)
+        total = combine([one.vector for one in shards], group, config.shards, config.reduction)
+        self._vector.write(total.vector)
+        news: list[StepNews] = []
+        if self.sampler.learns:
+            for packed in group.gather_bytes(content, [row[2] for row in rows]):
+                news += unpack_news(packed)
+        return total.loss, news, [sum(row[3] for row in rows), sum(row[4] for row in rows)]
 
     def _cause(self, x: Tensor) -> str:
         """Likely cause of a loss that is not finite, and the remedy. x [S, F]: features."""
@@ -128,7 +218,8 @@ class Learner:
 
     def mean_sampled(self) -> Sampled:
         """Mean numbers of nodes and edges per batch."""
-        nodes, edges = (count / max(self.steps, 1) for count in self.sampled)
+        batches = max(self.steps, 1) * self.task.config.shards
+        nodes, edges = (count / batches for count in self.sampled)
         return Sampled(nodes=nodes, edges=edges)
 
     def _record(self, parts: dict[str, float]) -> None:

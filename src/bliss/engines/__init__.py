@@ -1,0 +1,1 @@
+"""Where the training loop runs: several processes, started by existing launchers."""

@@ -1,0 +1,173 @@
+"""Groups of processes that train together: what they send to each other.
+
+All processes of a group call the same methods in the same order. Nothing is pickled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from time import perf_counter
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from bliss.errors import InputError, LostError
+
+Bytes = npt.NDArray[np.uint8]
+
+
+class Group(Protocol):
+    """R processes, numbered by their rank from 0 to R - 1."""
+
+    @property
+    def rank(self) -> int:
+        """Number of this process."""
+
+    @property
+    def size(self) -> int:
+        """Number of processes, R."""
+
+    def gather(self, tensor: Tensor) -> list[Tensor]:
+        """Tensors of all processes, by rank. They must have equal types and shapes."""
+
+    def add(self, tensor: Tensor) -> Tensor:
+        """Sum of the tensors of all processes, in an order that the backend chooses."""
+
+    def gather_bytes(self, content: Bytes, sizes: Sequence[int] = ()) -> list[Bytes]:
+        """Bytes of all processes, by rank, of any length. uint8[N] -> R arrays uint8[N_r].
+
+        `sizes` are the lengths by rank, if they are known.
+        """
+
+    def broadcast_bytes(self, content: Bytes) -> Bytes:
+        """Bytes of rank 0; what the others pass is ignored."""
+
+
+class Alone:
+    """The group of a single process."""
+
+    rank = 0
+    size = 1
+
+    def gather(self, tensor: Tensor) -> list[Tensor]:
+        """The tensor itself."""
+        return [tensor]
+
+    def add(self, tensor: Tensor) -> Tensor:
+        """The tensor itself."""
+        return tensor
+
+    def gather_bytes(self, content: Bytes, sizes: Sequence[int] = ()) -> list[Bytes]:
+        """The bytes themselves."""
+        return [content]
+
+    def broadcast_bytes(self, content: Bytes) -> Bytes:
+        """The bytes themselves."""
+        return content
+
+
+class TorchGroup:
+    """Processes of `torch.distributed`, with gloo or NCCL.
+
+    Parameters
+    ----------
+    group
+        A process group; None: the default one.
+    """
+
+    def __init__(self, group: Any = None) -> None:
+        import torch.distributed as dist
+
+        if not dist.is_available() or not dist.is_initialized():
+            raise InputError(
+                "there is no group of processes yet: call "
+                "torch.distributed.init_process_group(...) first, or start with torchrun."
+            )
+        self._dist, self._group = dist, group
+        self.rank, self.size = dist.get_rank(group), dist.get_world_size(group)
+        is_nccl = dist.get_backend(group) == "nccl"
+        self.device = torch.device("cuda", torch.cuda.current_device()) if is_nccl else None
+        self.seconds = 0.0  # spent in exchanges, waiting for slower processes included
+        self.sent = 0  # bytes that this process has given to exchanges
+
+    def gather(self, tensor: Tensor) -> list[Tensor]:
+        """Tensors of all processes, by rank. They must have equal types and shapes."""
+        own = self._placed(tensor)
+        found = [torch.empty_like(own) for _ in range(self.size)]
+        with self._answered(own):
+            self._dist.all_gather(found, own, group=self._group)
+        return [one.to(tensor.device) for one in found]
+
+    def add(self, tensor: Tensor) -> Tensor:
+        """Sum of the tensors of all processes; all get the same bits."""
+        own = self._placed(tensor.clone())
+        with self._answered(own):
+            self._dist.all_reduce(own, group=self._group)
+        return own.to(tensor.device)
+
+    def gather_bytes(self, content: Bytes, sizes: Sequence[int] = ()) -> list[Bytes]:
+        """Bytes of all processes, by rank, of any length."""
+        sizes = sizes or [int(one) for one in self.gather(torch.tensor([content.size]))]
+        padded = torch.zeros(max(sizes), dtype=torch.uint8)
+        padded[: content.size] = torch.from_numpy(content)
+        found = self.gather(padded) if max(sizes) else [padded] * self.size
+        return [one.numpy()[:size] for one, size in zip(found, sizes, strict=True)]
+
+    def broadcast_bytes(self, content: Bytes) -> Bytes:
+        """Bytes of rank 0; what the others pass is ignored."""
+        size = int(self.gather(torch.tensor([content.size]))[0])
+        own = torch.empty(size, dtype=torch.uint8)
+        if self.rank == 0:
+            own.copy_(torch.from_numpy(content))
+        if size == 0:
+            return own.numpy()
+        own = self._placed(own)
+        with self._answered(own):
+            self._dist.broadcast(own, group=self._group, group_src=0)
+        return own.cpu().numpy()
+
+    def _placed(self, tensor: Tensor) -> Tensor:
+        """The tensor on the device that the backend takes."""
+        moved = tensor.cpu() if self.device is None else tensor.to(self.device)
+        return moved.contiguous()
+
+    @contextmanager
+    def _answered(self, tensor: Tensor) -> Iterator[None]:
+        """Count time and bytes; a process that does not answer becomes a `LostError`."""
+        started = perf_counter()
+        try:
+            yield
+            if self.device is not None:
+                torch.cuda.synchronize(self.device)
+        except RuntimeError as error:
+            raise LostError(
+                f"rank {self.rank} gets no answer from another process of the run, which has ended "
+                "or is too slow: start all processes again."
+            ) from error
+        self.seconds += perf_counter() - started
+        self.sent += tensor.nbytes
+
+
+def as_group(group: Any) -> Group:
+    """A `Group` from what users pass: True, a process group of torch.distributed, or a `Group`."""
+    if group is True:
+        return TorchGroup()
+    if hasattr(group, "gather_bytes"):
+        found: Group = group
+        return found
+    if type(group).__module__.startswith("torch") or isinstance(group, _process_groups()):
+        return TorchGroup(group)
+    raise InputError(
+        f"group is a {type(group).__name__}: pass True for the default group of torch.distributed, "
+        "or a process group."
+    )
+
+
+def _process_groups() -> tuple[type, ...]:
+    import torch.distributed as dist
+
+    return (dist.ProcessGroup,) if dist.is_available() else ()

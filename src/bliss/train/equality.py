@@ -1,0 +1,71 @@
+"""Checks that all processes of a run have the same settings, data, weights and policy."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import torch
+from torch import nn
+
+from bliss.data import Dataset
+from bliss.digests import new_digest
+from bliss.errors import DamagedError, InputError
+from bliss.train.config import TrainConfig
+from bliss.train.rounds import Rounds, as_bytes
+from bliss.train.step import Learner
+
+CHECK_EVERY = 100
+"""Steps between comparisons of weights and policies."""
+
+
+def check_same_start(rounds: Rounds, config: TrainConfig, dataset: Dataset) -> None:
+    """Raise an error that names the rank if settings or data differ from those of rank 0."""
+    if rounds.group.size == 1:
+        return
+    rounds.meet()
+    own = {"settings": config.to_dict() | {"device": ""}, "data": dataset.fingerprint}
+    told = rounds.group.gather_bytes(as_bytes(json.dumps(own)))
+    first, *others = (json.loads(content.tobytes()) for content in told)
+    for rank, other in enumerate(others, start=1):
+        differences = _differences(other["settings"], first["settings"])
+        if differences:
+            raise InputError(
+                f"rank {rank} has other settings than rank 0 (rank {rank}, rank 0): "
+                f"{'; '.join(differences)}. Start all processes with the same command."
+            )
+        if other["data"] != first["data"]:
+            raise InputError(
+                f"rank {rank} sees other data than rank 0 for dataset={config.dataset!r}: put the "
+                "same files on all machines (check --root)."
+            )
+
+
+def check_equal_states(rounds: Rounds, model: nn.Module, learner: Learner) -> None:
+    """Raise an error that names the rank if weights or policy differ from those of rank 0."""
+    if rounds.group.size == 1:
+        return
+    states = {"weights": model.state_dict(), "policy": learner.sampler.state_dict()}
+    rows = rounds.meet(*(state_number(state) for state in states.values()))
+    for place, what in enumerate(states, start=2):
+        for rank, row in enumerate(rows):
+            if row[place] != rows[0][place]:
+                raise DamagedError(
+                    f"the {what} of rank {rank} differ from those of rank 0 after step "
+                    f"{learner.steps}, so that machines, versions or memory are not alike: check "
+                    f"the machine of rank {rank}, then continue from the last checkpoint."
+                )
+
+
+def state_number(state: dict[str, Any]) -> int:
+    """Digest of named tensors, as a whole number of 64 bits."""
+    digest = new_digest()
+    for name in sorted(state):
+        tensor = state[name].detach().cpu().contiguous()
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy())
+    return int.from_bytes(digest.digest()[:8], "little", signed=True)
+
+
+def _differences(ours: dict[str, Any], theirs: dict[str, Any]) -> list[str]:
+    return [f"{k}: {ours[k]}, {theirs.get(k)}" for k in ours if ours[k] != theirs.get(k)]
