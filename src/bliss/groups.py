@@ -146,7 +146,7 @@ class TorchGroup:
         except RuntimeError as error:
             raise LostError(
                 f"rank {self.rank} gets no answer from another process of the run, which has ended "
-                "or is too slow: start all processes again."
+                "or is slower than the timeout: start all of them again."
             ) from error
         self.seconds += perf_counter() - started
         self.sent += tensor.nbytes

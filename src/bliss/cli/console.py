@@ -6,10 +6,10 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from time import perf_counter, sleep
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from bliss.errors import DamagedError, InputError, ResourceError
+from bliss.errors import DamagedError, InputError, LostError, ResourceError
 from bliss.text import printable
 from bliss.train.records import short_name
 from bliss.train.signals import Interrupted
@@ -41,14 +41,35 @@ def console() -> Console:
     return make_console(width=None if sys.stdout.isatty() else 140)
 
 
+_silent = False
+PAUSE = 1.0
+"""Seconds that a silent process waits before it ends with an error: a launcher ends the others at
+once, and rank 0 must be able to say why."""
+
+
+def silence() -> None:
+    """Print nothing from now on, except that other processes are lost: for ranks above 0."""
+    global _silent
+    _silent = True
+
+
+def leave(code: int) -> NoReturn:
+    """End the process."""
+    if _silent:
+        sleep(PAUSE)
+    sys.exit(code)
+
+
 def say(text: str) -> None:
     """Print a plain line."""
-    console().print(text, soft_wrap=True)
+    if not _silent:
+        console().print(text, soft_wrap=True)
 
 
 def complain(text: str) -> None:
     """Print a plain line to standard error."""
-    make_console(stderr=True).print(text, soft_wrap=True)
+    if not _silent:
+        make_console(stderr=True).print(text, soft_wrap=True)
 
 
 def standing(now: Standing) -> str:
@@ -62,7 +83,7 @@ def standing(now: Standing) -> str:
 @contextmanager
 def shown(steps: int) -> Iterator[Callable[[Standing], None]]:
     """Progress of a run: a live bar on a terminal, plain lines elsewhere."""
-    if not console().is_terminal:
+    if _silent or not console().is_terminal:
         every = max(steps // 10, 1)
 
         def line(now: Standing) -> None:
@@ -158,10 +179,13 @@ def errors(debug: bool, remedy: str = "Run the same command again to continue.")
         yield
     except Interrupted as stop:
         complain(f"Interrupted; progress is saved. {remedy}")
-        sys.exit(128 + stop.number)
+        leave(128 + stop.number)
     except KeyboardInterrupt:
         complain("Interrupted.")
         sys.exit(130)
+    except LostError as error:
+        make_console(stderr=True).print(f"Error: {error} {remedy}", soft_wrap=True)
+        sys.exit(4)
     except BrokenPipeError:
         raise  # the reader of a pipe has ended; typer ends without a word
     except Exception as error:
@@ -172,7 +196,7 @@ def errors(debug: bool, remedy: str = "Run the same command again to continue.")
             raise
         code, sentence = _explain(error)
         complain(f"Error: {sentence}")
-        sys.exit(code)
+        leave(code)
 
 
 def _explain(error: Exception) -> tuple[int, str]:

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bliss.cli.advise import auto_config
-from bliss.cli.console import console, errors, say, shown
+from bliss.cli.console import console, errors, say, shown, silence
 from bliss.cli.options import Debug, Root, Run, Threads, Verify, folder, set_threads, takes_settings
+from bliss.errors import InputError
 from bliss.train.config import AUTO
 
 if TYPE_CHECKING:
     from bliss.train import Task, TrainConfig
+
+_PROCESSES = "Several processes"
 
 
 @takes_settings()
@@ -36,6 +39,19 @@ def train(
     tensorboard: Annotated[
         bool, typer.Option(help="Log to TensorBoard in the run's folder (extra: tensorboard).")
     ] = False,
+    timeout: Annotated[
+        float,
+        typer.Option(
+            help="Seconds that a process waits for the others.", rich_help_panel=_PROCESSES
+        ),
+    ] = 600.0,
+    check_every: Annotated[
+        int,
+        typer.Option(
+            help="Steps between comparisons of weights and policies of all processes; 0: never.",
+            rich_help_panel=_PROCESSES,
+        ),
+    ] = 100,
     verify: Verify = False,
     debug: Debug = False,
 ) -> None:
@@ -43,31 +59,68 @@ def train(
 
     Settings come from the options, then from the data set's recipe, then from the defaults.
     `bliss train --dataset cora --help` shows the settings of Cora's recipe.
+
+    With torchrun, several processes train together: torchrun --nproc-per-node 2 -m bliss train
+    --shards 2. See docs/processes.md.
     """
     with errors(debug, "Run the same command with --resume to continue."):
+        from bliss.engines.processes import joined, place_of
+
+        me = place_of()
+        if me.rank > 0:
+            silence()
         from bliss.cli.tables import show_result
         from bliss.data import load_dataset
+        from bliss.engines.sharing import shared_dataset
         from bliss.train import Trainer, resolve
         from bliss.train.entry import run_folder
+        from bliss.train.rounds import Rounds
+        from bliss.train.shards import check_processes
         from bliss.train.tensorboard import tensorboard_writer
 
-        is_auto = settings.get("budgets") == AUTO
-        config = resolve(**{k: v for k, v in settings.items() if not is_auto or k != "budgets"})
-        place = out or run_folder(config, AUTO if is_auto else "")
-        set_threads(threads)
-        loaded = load_dataset(config.dataset, root, seed=config.seed, verify=verify)
-        if is_auto:
-            config = chosen_before(place, config) or auto_config(settings, loaded)
-        trainer = Trainer(config, loaded, place, say)
-        policy = f" ({config.policy})" if config.policy else ""
-        say(
-            f"{loaded.name}: {loaded.graph.num_nodes:,} nodes, {loaded.graph.num_edges:,} edges; "
-            f"{config.model} with {config.sampler}{policy}, {config.steps} steps"
-        )
-        with tensorboard_writer(place if tensorboard else None) as log, shown(config.steps) as bar:
-            result = trainer.run(resume, bar, log)
-        show_result(result)
+        device = str(settings.get("device", "cpu"))
+        with joined(me, device, timeout) as group, Rounds(group).guarded():
+            is_auto = settings.get("budgets") == AUTO
+            config = resolve(**{k: v for k, v in settings.items() if not is_auto or k != "budgets"})
+            place = out or run_folder(config, AUTO if is_auto else "")
+            check_processes(config.shards, me.size)
+            if is_auto and me.size > 1:
+                raise InputError(
+                    "budgets='auto' needs a single process: run `bliss advise` first, and pass the "
+                    "budgets that it chooses."
+                )
+            set_threads(threads)
+            loaded = shared_dataset(
+                group,
+                lambda: load_dataset(config.dataset, root, seed=config.seed, verify=verify),
+            )
+            if is_auto:
+                config = chosen_before(place, config) or auto_config(settings, loaded)
+            trainer = Trainer(config, loaded, place, say, group, check_every)
+            say(
+                f"{loaded.name}: {loaded.graph.num_nodes:,} nodes, {loaded.graph.num_edges:,} "
+                f"edges; {summary(config, me.size)}"
+            )
+            logs = place if tensorboard and me.rank == 0 else None
+            with tensorboard_writer(logs) as log, shown(config.steps) as bar:
+                result = trainer.run(resume or me.restarts > 0, bar, log)
+        if me.rank == 0:
+            show_result(result)
         say(f"Written to {place}")
+
+
+def summary(config: TrainConfig, processes: int) -> str:
+    """Network, sampler, steps and processes in a few words."""
+    import torch
+
+    policy = f" ({config.policy})" if config.policy else ""
+    text = f"{config.model} with {config.sampler}{policy}, {config.steps} steps"
+    if config.shards > 1:
+        text += f" of {config.shards} shards"
+    if processes > 1:
+        threads = torch.get_num_threads()
+        text += f" in {processes} processes of {threads} thread{'s' if threads > 1 else ''} each"
+    return text
 
 
 def chosen_before(place: Path, config: TrainConfig) -> TrainConfig | None:
