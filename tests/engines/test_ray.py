@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -106,6 +108,16 @@ def test_the_command_trains_in_workers_and_resumes(cluster, config, alone, tmp_p
     assert "already holds a run: pass --resume" in again.stderr
 
 
+def test_the_snippet_of_the_docs_makes_a_trainer(cluster, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs" / "ray.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    scope: dict[str, Any] = {}
+    exec(compile(code, "ray.md", "exec"), scope)
+    assert scope["ours"].scaling_config.num_workers == 2
+    assert scope["ours"].train_loop_config["out"] == str(tmp_path / "runs/on-ray")
+
+
 def test_an_error_in_a_worker_is_one_sentence(cluster, config, tmp_path):
     from ray.train import RunConfig
 
@@ -200,15 +212,11 @@ def test_paths_are_absolute_for_workers_and_names_stay_names(monkeypatch, tmp_pa
 
 
 def test_failures_without_a_sentence_are_lost_workers():
-    class Failed(Exception):
-        worker_failures = {0: LostError("no answer"), 1: RuntimeError("killed\nmore")}
-
-    found = engine._explained(Failed("training failed"))
-    assert str(found) == "worker 1 of Ray has failed (killed)."
-    assert isinstance(found, LostError)
-    assert "Ray has stopped the run (training failed)" in str(
-        engine._explained(RuntimeError("training failed"))
-    )
+    failed = RuntimeError("training failed")
+    assert str(engine._explained(failed)) == "Ray has stopped the run (training failed)."
+    failed.worker_failures = {0: LostError("no answer"), 1: RuntimeError("killed\nmore")}
+    assert str(engine._explained(failed)) == "worker 1 of Ray has failed (killed)."
+    assert isinstance(engine._explained(failed), LostError)
 
 
 def test_records_pass_as_json(alone):
