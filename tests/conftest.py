@@ -16,6 +16,7 @@ SLOW = (
     "data/test_imports.py",
     "data/test_named.py",
     "data/test_synthetic.py",
+    "engines/",
     "kernels/test_nodewise.py",
     "nn/test_compile.py",
     "nn/test_devices.py",

@@ -78,37 +78,52 @@ def made(config, out: Path, workers: int = 2, **options):
     return engine.trainer(config, engine.workers(workers), out=out, **options)
 
 
-def test_a_killed_worker_is_started_again_and_the_run_has_the_bits_of_one_process(
-    cluster, config, alone, tmp_path
-):
-    trainer = made(config, tmp_path / "run")
+def test_two_workers_train_like_one_process(cluster, config, alone, tmp_path):
+    """One test, because each process that runs tests would start a cluster of its own."""
+    a_killed_worker_is_started_again(config, alone, tmp_path / "killed")
+    the_command_trains_in_workers(config, alone, tmp_path / "command")
+    an_error_in_a_worker_is_one_sentence(config, tmp_path / "error")
+
+
+def a_killed_worker_is_started_again(config, alone: Path, folder: Path) -> None:
+    trainer = made(config, folder / "run")
     trainer.train_loop_per_worker = die_once
     found = trainer.fit()
-    assert (tmp_path / "died").exists()
-    assert_same_run(alone, tmp_path / "run")
+    assert (folder / "died").exists()
+    assert_same_run(alone, folder / "run")
     expected = RunFolder(alone).result()
     assert found.metrics["step"] == 12
     assert found.metrics["test_f1"] == expected.test_f1
     assert found.return_value["best_step"] == expected.best_step
-    with found.checkpoint.as_directory() as folder:
-        assert_same_run(alone, Path(folder))
+    with found.checkpoint.as_directory() as place:
+        assert_same_run(alone, Path(place))
 
 
-def test_the_command_trains_in_workers_and_resumes(cluster, config, alone, tmp_path):
-    command = ["train", "--engine", "ray", "--out", str(tmp_path / "run")]
+def the_command_trains_in_workers(config, alone: Path, folder: Path) -> None:
+    command = ["train", "--engine", "ray", "--out", str(folder / "run")]
     for name, value in {**CHANGES, "dataset": config.dataset, "budgets": "60,30"}.items():
         command += [f"--{name.replace('_', '-')}", str(value)]
     command += ["--layers", "2", "--hidden", "16", "--lr", "0.02"]
     done = CliRunner().invoke(app, command)
     assert done.exit_code == 0, done.output
     assert f"{RunFolder(alone).result().test_f1:.4f}" in done.output
-    assert_same_run(alone, tmp_path / "run")
+    assert_same_run(alone, folder / "run")
     again = CliRunner().invoke(app, command)
     assert again.exit_code == 2
     assert "already holds a run: pass --resume" in again.stderr
 
 
-def test_the_snippet_of_the_docs_makes_a_trainer(cluster, tmp_path, monkeypatch):
+def an_error_in_a_worker_is_one_sentence(config, folder: Path) -> None:
+    from ray.train import RunConfig
+
+    broken = replace(config, class_weights=(1.0, 2.0))
+    storage = RunConfig(name="none", storage_path=str(folder / "storage"))
+    with pytest.raises(InputError, match="class_weights has 2 numbers, but 'toy' has 3 classes"):
+        engine.fit(made(broken, folder / "run", run_config=storage))
+
+
+def test_the_snippet_of_the_docs_makes_a_trainer(tmp_path, monkeypatch):
+    pytest.importorskip("ray")
     monkeypatch.chdir(tmp_path)
     text = (ROOT / "docs" / "ray.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
@@ -116,15 +131,6 @@ def test_the_snippet_of_the_docs_makes_a_trainer(cluster, tmp_path, monkeypatch)
     exec(compile(code, "ray.md", "exec"), scope)
     assert scope["ours"].scaling_config.num_workers == 2
     assert scope["ours"].train_loop_config["out"] == str(tmp_path / "runs/on-ray")
-
-
-def test_an_error_in_a_worker_is_one_sentence(cluster, config, tmp_path):
-    from ray.train import RunConfig
-
-    broken = replace(config, class_weights=(1.0, 2.0))
-    storage = RunConfig(name="none", storage_path=str(tmp_path / "storage"))
-    with pytest.raises(InputError, match="class_weights has 2 numbers, but 'toy' has 3 classes"):
-        engine.fit(made(broken, tmp_path / "run", run_config=storage))
 
 
 def test_a_copied_run_is_the_same_run(alone, tmp_path):

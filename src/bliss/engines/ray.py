@@ -151,7 +151,7 @@ def workers(number: int, threads: int = 1, device: str = "cpu") -> Any:
 
 def fit(made: Any) -> RunResult:
     """Result of `made.fit()`; failures of workers are raised as errors of one sentence."""
-    from ray.train.v2.api.exceptions import TrainingFailedError
+    from ray.train import TrainingFailedError
 
     try:
         found = made.fit()
