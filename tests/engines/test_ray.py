@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -62,64 +63,45 @@ def cluster(tmp_path_factory):
     given = {
         "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
         "RAY_AUTH_MODE": "disabled",  # writes a token to the user's home
+        "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
         "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2",
+        "RAY_TRAIN_METRICS_ENABLED": "0",
         "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "300",
         "RAY_worker_niceness": "0",
     }
+    handler = signal.getsignal(signal.SIGINT)  # which Ray replaces
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("RAY_ADDRESS", raising=False)
         for name, value in given.items():
             patch.setenv(name, value)
         with engine.cluster(2):
             yield
+    signal.signal(signal.SIGINT, handler)
 
 
-def made(config, out: Path, workers: int = 2, **options):
-    return engine.trainer(config, engine.workers(workers), out=out, **options)
-
-
-def test_two_workers_train_like_one_process(cluster, config, alone, tmp_path):
-    """One test, because each process that runs tests would start a cluster of its own."""
-    a_killed_worker_is_started_again(config, alone, tmp_path / "killed")
-    the_command_trains_in_workers(config, alone, tmp_path / "command")
-    an_error_in_a_worker_is_one_sentence(config, tmp_path / "error")
-
-
-def a_killed_worker_is_started_again(config, alone: Path, folder: Path) -> None:
-    trainer = made(config, folder / "run")
-    trainer.train_loop_per_worker = die_once
-    found = trainer.fit()
-    assert (folder / "died").exists()
-    assert_same_run(alone, folder / "run")
-    expected = RunFolder(alone).result()
-    assert found.metrics["step"] == 12
-    assert found.metrics["test_f1"] == expected.test_f1
-    assert found.return_value["best_step"] == expected.best_step
-    with found.checkpoint.as_directory() as place:
-        assert_same_run(alone, Path(place))
-
-
-def the_command_trains_in_workers(config, alone: Path, folder: Path) -> None:
-    command = ["train", "--engine", "ray", "--out", str(folder / "run")]
+def test_two_workers_of_which_one_is_killed_train_like_one_process(
+    cluster, config, alone, tmp_path, monkeypatch, capsys
+):
+    """All that needs a cluster in one test: starting workers takes many times as long as a run."""
+    command = ["train", "--engine", "ray", "--workers", "2", "--out", str(tmp_path / "run")]
     for name, value in {**CHANGES, "dataset": config.dataset, "budgets": "60,30"}.items():
         command += [f"--{name.replace('_', '-')}", str(value)]
     command += ["--layers", "2", "--hidden", "16", "--lr", "0.02"]
-    done = CliRunner().invoke(app, command)
-    assert done.exit_code == 0, done.output
-    assert f"{RunFolder(alone).result().test_f1:.4f}" in done.output
-    assert_same_run(alone, folder / "run")
-    again = CliRunner().invoke(app, command)
-    assert again.exit_code == 2
-    assert "already holds a run: pass --resume" in again.stderr
+    monkeypatch.setattr(engine, "work", die_once)
+    app(command, standalone_mode=False)
+    expected = RunFolder(alone).result()
+    assert f"test {expected.test_f1:.4f}" in capsys.readouterr().out
+    assert (tmp_path / "died").exists()
+    assert_same_run(alone, tmp_path / "run")
 
+    from ray.train import Result
 
-def an_error_in_a_worker_is_one_sentence(config, folder: Path) -> None:
-    from ray.train import RunConfig
-
-    broken = replace(config, class_weights=(1.0, 2.0))
-    storage = RunConfig(name="none", storage_path=str(folder / "storage"))
-    with pytest.raises(InputError, match="class_weights has 2 numbers, but 'toy' has 3 classes"):
-        engine.fit(made(broken, folder / "run", run_config=storage))
+    found = Result.from_path(tmp_path / "run.ray")
+    assert found.metrics["step"] == 12
+    assert found.metrics["test_f1"] == expected.test_f1
+    assert found.metrics["best_step"] == expected.best_step
+    with found.checkpoint.as_directory() as folder:
+        assert_same_run(alone, Path(folder))
 
 
 def test_the_snippet_of_the_docs_makes_a_trainer(tmp_path, monkeypatch):
@@ -215,6 +197,14 @@ def test_paths_are_absolute_for_workers_and_names_stay_names(monkeypatch, tmp_pa
     monkeypatch.chdir(tmp_path)
     assert engine._dataset_place("cora") == "cora"
     assert engine._dataset_place("graphs/own") == str(tmp_path / "graphs/own")
+
+
+def test_an_error_of_a_worker_is_raised_as_it_is():
+    wrapped = RuntimeError("with a traceback")
+    wrapped._base_exc = InputError("lr=0 must be above 0.")
+    failed = RuntimeError("training failed")
+    failed.worker_failures = {0: LostError("no answer"), 1: wrapped}
+    assert engine._explained(failed) is wrapped._base_exc
 
 
 def test_failures_without_a_sentence_are_lost_workers():
