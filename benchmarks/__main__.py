@@ -1,4 +1,4 @@
-"""`python -m benchmarks sampling|samplers|step|dropout|pyg|dgl --json FILE`."""
+"""`python -m benchmarks sampling|samplers|step|dropout|pyg|dgl|scale --json FILE`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch starts its pool
 def main() -> None:
     """Run one benchmark and write what it measured."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    names = ["sampling", "samplers", "step", "dropout", "pyg", "dgl"]
+    names = ["sampling", "samplers", "step", "dropout", "pyg", "dgl", "scale"]
     parser.add_argument("name", choices=names, help="what to measure")
     parser.add_argument("--json", type=Path, help="where to write the numbers")
     parser.add_argument("--batches", type=int, default=41, help="batches timed after warm-up")

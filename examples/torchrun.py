@@ -18,13 +18,6 @@ from bliss.data import load_dataset
 from bliss.nn import GNN, ModelConfig
 
 
-def exchange(sampler: Bliss, blocks: list) -> None:
-    """Let every process apply the news of all of them, in the order of ranks."""
-    shards = [None] * dist.get_world_size()
-    dist.all_gather_object(shards, sampler.digest(blocks))
-    sampler.apply(shards)
-
-
 def fingerprint(state: dict[str, torch.Tensor]) -> str:
     """Digest of all bytes of a state."""
     digest = hashlib.sha256()
@@ -41,10 +34,11 @@ def main(steps: int = 20) -> None:
     graph = dataset.graph
 
     seeds = dataset.splits["train"]
-    part = seeds[rank::world][: len(seeds) // world]  # equally many in each process
-    sampler = Bliss(graph, budgets=[512, 256], seed=rank)  # other coins in each process
+    sampler = Bliss(graph, budgets=[512, 256])  # the same seed everywhere: shards have own coins
     data = Data(x=dataset.x, y=dataset.y, num_nodes=graph.num_nodes)
-    loader = BlockLoader(data, sampler, part, batch_size=64, shuffle=True, drop_last=True)
+    loader = BlockLoader(
+        data, sampler, seeds, batch_size=64, shuffle=True, drop_last=True, shards=world, shard=rank
+    )
 
     torch.manual_seed(0)
     config = ModelConfig(model="sage", layers=2, hidden=32)
@@ -56,7 +50,7 @@ def main(steps: int = 20) -> None:
         optimizer.zero_grad()
         loss.backward()  # averages the gradients of all processes
         optimizer.step()
-        exchange(sampler, batch.blocks)
+        sampler.update(batch.blocks, group=True)  # learns from the batches of all processes
         if rank == 0 and step % 10 == 9:
             print(f"step {step + 1}  loss {loss:.3f}", flush=True)
 

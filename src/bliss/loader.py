@@ -168,9 +168,9 @@ class BlockLoader:
                 "batches of equal size: pass it."
             )
         if len(self) == 0:
-            found = f"{len(self.node_sampler.batches(0))} batches of an epoch"
-            if not makes_batches:
-                found = f"{self.input_nodes.size} input nodes in batches of {self.batch_size}"
+            found = f"{self.input_nodes.size} input nodes in batches of {self.batch_size}"
+            if makes_batches:
+                found = f"{len(self.node_sampler.batches(0))} batches of an epoch"
             raise InputError(
                 f"shards={self.shards} exceeds the {found}: lower shards or batch_size."
             )

@@ -24,7 +24,7 @@ PATIENCE = 120.0
 def run_group(size: int, work: Callable[..., Any], *given: Any, timeout: float = 60.0) -> list[Any]:
     """Results of work(group, *given) in each of `size` processes, by rank.
 
-    A process that raises an error returns it.
+    A process that raises an error returns its traceback, and a killed one None.
     """
     with tempfile.TemporaryDirectory() as folder:
         answers = [PROCESSES.Pipe(duplex=False) for _ in range(size)]
@@ -66,10 +66,7 @@ def member(
     )
     try:
         result = work(TorchGroup(), *given)
-    except Exception as error:
-        if not str(error):
-            traceback.print_exc()
-        result = error
-        result.__cause__ = None
+    except Exception:
+        result = traceback.format_exc()
     answer.send(result)
     answer.close()

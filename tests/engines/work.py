@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
+
+from bliss.data import Dataset
+from bliss.engines.sharing import shared_dataset
+from bliss.errors import InputError, LostError, ResourceError
 from bliss.groups import Group
-from bliss.train import Trainer
+from bliss.packing import pack_news, unpack_news
+from bliss.train import Standing, Trainer
 from bliss.train.equality import state_number
+from bliss.train.signals import Interrupted
+from tests.build import make_sampler
 from tests.train.conftest import make_dataset
 from tests.train.runs import quiet, settings
 
@@ -41,3 +52,161 @@ def train_all(group: Group, folder: Path) -> dict[str, tuple[dict[str, int], flo
         result = made.run(on_step=lambda now, m=made, s=states: s.update(state(m)))
         found[name] = (states, result.test_f1)
     return found
+
+
+def train_case(group: Group, folder: Path, case: str, resume: bool = True, **changes: Any) -> str:
+    """Train a case to its end; returns the name of the error, if there is one."""
+    try:
+        trainer(group, folder, **CASES[case] | changes).run(resume)
+    except Interrupted as error:
+        return f"Interrupted {error.number}"
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def train_until(group: Group, folder: Path, case: str, step: int, rank: int, number: int) -> str:
+    """Train a case; after a step, one process sends itself a signal. Returns the error."""
+
+    def interrupt(now: Standing) -> None:
+        if now.step == step and group.rank == rank:
+            os.kill(os.getpid(), number)
+
+    try:
+        trainer(group, folder, **CASES[case]).run(on_step=interrupt)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def refused(group: Group, folder: Path) -> dict[str, str]:
+    """Errors of runs that must be refused or stopped, by case; the group survives all of them."""
+    one = "sage node"
+    is_second = group.rank == 1
+
+    def other_data() -> str:
+        config, data = settings(**COMMON | CASES[one]), make_dataset()
+        if is_second:
+            data.x[0] += 1
+        try:
+            Trainer(config, data, folder / "data", quiet, group).run()
+        except InputError as error:
+            return str(error)
+        return ""
+
+    def other_policy() -> str:
+        made = trainer(group, folder / "policy", **CASES[one])
+
+        def disturb(now: Standing) -> None:
+            if is_second and now.step == 3:
+                made.learner.sampler.state_dict()["node.size.1.arm"][0, 0] += 1
+
+        try:
+            made.run(on_step=disturb)
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
+        return ""
+
+    def bad_features() -> str:
+        made = trainer(group, folder / "features", **CASES[one])
+        if is_second:
+            made.task.model.convs[0].register_forward_hook(lambda *called: called[2] * torch.nan)
+        try:
+            made.run()
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
+        return ""
+
+    def full_disk() -> str:
+        made = trainer(group, folder / "disk", **CASES[one])
+        made.folder.save_checkpoint = no_space
+        try:
+            made.run()
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
+        return ""
+
+    found = {
+        "settings": train_case(group, folder / "settings", one, lr=0.5 if is_second else 0.1),
+        "data": other_data(),
+        "policy": other_policy(),
+        "features": bad_features(),
+        "disk": full_disk(),
+        "locked": train_case(group, folder / "locked", one),
+        "started": train_case(group, folder / "started", one),
+    }
+    found["started"] = train_case(group, folder / "started", one, resume=False)
+    found["shards"] = train_case(group, folder / "shards", one, shards=3)
+    return found
+
+
+def no_space(*_: Any) -> None:
+    raise ResourceError("the disk is full: free disk space.")
+
+
+def train_two_ways(group: Group, folder: Path) -> dict[str, dict[str, np.ndarray]]:
+    """Weights after the last step with both reductions."""
+    found = {}
+    for reduction in ("exact", "allreduce"):
+        made = trainer(group, folder / reduction, reduction=reduction, **CASES["sage node"])
+        made.run(on_step=lambda now, m=made, r=reduction: found.update({r: weights(m)}))
+    return found
+
+
+def weights(made: Trainer) -> dict[str, np.ndarray]:
+    return {name: value.numpy().copy() for name, value in made.task.model.state_dict().items()}
+
+
+def late(group: Group, seconds: float) -> str:
+    """The second process is late; returns the error."""
+    if group.rank == 1:
+        time.sleep(seconds)
+    try:
+        group.gather(torch.zeros(1))
+    except LostError as error:
+        return str(error)
+    return ""
+
+
+def share(group: Group, kind: str) -> dict[str, Any]:
+    """Share a data set, and say what this process has of it."""
+
+    def load() -> Dataset:
+        loads.append(1)
+        if kind == "missing":
+            raise InputError("there is no such data: look again.")
+        return make_dataset()
+
+    loads: list[int] = []
+    try:
+        found = shared_dataset(group, load)
+    except InputError as error:
+        return {"error": str(error)}
+    maps = Path("/proc/self/maps").read_text(encoding="ascii")
+    own = make_dataset()
+    return {
+        "loads": len(loads),
+        "mapped": [name for name in ("features", "indices") if f"/{name}.npy" in maps],
+        "left": [line for line in maps.splitlines() if ".npy" in line and "(deleted)" not in line],
+        "equal": torch.equal(found.x, own.x)
+        and found.graph.indices.tolist() == own.graph.indices.tolist(),
+        "fingerprint": found.fingerprint == own.fingerprint,
+    }
+
+
+def update_together(group: Group) -> tuple[dict[str, int], dict[str, int]]:
+    """A sampler updated with the group, and one that applies the news of both batches by itself."""
+    data = make_dataset()
+    samplers = [make_sampler("bliss", data.graph, budgets=[30, 20]) for _ in range(2)]
+    for step in range(4):
+        batches = []
+        for shard in range(group.size):
+            seeds = data.splits["train"][shard * 20 : shard * 20 + 20]
+            blocks = samplers[0].sample(seeds, step, shard)
+            for block in blocks:
+                block.observe(data.x[block.src] * (1 + shard))
+            batches.append(blocks)
+        news = pack_news([samplers[1].digest(blocks) for blocks in batches])
+        samplers[0].update(batches[group.rank], group=True)
+        samplers[1].apply(unpack_news(news))
+    return tuple({"policy": state_number(one.state_dict())} for one in samplers)

@@ -25,7 +25,7 @@ class Rounds:
 
     All exchanges of a run begin with such a round. A process that fails says so in its next one, so
     that the others do not wait for it: they raise the same error. `notice` is the largest signal
-    number that any process had received before the last round, or 0.
+    number that any process has told in a round, or 0; it is the same in all processes.
     """
 
     def __init__(self, group: Group = ALONE) -> None:
@@ -91,7 +91,7 @@ class Rounds:
         padding = (0,) * (_NUMBERS - len(numbers))
         rows = self.group.gather(torch.tensor([state, notice, *numbers, *padding]))
         found = [row.tolist() for row in rows]
-        self.notice = max(row[1] for row in found)
+        self.notice = max(self.notice, *(row[1] for row in found))
         return found
 
     def _raise(self, told: list[Bytes]) -> None:

@@ -1,0 +1,60 @@
+"""News comes back from bytes as it was, sorted by source, and damage is noticed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bliss.errors import InputError
+from bliss.packing import pack_news, unpack_news
+
+RANDOM = np.random.default_rng(0)
+NEWS = {
+    "nodes": {"source": RANDOM.permutation(500)[:90], "size": RANDOM.normal(size=90)},
+    "edges": {
+        "dst": np.array([4, 2], np.int32),
+        "indptr": np.array([0, 2, 5]),
+        "edge": np.array([7, 2**40, 3, -(2**62), 2**62]),
+        "growth": RANDOM.normal(size=5).astype(np.float32),
+    },
+    "history": {"history.source": np.array([3, 1]), "history.input": np.eye(2, dtype=np.float16)},
+    "survey": {"survey.norm": np.ones(4, np.float32), "survey.attention": np.arange(4, dtype="u1")},
+    "none": {},
+    "empty": {"source": np.empty(0, np.int64), "size": np.empty(0, np.float32)},
+}
+
+
+@pytest.mark.parametrize("name", NEWS)
+def test_news_comes_back_as_it_was(name):
+    shards = [[NEWS[name], {}], [NEWS["nodes"], NEWS[name]]]
+    found = unpack_news(pack_news(shards))
+    assert [len(shard) for shard in found] == [2, 2]
+    for wanted, got in ((shards[0][0], found[0][0]), (shards[1][1], found[1][1])):
+        assert list(got) == list(wanted)
+        order = np.argsort(wanted["source"]) if "source" in wanted else slice(None)
+        for key, array in wanted.items():
+            assert got[key].dtype == array.dtype
+            assert np.array_equal(got[key], array[order])
+
+
+def test_ids_take_a_byte_or_two():
+    source = np.sort(RANDOM.choice(230_000, 7000, replace=False))
+    assert pack_news([[{"source": source}]]).size < 1.5 * source.size
+
+
+def test_no_news_at_all_is_a_header():
+    assert unpack_news(pack_news([])) == []
+
+
+@pytest.mark.parametrize("damage", [lambda b: b[:-1], lambda b: b[:20], lambda b: b[:4]])
+def test_damaged_news_is_refused(damage):
+    packed = pack_news([[NEWS["nodes"]]])
+    with pytest.raises(InputError, match="news from another process cannot be read"):
+        unpack_news(damage(packed))
+
+
+def test_news_of_objects_is_refused():
+    packed = pack_news([[{"size": np.ones(1)}]])
+    text = packed.tobytes().replace(b'"<f8"', b'"|O8"')
+    with pytest.raises(InputError, match="arrays of type object"):
+        unpack_news(np.frombuffer(text, np.uint8))

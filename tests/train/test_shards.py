@@ -1,0 +1,117 @@
+"""A step of several shards in one process: the mean of their gradients, one step of time."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from bliss.errors import InputError
+from bliss.groups import Alone
+from bliss.train import Learner, build_task
+from bliss.train.shards import ShardVector, check_processes, combine
+from tests.train.runs import SETTINGS, assert_same_run, make_trainer, settings, stopped, trained
+
+
+def learner(dataset, **changes) -> Learner:
+    plain = {"dropout": 0.0, "lr": 0.01, "batch_size": 20, "steps": 1}
+    return Learner(build_task(settings(**plain | changes), dataset))
+
+
+def gradient(made: Learner) -> torch.Tensor:
+    return torch.cat([one.grad.reshape(-1) for one in made.task.model.parameters()])
+
+
+def test_the_gradient_of_a_step_is_the_mean_over_its_shards(dataset):
+    whole = learner(dataset, shards=3)
+    (step,) = list(whole.batches())
+    seen, backward = [], whole._backward
+
+    def watched(*given):
+        found = backward(*given)
+        seen.append(gradient(whole))
+        return found
+
+    whole._backward = watched
+    whole.learn(step)
+    assert len(seen) == 3
+    assert torch.equal(gradient(whole), (seen[0] + seen[1] + seen[2]) / 3)
+    assert not torch.equal(seen[0], seen[1])
+
+
+def test_running_statistics_move_once_a_step_by_the_mean_of_the_shards(dataset):
+    made = learner(dataset, shards=2, normalisation="batch")
+    norm, seen = made.task.model.norms[0], []
+    norm.register_forward_hook(lambda m, given, out: seen.append(given[0].detach().mean(0)))
+    made.learn(next(made.batches()))
+    wanted = 0.1 * (seen[0] + seen[1]) / 2  # from 0, with momentum 0.1
+    assert torch.allclose(norm.running_mean, wanted, atol=1e-6)
+    assert int(norm.num_batches_tracked) == 1
+
+
+def test_a_policy_takes_one_step_of_time_with_any_number_of_shards(dataset):
+    made = learner(dataset, shards=3, steps=2)
+    for step in made.batches():
+        made.learn(step)
+    assert made.sampler.state_dict()["node.size.steps"].tolist() == [2, 2]
+    assert made.sampler.updates == 2
+
+
+@pytest.mark.parametrize("prefetch", [0, 1])
+def test_a_run_with_shards_resumes(dataset, tmp_path, whole, prefetch):
+    options = {"shards": 3, "batch_size": 20, "prefetch": prefetch, "normalisation": "batch"}
+    stopped(make_trainer(dataset, tmp_path, **options), 7, 15)
+    trained(dataset, tmp_path, resume=True, **options)
+    assert_same_run(tmp_path, whole(**options))
+
+
+def test_batches_shrink_where_the_training_nodes_are_few(dataset):
+    made = learner(dataset, shards=7, batch_size=100)
+    assert made.loader.batch_size == 120 // 7
+    assert len(made.loader) == 1
+
+
+def test_more_shards_than_training_nodes_are_refused(dataset):
+    with pytest.raises(InputError, match="shards=200 exceeds the 120 training nodes: lower"):
+        learner(dataset, shards=200)
+
+
+@pytest.mark.parametrize("bad", [{"shards": 0}, {"shards": 1.5}, {"reduction": "sum"}])
+def test_bad_shards_are_refused(bad):
+    with pytest.raises(InputError, match=next(iter(bad))):
+        settings(**SETTINGS | bad)
+
+
+@pytest.mark.parametrize(("shards", "processes", "may"), [(1, 2, "1"), (4, 3, "1, 2 or 4")])
+def test_a_number_of_processes_that_does_not_divide_the_shards_is_refused(shards, processes, may):
+    words = f"shards={shards} cannot be divided among {processes} processes: start {may} of them"
+    with pytest.raises(InputError, match=words):
+        check_processes(shards, processes)
+
+
+class Backwards:
+    """A group of one process whose answer comes in another order: the sum must not depend on it."""
+
+    rank, size = 0, 1
+
+    def gather(self, tensor):
+        return [tensor.flip(0)]
+
+
+def test_shards_are_added_in_their_order():
+    vectors = [torch.tensor([value, 0.0]) for value in (1e8, 1.0, -1e8, 3.0)]
+    right = combine(vectors, Alone(), 4, "exact").vector[0]
+    other = combine(vectors, Backwards(), 4, "exact").vector[0]
+    assert right == (((torch.tensor(1e8) + 1.0) - 1e8) + 3.0) / 4
+    assert right != other  # rounding shows the order
+
+
+def test_a_vector_holds_gradients_statistics_and_loss():
+    model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3))
+    vector = ShardVector(model)
+    model(torch.randn(5, 2)).sum().backward()
+    taken = vector.read(torch.tensor(7.0))
+    assert taken.shape == (6 + 3 + 3 + 3 + 3 + 3 + 1,)
+    assert taken[-1] == 7
+    vector.write(2 * taken)
+    assert torch.equal(model[0].weight.grad.reshape(-1), 2 * taken[:6])
+    assert torch.equal(model[1].running_mean, 2 * taken[15:18])
