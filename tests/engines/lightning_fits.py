@@ -19,7 +19,7 @@ from bliss import Bliss, BlockLoader, InputError
 from bliss.data import load_dataset
 from bliss.engines.lightning import BlockDataModule, PolicyCallback
 from bliss.errors import DamagedError
-from bliss.nn import GNN, ModelConfig
+from bliss.nn import GNN, ModelConfig, infer
 from bliss.train.equality import state_number
 
 QUIET = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
@@ -49,7 +49,7 @@ class Net(L.LightningModule):
         self.log("accuracy", hits, batch_size=batch.batch_size, sync_dist=True)
 
     def configure_optimizers(self):
-        return torch.optim.Adam(self.parameters(), lr=0.01)
+        return torch.optim.Adam(self.parameters(), lr=0.03)
 
 
 def fit(folder: Path, processes: int, resume: Path | None = None, prefetch: int = 0) -> dict:
@@ -61,12 +61,14 @@ def fit(folder: Path, processes: int, resume: Path | None = None, prefetch: int 
     saving = ModelCheckpoint(folder, "{step}", every_n_train_steps=1, save_top_k=-1)
     trainer = trainer_of(processes, PolicyCallback(sampler, dropout_seed=0), saving)
     trainer.fit(net, datamodule=batches, ckpt_path=resume)
+    outputs = infer(net.gnn, DATASET.graph, DATASET.x)[VAL]
     return {
         "weights": state_number(net.state_dict()),
         "policy": state_number(sampler.state_dict()),
         "trained": net.trained,
         "evaluated": net.evaluated,
         "accuracy": float(trainer.callback_metrics["accuracy"]),
+        "expected": float((outputs.argmax(1) == DATASET.y[VAL]).float().mean()),
     }
 
 
