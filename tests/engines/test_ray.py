@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -19,8 +18,9 @@ from bliss import InputError
 from bliss.cli import app
 from bliss.data import load_dataset, save_dataset
 from bliss.engines import ray as engine
+from bliss.engines.worker import copy_run, metrics
 from bliss.errors import LostError
-from bliss.train import RunFolder, Trainer
+from bliss.train import Interrupted, RunFolder, Trainer
 from tests.engines.dying import die_once
 from tests.train.conftest import make_dataset
 from tests.train.runs import assert_same_run, quiet, settings
@@ -69,14 +69,12 @@ def cluster(tmp_path_factory):
         "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "300",
         "RAY_worker_niceness": "0",
     }
-    handler = signal.getsignal(signal.SIGINT)  # which Ray replaces
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("RAY_ADDRESS", raising=False)
         for name, value in given.items():
             patch.setenv(name, value)
         with engine.cluster(2):
             yield
-    signal.signal(signal.SIGINT, handler)
 
 
 def test_two_workers_of_which_one_is_killed_train_like_one_process(
@@ -116,7 +114,7 @@ def test_the_snippet_of_the_docs_makes_a_trainer(tmp_path, monkeypatch):
 
 
 def test_a_copied_run_is_the_same_run(alone, tmp_path):
-    engine.copy_run(alone, tmp_path / "copy")
+    copy_run(alone, tmp_path / "copy")
     assert_same_run(alone, tmp_path / "copy")
     assert not (tmp_path / "copy/.lock").exists()
 
@@ -125,11 +123,11 @@ def test_metrics_have_the_names_of_scores(alone):
     folder = RunFolder(alone)
     first = folder.metrics()[0]
     expected = {"step": 5, "loss": first.loss, "train_f1": first.train_f1, "val_f1": first.val_f1}
-    assert engine.metrics(first) == expected
+    assert metrics(first) == expected
     regression = replace_record(first, metric="R2", val_mse=2.0)
-    assert engine.metrics(regression)["val_r2"] == first.val_f1
-    assert engine.metrics(regression)["val_mse"] == 2.0
-    assert engine.metrics(folder.result())["test_f1"] == folder.result().test_f1
+    assert metrics(regression)["val_r2"] == first.val_f1
+    assert metrics(regression)["val_mse"] == 2.0
+    assert metrics(folder.result())["test_f1"] == folder.result().test_f1
 
 
 def replace_record(record, **changes):
@@ -207,15 +205,25 @@ def test_an_error_of_a_worker_is_raised_as_it_is():
     assert engine._explained(failed) is wrapped._base_exc
 
 
+@pytest.mark.parametrize(("code", "number"), [(0, signal.SIGINT), (1, signal.SIGTERM)])
+def test_signals_that_ray_handles_are_interruptions(code, number):
+    pytest.importorskip("ray")
+
+    class Stopped:
+        def fit(self):
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            sys.exit(code)
+
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(Interrupted) as stop:
+        engine.fit(Stopped())
+    assert stop.value.number == number
+    assert signal.getsignal(signal.SIGINT) is before
+
+
 def test_failures_without_a_sentence_are_lost_workers():
     failed = RuntimeError("training failed")
     assert str(engine._explained(failed)) == "Ray has stopped the run (training failed)."
     failed.worker_failures = {0: LostError("no answer"), 1: RuntimeError("killed\nmore")}
     assert str(engine._explained(failed)) == "worker 1 of Ray has failed (killed)."
     assert isinstance(engine._explained(failed), LostError)
-
-
-def test_records_pass_as_json(alone):
-    result = RunFolder(alone).result()
-    values = json.loads(engine.to_json(result))
-    assert engine.decode(values, type(result), "here", "") == result

@@ -6,51 +6,35 @@ Ray starts the workers, joins them with torch.distributed and starts them again 
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable, Iterator
+import signal
+import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from bliss import checks
-from bliss.data import Dataset, canonical, load_dataset
-from bliss.data.catalog import dataset_names
+from bliss.data import canonical, dataset_names
 from bliss.engines.processes import TIMEOUT
-from bliss.engines.sharing import shared_dataset
+from bliss.engines.worker import Job, copy_run, work
 from bliss.errors import DamagedError, InputError, LostError, ResourceError
-from bliss.files import replace_file
-from bliss.groups import TorchGroup
-from bliss.records import decode, to_json
+from bliss.records import decode
 from bliss.train.config import TrainConfig
 from bliss.train.entry import run_folder
 from bliss.train.equality import CHECK_EVERY
 from bliss.train.folder import REMEDY, RunFolder
-from bliss.train.loop import Trainer
-from bliss.train.records import Evaluation, RunResult, short_name
-from bliss.train.rounds import ALONE
+from bliss.train.records import RunResult
 from bliss.train.shards import check_processes
+from bliss.train.signals import Interrupted
 
 StrPath = str | PathLike[str]
 MAX_FAILURES = 3
 """How often the workers are started again after a failure by default."""
 OBJECT_STORE = 100 << 20
 """Bytes of the object store of a cluster on this machine; batches do not pass through it."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Job:
-    """What a worker gets: paths are absolute, because workers have another working directory."""
-
-    config: dict[str, Any]
-    out: str
-    dataset: str
-    root: str | None
-    verify: bool
-    threads: int | None
-    check_every: int
 
 
 def trainer(
@@ -151,19 +135,35 @@ def workers(number: int, threads: int = 1, device: str = "cpu") -> Any:
 
 def fit(made: Any) -> RunResult:
     """Result of `made.fit()`; failures of workers are raised as errors of one sentence."""
+    from ray.exceptions import RayError
     from ray.train import TrainingFailedError
 
     try:
-        found = made.fit()
+        with _same_handler():
+            found = made.fit()
     except TrainingFailedError as error:
         raise _explained(error) from error
-    values = found.return_value
-    result = decode(values, RunResult, "the result of rank 0", REMEDY)
+    except RayError as error:
+        raise LostError(f"Ray has lost the run ({_first_line(error)}).") from error
+    except SystemExit as stop:  # Ray's handlers of SIGINT and SIGTERM exit with 0 and 1
+        raise Interrupted(signal.SIGTERM if stop.code else signal.SIGINT) from stop
+    result = decode(found.return_value, RunResult, "the result of rank 0", REMEDY)
     folder = RunFolder(Path(made.train_loop_config["out"]))
     if folder.result() is None and found.checkpoint is not None:  # rank 0 was on another machine
         with found.checkpoint.as_directory() as place:
             copy_run(Path(place), folder.path)
     return result
+
+
+@contextmanager
+def _same_handler() -> Iterator[None]:
+    """Context manager that restores the handler of SIGINT, which Ray replaces."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, before)
 
 
 @contextmanager
@@ -202,72 +202,6 @@ def cluster(workers: int, threads: int = 1) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
-
-
-def work(values: dict[str, Any]) -> dict[str, Any]:
-    """Train in a worker of Ray; returns the values of the result."""
-    import torch
-    from ray import train
-
-    job = Job(**values)
-    if job.threads is not None:
-        torch.set_num_threads(job.threads)
-    config, folder = TrainConfig.from_dict(job.config), RunFolder(Path(job.out))
-    group = TorchGroup() if train.get_context().get_world_size() > 1 else ALONE
-    say: Callable[[str], None] = print if group.rank == 0 else lambda _: None
-
-    def load() -> Dataset:
-        return load_dataset(job.dataset, job.root, seed=config.seed, verify=job.verify)
-
-    data = shared_dataset(group, load)
-    run = Trainer(config, data, folder.path, say, group, job.check_every)
-    say(
-        f"{data.name}: {data.graph.num_nodes:,} nodes, {data.graph.num_edges:,} edges; "
-        f"{group.size} workers of {torch.get_num_threads()} threads"
-    )
-
-    def report(found: dict[str, Any]) -> None:
-        checkpoint = train.Checkpoint.from_directory(folder.path) if group.rank == 0 else None
-        train.report(found, checkpoint=checkpoint)
-
-    def on_evaluation(found: Evaluation) -> None:
-        score = short_name(found.metric)
-        shown = f"loss {found.loss:.4f}  val {score} {found.val_f1:.4f}"
-        say(f"step {found.step}/{config.steps}  {shown}")
-        report(metrics(found))
-
-    checkpoint = train.get_checkpoint()
-    if group.rank == 0 and checkpoint is not None:
-        with checkpoint.as_directory() as place:
-            if RunFolder(Path(place)).last_step > folder.last_step:
-                copy_run(Path(place), folder.path)
-    result = run.run(folder.is_started, on_evaluation=on_evaluation)
-    report(metrics(result))
-    found: dict[str, Any] = json.loads(to_json(result))
-    return found
-
-
-def metrics(found: Evaluation | RunResult) -> dict[str, Any]:
-    """Scores by name, as Ray shows them: step, loss, val_f1, ...; a result has test scores, too."""
-    score = short_name(found.metric).lower()
-    is_result = isinstance(found, RunResult)
-    shown: dict[str, Any] = {"step": found.steps if is_result else found.step}
-    names = ["best_step", "seconds"] if is_result else ["loss"]
-    names += [f"{split}_{kind}" for split in ("train", "val", "test") for kind in ("f1", "mse")]
-    for name in names:
-        value = getattr(found, name, None)
-        if value is not None:
-            shown[name.replace("f1", score)] = value
-    return shown
-
-
-def copy_run(source: Path, target: Path) -> None:
-    """Copy the files of a run; counters last, so that a killed copy leaves no false checkpoint."""
-    files = [path for path in source.rglob("*") if path.is_file() and path.name != ".lock"]
-    for path in sorted(files, key=lambda one: (one.suffix == ".json", str(one))):
-        place = target / path.relative_to(source)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(place, path.read_bytes())
 
 
 def _check_places(out: Path, storage: Path, name: str | None, resume: bool) -> None:
