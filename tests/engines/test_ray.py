@@ -18,7 +18,7 @@ from bliss import InputError
 from bliss.cli import app
 from bliss.data import load_dataset, save_dataset
 from bliss.engines import ray as engine
-from bliss.engines.worker import copy_run, metrics
+from bliss.engines.worker import copy_newer, copy_run, metrics
 from bliss.errors import LostError
 from bliss.train import Interrupted, RunFolder, Trainer
 from tests.engines.dying import die_once
@@ -117,6 +117,20 @@ def test_a_copied_run_is_the_same_run(alone, tmp_path):
     copy_run(alone, tmp_path / "copy")
     assert_same_run(alone, tmp_path / "copy")
     assert not (tmp_path / "copy/.lock").exists()
+
+
+def test_a_newer_checkpoint_of_ray_replaces_the_folder_and_an_older_one_does_not(alone, tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    copy_newer(alone, folder)
+    assert folder.last_step == 12
+    assert_same_run(alone, folder.path)
+    (folder.path / "metrics.jsonl").write_text("")
+    copy_newer(alone, folder)
+    assert (folder.path / "metrics.jsonl").read_text() == ""
+    for path in folder.checkpoints.glob("*12.*"):
+        path.unlink()
+    copy_newer(alone, folder)
+    assert_same_run(alone, folder.path)
 
 
 def test_metrics_have_the_names_of_scores(alone):

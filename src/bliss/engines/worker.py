@@ -68,8 +68,7 @@ def work(values: dict[str, Any]) -> dict[str, Any]:
     checkpoint = train.get_checkpoint()
     if group.rank == 0 and checkpoint is not None:
         with checkpoint.as_directory() as place:
-            if RunFolder(Path(place)).last_step > folder.last_step:
-                copy_run(Path(place), folder.path)
+            copy_newer(Path(place), folder)
     result = run.run(folder.is_started, on_evaluation=on_evaluation)
     report(metrics(result))
     found: dict[str, Any] = json.loads(to_json(result))
@@ -79,15 +78,21 @@ def work(values: dict[str, Any]) -> dict[str, Any]:
 def metrics(found: Evaluation | RunResult) -> dict[str, Any]:
     """Scores by name, as Ray shows them: step, loss, val_f1, ...; a result has test scores, too."""
     score = short_name(found.metric).lower()
-    is_result = isinstance(found, RunResult)
-    shown: dict[str, Any] = {"step": found.steps if is_result else found.step}
-    names = ["best_step", "seconds"] if is_result else ["loss"]
-    names += [f"{split}_{kind}" for split in ("train", "val", "test") for kind in ("f1", "mse")]
-    for name in names:
+    if isinstance(found, RunResult):
+        shown = {"step": found.steps, "best_step": found.best_step, "seconds": found.seconds}
+    else:
+        shown = {"step": found.step, "loss": found.loss}
+    for name in (f"{split}_{kind}" for split in ("train", "val", "test") for kind in ("f1", "mse")):
         value = getattr(found, name, None)
         if value is not None:
             shown[name.replace("f1", score)] = value
     return shown
+
+
+def copy_newer(source: Path, folder: RunFolder) -> None:
+    """Copy a run into its folder if it has got further there than the folder."""
+    if RunFolder(source).last_step > folder.last_step:
+        copy_run(source, folder.path)
 
 
 def copy_run(source: Path, target: Path) -> None:
