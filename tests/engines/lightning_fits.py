@@ -24,7 +24,7 @@ from bliss.train.equality import state_number
 
 QUIET = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
 DATASET = load_dataset("synthetic")
-TRAIN, VAL = DATASET.splits["train"][::20][:250], DATASET.splits["val"][::50][:31]
+TRAIN, VAL = DATASET.splits["train"][::20][:250], DATASET.splits["val"][::50][:30]
 DATA = Data(x=DATASET.x, y=DATASET.y, num_nodes=DATASET.graph.num_nodes)
 
 

@@ -164,8 +164,8 @@ class BlockDataModule(LightningDataModule):
         self.eval_batch_size = checks.whole(
             "eval_batch_size", eval_batch_size or batch_size, least=1
         )
-        self._options = {"transform": transform, "pin_memory": pin_memory}
-        self._training = {"shuffle": shuffle, "prefetch": prefetch}
+        self._options: dict[str, Any] = {"transform": transform, "pin_memory": pin_memory}
+        self._training: dict[str, Any] = {"shuffle": shuffle, "prefetch": prefetch}
         self._loader: BlockLoader | None = None
 
     def setup(self, stage: str) -> None:
