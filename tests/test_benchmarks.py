@@ -11,7 +11,7 @@ from math import comb
 import numpy as np
 import pytest
 
-from benchmarks import dgl, dropout, samplers, sampling, step
+from benchmarks import dgl, dropout, samplers, sampling, scale, step
 from benchmarks.graphs import power_law
 from benchmarks.pyg import floyd_chances, one_sample, two_samples
 from bliss.samplers import SAMPLERS
@@ -88,3 +88,14 @@ def test_the_benchmark_of_dgl_times_our_side(tmp_path):
 def test_the_benchmark_of_dgl_explains_the_environment(tmp_path):
     with pytest.raises(SystemExit, match=r"pip install 'dgl==2\.1\.0' 'torch==2\.2\.1'"):
         dgl.prepared(tmp_path / "none", make=False)
+
+
+def test_the_benchmark_of_processes_reads_the_model_on_paper():
+    rank = {"news_bytes": 60_000, "gradient_bytes": 2_000_000, "apply_ms": 1.0}
+    found = scale.on_paper(100.0, rank)
+    assert list(found) == ["8", "64", "512"]
+    alpha, beta = 0.03, 25e9 / 8 / 1e3
+    exact = 108 + 7 * (2 * alpha + 60_000 / beta) + 7 * (alpha + 2_000_000 / beta)
+    assert found["8"]["exact_ms"] == pytest.approx(exact)
+    assert found["512"]["allreduce_ms"] < found["512"]["exact_ms"]
+    assert scale.memory_mb() > 10

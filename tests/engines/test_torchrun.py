@@ -9,57 +9,54 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
+from bliss.data import load_dataset
 from bliss.engines.processes import joined, place_of
 from bliss.errors import InputError
-from tests.train.runs import assert_same_run
+from bliss.train import Trainer, resolve
+from tests.train.runs import assert_same_run, quiet
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
-OPTIONS = [
-    "--shards",
-    "2",
-    "--steps",
-    "4",
-    "--evaluate-every",
-    "2",
-    "--hidden",
-    "8",
-    "--batch-size",
-    "16",
-    "--threads",
-    "1",
-]
-OPTIONS += ["--dataset", "synthetic", "--budgets", "64,32,16"]
-
-
-def run(*command: str) -> subprocess.CompletedProcess:
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    options = {"capture_output": True, "text": True, "cwd": ROOT, "env": environment}
-    return subprocess.run([sys.executable, "-W", "ignore", *command], **options, timeout=120)
+SETTINGS = {"shards": 2, "steps": 4, "evaluate_every": 2, "hidden": 8, "batch_size": 16}
 
 
 def torchrun(*options: str) -> subprocess.CompletedProcess:
+    """`bliss train` in two processes of one thread."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    launcher = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(port))
-    return run(*launcher, "-m", "bliss", "train", *options)
-
-
-def test_two_processes_of_torchrun_end_like_one_and_one_of_them_speaks(tmp_path):
-    two, one = tmp_path / "two", tmp_path / "one"
-    done = torchrun(*OPTIONS, "--out", str(two))
-    assert done.returncode == 0, done.stderr
-    assert (
-        done.stdout.count("Written to") == done.stdout.count("4 steps of 2 shards in 2 proc") == 1
+    launcher = ["torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(port)]
+    return subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", *launcher, "-m", "bliss", "train", *options],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        timeout=120,
     )
-    assert run("-m", "bliss", "train", *OPTIONS, "--out", str(one)).returncode == 0
-    assert_same_run(one, two)
-    done = torchrun(*OPTIONS, "--out", str(two))
-    assert done.returncode != 0
-    assert done.stderr.count("already holds a run: pass --resume") == 1
+
+
+@pytest.fixture
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_two_processes_of_torchrun_end_like_one_and_one_of_them_speaks(tmp_path):
+    given = [f"--{name.replace('_', '-')}={value}" for name, value in SETTINGS.items()]
+    done = torchrun(*given, "--budgets=64,32,16", "--out", str(tmp_path / "two"))
+    assert done.returncode == 0, done.stderr
+    for words in ("Written to", "4 steps of 2 shards in 2 processes of 1 thread each"):
+        assert done.stdout.count(words) == 1
+    config = resolve(dataset="synthetic", budgets=(64, 32, 16), **SETTINGS)
+    Trainer(config, load_dataset("synthetic"), tmp_path / "one", quiet).run()
+    assert_same_run(tmp_path / "one", tmp_path / "two")
 
 
 def test_a_process_without_torchrun_is_alone():
