@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,6 +36,9 @@ MAX_FAILURES = 3
 """How often the workers are started again after a failure by default."""
 OBJECT_STORE = 100 << 20
 """Bytes of the object store of a cluster on this machine; batches do not pass through it."""
+
+LOOPBACK = "127.0.0.2" if sys.platform == "linux" else None
+"""Address of a cluster on this machine; Ray replaces 127.0.0.1 by an address in the network."""
 
 
 def trainer(
@@ -190,7 +194,7 @@ def cluster(workers: int, threads: int = 1) -> Iterator[None]:
                 num_cpus=workers * threads,
                 include_dashboard=False,
                 object_store_memory=OBJECT_STORE,
-                _node_ip_address="127.0.0.1",
+                _node_ip_address=LOOPBACK,
             )
     except (ConnectionError, RuntimeError, ValueError) as error:
         where = f"RAY_ADDRESS={address!r}" if address else "on this machine"

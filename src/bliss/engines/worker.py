@@ -52,7 +52,7 @@ def work(values: dict[str, Any]) -> dict[str, Any]:
     run = Trainer(config, data, folder.path, say, group, job.check_every)
     say(
         f"{data.name}: {data.graph.num_nodes:,} nodes, {data.graph.num_edges:,} edges; "
-        f"{group.size} workers of {torch.get_num_threads()} threads"
+        f"workers: {group.size}, threads of each: {torch.get_num_threads()}"
     )
 
     def report(found: dict[str, Any]) -> None:
