@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import signal
 import sys
 from dataclasses import replace
@@ -62,7 +63,7 @@ def cluster(tmp_path_factory):
     pytest.importorskip("ray")
     given = {
         "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
-        "RAY_AUTH_MODE": "disabled",  # writes a token to the user's home
+        "RAY_AUTH_TOKEN": secrets.token_hex(32),  # Ray would write one to the user's home
         "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
         "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2",
         "RAY_TRAIN_METRICS_ENABLED": "0",

@@ -36,7 +36,6 @@ MAX_FAILURES = 3
 """How often the workers are started again after a failure by default."""
 OBJECT_STORE = 100 << 20
 """Bytes of the object store of a cluster on this machine; batches do not pass through it."""
-
 LOOPBACK = "127.0.0.2" if sys.platform == "linux" else None
 """Address of a cluster on this machine; Ray replaces 127.0.0.1 by an address in the network."""
 
@@ -175,7 +174,7 @@ def cluster(workers: int, threads: int = 1) -> Iterator[None]:
     """Context manager that connects to Ray.
 
     If RAY_ADDRESS is set, this is that cluster. Otherwise a small one is started on this machine,
-    without dashboard, reachable from this machine alone, and ended with the context.
+    without dashboard, and ended with the context. Ray's token keeps others out of it.
     """
     _import_ray()
     import ray
