@@ -29,6 +29,7 @@ SLOW = (
     "samplers/test_inclusion.py",
     "samplers/test_labor.py",
     "samplers/test_neighbor.py",
+    "samplers/test_shard_coins.py",
     "samplers/test_sketch.py",
     "samplers/test_unbiased.py",
     "samplers/test_unbiased_edges.py",

@@ -13,8 +13,6 @@ from tests.engines import work
 from tests.engines.group import run_group
 from tests.train.runs import assert_same_run
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
@@ -38,7 +36,7 @@ def test_any_number_of_processes_gives_the_same_bits(runs, case, size):
 
 def test_a_run_killed_on_two_processes_ends_on_one_and_on_four_as_if_it_had_not(runs, tmp_path):
     case, killed = "gatv2 exp3", tmp_path / "two"
-    found = run_group(2, work.train_until, killed, case, 8, 1, signal.SIGKILL, timeout=20.0)
+    found = run_group(2, work.train_until, killed, case, 5, 1, signal.SIGKILL, timeout=20.0)
     assert found[1] is None
     assert found[0].startswith("LostError: rank 0 gets no answer from another process of the run")
     for size in (1, 4):
@@ -50,9 +48,9 @@ def test_a_run_killed_on_two_processes_ends_on_one_and_on_four_as_if_it_had_not(
 
 def test_a_signal_to_one_process_stops_all_after_the_same_step(runs, tmp_path):
     case = "sage node"
-    found = run_group(2, work.train_until, tmp_path, case, 7, 1, signal.SIGTERM)
+    found = run_group(2, work.train_until, tmp_path, case, 3, 1, signal.SIGTERM)
     assert found == ["Interrupted: interrupted by signal 15"] * 2
-    assert (tmp_path / "checkpoints" / "000000008.json").exists()  # told in the step after it
+    assert (tmp_path / "checkpoints" / "000000004.json").exists()  # told in the step after it
     assert run_group(2, work.train_case, tmp_path, case) == ["", ""]
     assert_same_run(tmp_path, runs[1][0] / case)
 
@@ -89,7 +87,7 @@ def test_an_all_reduce_gives_nearly_the_same_weights_and_the_same_in_all_process
     for reduction in ("exact", "allreduce"):
         assert all(np.array_equal(first[reduction][k], v) for k, v in second[reduction].items())
     for name, value in first["exact"].items():
-        assert np.allclose(first["allreduce"][name], value, atol=0.02)  # coins may fall otherwise
+        assert np.allclose(first["allreduce"][name], value, atol=1e-3)
 
 
 def test_a_process_that_is_too_late_is_lost():

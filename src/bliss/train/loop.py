@@ -227,10 +227,11 @@ class Trainer:
             return evaluate_sampled(self.task, self.learner.sampler, splits, report)
         # The evaluation after the last step teaches nothing, so that a run may be extended.
         is_regular = self.learner.steps % self.config.evaluate_every == 0
-        learns = self.config.survey and is_regular
-        return evaluate(
-            self.task, splits, report, student=cast(Sampler, student) if learns else None
-        )
+        if not (self.config.survey and is_regular):
+            return evaluate(self.task, splits, report)
+        alone = self.group.size == 1
+        learner = self.learner.sampler if alone else cast(Sampler, student)
+        return evaluate(self.task, splits, report, student=learner)
 
     def _record(self, step: int, scores: dict[str, float]) -> Evaluation:
         """Count an evaluation. Rank 0 writes its metrics, and the weights if it is the best."""
