@@ -1,10 +1,11 @@
-"""Lightning: a module that trains with BLISS and keeps the policy in its checkpoints.
+"""Lightning: train with BLISS in one process or several, with the policy in the checkpoint.
 
-Run it with `python examples/lightning_module.py`.
+Run it with `python examples/lightning_module.py --devices 2`.
 """
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
 import lightning as L
@@ -12,30 +13,26 @@ import torch
 from torch_geometric.data import Data
 from torch_geometric.nn import GraphConv
 
-from bliss import Bliss, BlockLoader, Full
+from bliss import Bliss
 from bliss.data import load_dataset
+from bliss.engines.lightning import BlockDataModule, PolicyCallback
 
 
 class Net(L.LightningModule):
     """GraphSAGE over sampled blocks."""
 
-    def __init__(self, loader, features, classes, hidden=32):
+    def __init__(self, features, classes, hidden=32):
         super().__init__()
-        self.loader, self.sampler = loader, loader.node_sampler
         self.convs = torch.nn.ModuleList([GraphConv(features, hidden), GraphConv(hidden, classes)])
+        self.dropout = torch.nn.Dropout(0.1)
 
     def forward(self, batch):
         """Logits of the seeds."""
         x = batch.x
         for conv, block in zip(self.convs, batch.blocks, strict=True):
-            block.observe(x)  # what the bandit learns from
-            x = conv((x, x[: block.num_dst]), block.edge_index, block.edge_weight)
+            x = block.propagate(conv, self.dropout(x), observed=x)
             x = x if conv is self.convs[-1] else x.relu()
         return x
-
-    def train_dataloader(self):
-        """Batches with blocks; the module keeps the loader to save its position."""
-        return self.loader
 
     def training_step(self, batch, _):
         """Return the loss of a batch."""
@@ -43,50 +40,53 @@ class Net(L.LightningModule):
         self.log("loss", loss, batch_size=batch.batch_size)
         return loss
 
-    def on_train_batch_end(self, outputs, batch, batch_idx):
-        """Let the bandit learn."""
-        self.sampler.update(batch.blocks)
-
     def validation_step(self, batch, _):
         """Log the accuracy of full neighbourhoods."""
         hits = (self(batch).argmax(1) == batch.y).float().mean()
-        self.log("accuracy", hits, batch_size=batch.batch_size, prog_bar=True)
+        self.log("accuracy", hits, batch_size=batch.batch_size, prog_bar=True, sync_dist=True)
 
     def configure_optimizers(self):
         """Adam."""
         return torch.optim.Adam(self.parameters(), lr=0.01)
 
-    def on_save_checkpoint(self, checkpoint):
-        """Save what the bandit has learnt, and the position in the epochs."""
-        checkpoint["policy"] = self.sampler.state_dict()
-        checkpoint["position"] = self.loader.state_dict()
-
-    def on_load_checkpoint(self, checkpoint):
-        """Continue with the same policy and the next batch; Lightning restores the rest."""
-        self.sampler.load_state_dict(checkpoint["policy"])
-        self.loader.load_state_dict(checkpoint["position"])
-
 
 def main(
-    folder: str | Path = "lightning_logs", epochs: int = 2, resume: str | None = None, **options
-) -> tuple[Net, float]:
-    """Train, and return the network and its accuracy on the validation nodes."""
+    folder: str | Path = "lightning_logs",
+    epochs: int = 2,
+    devices: int = 1,
+    resume: str | None = None,
+    **options,
+) -> tuple[Net, Bliss, float]:
+    """Train; returns the network, the sampler and the accuracy on the validation nodes."""
     L.seed_everything(0, verbose=False)
     dataset = load_dataset("synthetic")
     data = Data(x=dataset.x, y=dataset.y, num_nodes=dataset.graph.num_nodes)
     sampler = Bliss(dataset.graph, budgets=[1024, 512])
-    train = BlockLoader(data, sampler, dataset.splits["train"], batch_size=256, shuffle=True)
-    full = Full(dataset.graph, layers=2)
-    val = BlockLoader(data, full, dataset.splits["val"], batch_size=5000)
-    net = Net(train, dataset.num_features, dataset.num_classes)
-    trainer = L.Trainer(
-        max_epochs=epochs, default_root_dir=folder, accelerator="cpu", logger=False, **options
+    splits = dataset.splits
+    batches = BlockDataModule(
+        data, sampler, splits["train"], splits["val"], batch_size=256, eval_batch_size=5000
     )
-    trainer.fit(net, val_dataloaders=val, ckpt_path=resume)
+    net = Net(dataset.num_features, dataset.num_classes)
+    trainer = L.Trainer(
+        max_epochs=epochs,
+        accelerator="cpu",
+        devices=devices,
+        strategy="ddp" if devices > 1 else "auto",
+        callbacks=[PolicyCallback(sampler, dropout_seed=0)],
+        default_root_dir=folder,
+        logger=False,
+        **options,
+    )
+    trainer.fit(net, datamodule=batches, ckpt_path=resume)
     accuracy = float(trainer.callback_metrics["accuracy"])
-    print(f"accuracy {accuracy:.3f}")
-    return net, accuracy
+    if trainer.is_global_zero:
+        print(f"accuracy {accuracy:.3f}")
+    return net, sampler, accuracy
 
 
 if __name__ == "__main__":
-    main()
+    parser = argparse.ArgumentParser(description="Train with Lightning.")
+    parser.add_argument("--devices", type=int, default=1, help="number of processes")
+    parser.add_argument("--epochs", type=int, default=2)
+    given = parser.parse_args()
+    main(epochs=given.epochs, devices=given.devices)

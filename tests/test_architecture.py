@@ -53,7 +53,7 @@ ALLOWED: dict[str, set[str]] = {
     | {"data", "gather", "groups", "loader", "nn", "packing", "records"},
     "studies": BASE | CONTRACTS | LEARNING | {"data", "loader", "nn", "records", "train"},
     "report": BASE | {"records", "studies", "train"},
-    "engines": BASE | {"data", "groups", "records", "train"},
+    "engines": BASE | {"data", "groups", "loader", "records", "rng", "samplers", "train"},
     "cli": BASE
     | {"data", "engines", "nn", "policies", "records", "report", "samplers", "studies", "train"},
     "__main__": {"cli"},

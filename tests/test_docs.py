@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
 ELSEWHERE = {"tutorial.md", "processes.md", "lightning.md"}  # in tests/test_site.py
+ELSEWHERE |= {"ray.md"}  # in tests/engines/test_ray.py
 
 
 def snippets(page: Path) -> list[str]:

@@ -35,9 +35,11 @@ def bounds() -> dict[str, str]:
     """Lower bound of each requirement of the library, of its extras and of its tests."""
     found: dict[str, set[str]] = {}
     extras = project()["optional-dependencies"]
-    listed = [*project()["dependencies"], *extras["tensorboard"], *extras["metis"], *extras["test"]]
+    optional = ("tensorboard", "metis", "lightning", "ray", "test")
+    listed = [*project()["dependencies"], *(one for name in optional for one in extras[name])]
     for requirement in listed:
-        found.setdefault(name_of(requirement), set()).add(requirement.partition(">=")[2])
+        version = requirement.partition(";")[0].partition(">=")[2]
+        found.setdefault(name_of(requirement), set()).add(version)
     assert all(len(versions) == 1 for versions in found.values())  # extras repeat some
     return {name: versions.pop() for name, versions in found.items()}
 

@@ -39,6 +39,21 @@ def train(
     tensorboard: Annotated[
         bool, typer.Option(help="Log to TensorBoard in the run's folder (extra: tensorboard).")
     ] = False,
+    engine: Annotated[
+        str,
+        typer.Option(
+            help="Where the run trains: local (this process, or those of torchrun), or ray (workers"
+            " of Ray; extra: ray).",
+            rich_help_panel=_PROCESSES,
+        ),
+    ] = "local",
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            help="Workers of --engine ray; the number must divide --shards. Default: --shards.",
+            rich_help_panel=_PROCESSES,
+        ),
+    ] = None,
     timeout: Annotated[
         float,
         typer.Option(
@@ -61,7 +76,7 @@ def train(
     `bliss train --dataset cora --help` shows the settings of Cora's recipe.
 
     With torchrun, several processes train together: torchrun --nproc-per-node 2 -m bliss train
-    --shards 2. See docs/processes.md.
+    --shards 2. See docs/processes.md, and docs/ray.md for --engine ray.
     """
     with errors(debug, "Run the same command with --resume to continue."):
         from bliss.engines.processes import joined, place_of
@@ -69,6 +84,12 @@ def train(
         me = place_of()
         if me.rank > 0:
             silence()
+        check_engine(engine, workers, tensorboard, me.size)
+        if engine == "ray":
+            options = {"root": root, "resume": resume, "verify": verify, "threads": threads}
+            checked = {"timeout": timeout, "check_every": check_every}
+            train_with_ray(settings, workers, out, options | checked)
+            return
         from bliss.cli.tables import show_result
         from bliss.data import load_dataset
         from bliss.engines.sharing import shared_dataset
@@ -107,6 +128,55 @@ def train(
         if me.rank == 0:
             show_result(result)
         say(f"Written to {place}")
+
+
+def check_engine(engine: str, workers: int | None, tensorboard: bool, processes: int) -> None:
+    """Refuse options that do not fit the engine."""
+    from bliss import checks
+
+    checks.choice("engine", engine, ("local", "ray"))
+    if engine == "local" and workers is not None:
+        raise InputError(
+            f"workers={workers} needs --engine ray: pass it, or start the command with torchrun "
+            f"--nproc-per-node {workers} -m bliss."
+        )
+    if engine == "ray" and processes > 1:
+        raise InputError(
+            "engine='ray' starts its own processes: run the command without torchrun, and pass "
+            "--workers."
+        )
+    if engine == "ray" and tensorboard:
+        raise InputError(
+            "tensorboard=True is not supported with --engine ray, which keeps the metrics itself: "
+            "leave it out."
+        )
+
+
+def train_with_ray(
+    settings: dict[str, Any], workers: int | None, out: Path | None, options: dict[str, Any]
+) -> None:
+    """Train in workers of Ray and show the result; `options` are those of `engines.ray.trainer`."""
+    from bliss.cli.tables import show_result
+    from bliss.engines import ray
+    from bliss.train import resolve
+    from bliss.train.entry import run_folder
+
+    if settings.get("budgets") == AUTO:
+        raise InputError(
+            "budgets='auto' needs a single process: run `bliss advise` first, and pass the budgets "
+            "that it chooses."
+        )
+    config = resolve(**settings)
+    number = config.shards if workers is None else workers
+    place = out or run_folder(config)
+    threads = options["threads"] or 1
+    ray.check_workers(config.shards, number)
+    made = ray.trainer(config, ray.workers(number, threads, config.device), out=place, **options)
+    with ray.cluster(number, threads):
+        say(summary(config, 1))
+        result = ray.fit(made)
+    show_result(result)
+    say(f"Written to {place}")
 
 
 def summary(config: TrainConfig, processes: int) -> str:

@@ -80,6 +80,11 @@ class RunFolder:
         """Whether a run was started here."""
         return (self.path / "config.json").exists()
 
+    @property
+    def last_step(self) -> int:
+        """Step of the newest checkpoint; 0 if there is none."""
+        return max(self._steps(), default=0)
+
     def refuse_strays(self) -> None:
         """Raise an error if there are files of a run without its settings."""
         if self.is_started:

@@ -1,0 +1,104 @@
+"""What a worker of Ray does: train its shards, report metrics and checkpoints, and resume."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bliss.data import Dataset, load_dataset
+from bliss.engines.sharing import shared_dataset
+from bliss.files import replace_file
+from bliss.groups import TorchGroup
+from bliss.records import to_json
+from bliss.train.config import TrainConfig
+from bliss.train.folder import RunFolder
+from bliss.train.loop import Trainer
+from bliss.train.records import Evaluation, RunResult, short_name
+from bliss.train.rounds import ALONE
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What a worker gets: paths are absolute, because workers have another working directory."""
+
+    config: dict[str, Any]
+    out: str
+    dataset: str
+    root: str | None
+    verify: bool
+    threads: int | None
+    check_every: int
+
+
+def work(values: dict[str, Any]) -> dict[str, Any]:
+    """Train in a worker of Ray; returns the values of the result."""
+    import torch
+    from ray import train
+
+    job = Job(**values)
+    if job.threads is not None:
+        torch.set_num_threads(job.threads)
+    config, folder = TrainConfig.from_dict(job.config), RunFolder(Path(job.out))
+    group = TorchGroup() if train.get_context().get_world_size() > 1 else ALONE
+    say: Callable[[str], None] = print if group.rank == 0 else lambda _: None
+
+    def load() -> Dataset:
+        return load_dataset(job.dataset, job.root, seed=config.seed, verify=job.verify)
+
+    data = shared_dataset(group, load)
+    run = Trainer(config, data, folder.path, say, group, job.check_every)
+    say(
+        f"{data.name}: {data.graph.num_nodes:,} nodes, {data.graph.num_edges:,} edges; "
+        f"workers: {group.size}, threads of each: {torch.get_num_threads()}"
+    )
+
+    def report(found: dict[str, Any]) -> None:
+        checkpoint = train.Checkpoint.from_directory(folder.path) if group.rank == 0 else None
+        train.report(found, checkpoint=checkpoint)
+
+    def on_evaluation(found: Evaluation) -> None:
+        score = short_name(found.metric)
+        shown = f"loss {found.loss:.4f}  val {score} {found.val_f1:.4f}"
+        say(f"step {found.step}/{config.steps}  {shown}")
+        report(metrics(found))
+
+    checkpoint = train.get_checkpoint()
+    if group.rank == 0 and checkpoint is not None:
+        with checkpoint.as_directory() as place:
+            copy_newer(Path(place), folder)
+    result = run.run(folder.is_started, on_evaluation=on_evaluation)
+    report(metrics(result))
+    found: dict[str, Any] = json.loads(to_json(result))
+    return found
+
+
+def metrics(found: Evaluation | RunResult) -> dict[str, Any]:
+    """Scores by name, as Ray shows them: step, loss, val_f1, ...; a result has test scores, too."""
+    score = short_name(found.metric).lower()
+    if isinstance(found, RunResult):
+        shown = {"step": found.steps, "best_step": found.best_step, "seconds": found.seconds}
+    else:
+        shown = {"step": found.step, "loss": found.loss}
+    for name in (f"{split}_{kind}" for split in ("train", "val", "test") for kind in ("f1", "mse")):
+        value = getattr(found, name, None)
+        if value is not None:
+            shown[name.replace("f1", score)] = value
+    return shown
+
+
+def copy_newer(source: Path, folder: RunFolder) -> None:
+    """Copy a run into its folder if it has got further there than the folder."""
+    if RunFolder(source).last_step > folder.last_step:
+        copy_run(source, folder.path)
+
+
+def copy_run(source: Path, target: Path) -> None:
+    """Copy the files of a run; counters last, so that a killed copy leaves no false checkpoint."""
+    files = [path for path in source.rglob("*") if path.is_file() and path.name != ".lock"]
+    for path in sorted(files, key=lambda one: (one.suffix == ".json", str(one))):
+        place = target / path.relative_to(source)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(place, path.read_bytes())
