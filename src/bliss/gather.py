@@ -10,7 +10,8 @@ from torch import Tensor
 
 from bliss.arrays import FloatArray
 from bliss.mapped import Rows, Watch
-from bliss.samplers.base import PolicySampler, Sampler
+from bliss.samplers.base import Sampler
+from bliss.samplers.learned import PolicySampler
 
 
 class Gather:
