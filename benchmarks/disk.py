@@ -175,9 +175,9 @@ def time_side(store: Path, side: dict[str, Any], repeats: int) -> dict[str, Any]
     for number in range(WARM_UP + repeats):
         if number == WARM_UP:
             before, began = read_bytes(), perf_counter()
-        batch = next(batches)
+        (batch,) = step = list(next(batches))
         gathered.append(batch.seconds.gather)
-        learner.learn(batch)
+        learner.learn(step)
         if drops:
             forget(store)
     seconds = perf_counter() - began

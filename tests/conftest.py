@@ -35,7 +35,7 @@ SLOW = (
     "samplers/test_neighbor.py",
     "samplers/test_shard_coins.py",
     "samplers/test_sketch.py",
-    "samplers/test_threads.py",
+    "samplers/test_sampler_threads.py",
     "samplers/test_unbiased.py",
     "samplers/test_unbiased_edges.py",
     "samplers/test_variance.py",

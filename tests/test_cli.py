@@ -158,9 +158,9 @@ def test_data_can_be_verified(run, store, tmp_path, monkeypatch):
     features = store / "features.npy"
     content, time = features.read_bytes(), features.stat().st_mtime_ns
     features.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    os.utime(features, ns=(time, time))  # as on a disk that decays
-    assert bliss("evaluate", run).exit_code == 0
+    os.utime(features, ns=(time, time))
     for command in (
+        ("evaluate", run),  # its time of change differs from the stamp
         ("data", "verify", store),
         ("evaluate", run, "--verify"),
         ("predict", run, "--out", tmp_path / "p.csv", "--verify"),

@@ -95,7 +95,7 @@ def test_edge_ids_beyond_32_bits_are_drawn_as_any_others(tmp_path, monkeypatch):
     indptr, indices = map_npy(tmp_path / "indptr.npy"), map_npy(tmp_path / "indices.npy")
     assert indices.size > 2**31
     assert (tmp_path / "indices.npy").stat().st_blocks * 512 < 1e6
-    monkeypatch.setattr(graph, "_check_arrays", lambda *arrays: arrays)
+    monkeypatch.setattr(graph, "check_arrays", lambda *arrays: arrays)
     large = graph.Graph(indptr, indices)
     for name in extremes.EDGE_SAMPLERS:
         row = extremes.compare_rows(name, large, small, extremes.HOLE)

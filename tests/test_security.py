@@ -266,7 +266,7 @@ def listed(title: str) -> set[str]:
     return {name_of(name) for row in rows for name in row.split("`, `")}
 
 
-EXTRAS = ("tensorboard", "networkx", "metis")  # the tests need these, too
+EXTRAS = ("tensorboard", "networkx", "metis", "lightning", "ray")  # the tests need these, too
 
 
 def test_every_dependency_has_a_reason():
@@ -283,7 +283,7 @@ def test_every_dependency_has_a_reason():
 
 def test_every_package_that_is_imported_is_a_dependency():
     known = {"torch-geometric", *(name_of(one) for one in project()["dependencies"])}
-    known |= {"networkx", "pymetis", "tensorboard"}  # extras
+    known |= {"lightning", "networkx", "pymetis", "ray", "tensorboard"}  # extras
     known |= {"markupsafe", "llvmlite"}  # of jinja2 and numba
     own = [path for path in CODE if (ROOT / "src") in path.parents]
     trees = [ast.walk(ast.parse(path.read_text(encoding="utf-8"))) for path in own]

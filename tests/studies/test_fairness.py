@@ -263,10 +263,10 @@ def test_a_search_chooses_by_validation_and_shows_its_cost(run_comparison, tmp_p
 def test_a_trial_that_diverges_is_left_out(run_comparison, tmp_path, monkeypatch):
     learn = Learner.learn
 
-    def explode(self, batch):
+    def explode(self, *step):
         if self.task.config.lr == 0.06:
             raise DivergedError("loss=nan")
-        return learn(self, batch)
+        return learn(self, *step)
 
     monkeypatch.setattr(Learner, "learn", explode)
     said = []
@@ -276,7 +276,7 @@ def test_a_trial_that_diverges_is_left_out(run_comparison, tmp_path, monkeypatch
     assert [one.val_f1 is None for one in found.rows[0].search.trials] == [False, True]
     assert found.rows[0].lr == 0.02
     assert any("left out: loss=nan" in line for line in said)
-    monkeypatch.setattr(Learner, "learn", lambda self, batch: explode_always())
+    monkeypatch.setattr(Learner, "learn", lambda self, *step: explode_always())
     with pytest.raises(InputError, match="every trial of pladies diverged: lower lr"):
         run_comparison(tmp_path, samplers=("pladies",), **options)
 

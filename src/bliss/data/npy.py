@@ -110,7 +110,11 @@ class GrowingNpy:
     def __init__(self, file: Path, dtype: type) -> None:
         self.dtype, self.size = np.dtype(dtype), 0
         self._stream = open(file, "wb")  # noqa: SIM115
-        self._offset = self._write_header()
+        try:
+            self._offset = self._write_header()
+        except BaseException:
+            self._stream.close()
+            raise
 
     def __enter__(self) -> GrowingNpy:
         return self

@@ -49,6 +49,7 @@ def shared_dataset(group: Group, load: Callable[[], Dataset]) -> Dataset:
         finally:
             if folder != Path():
                 shutil.rmtree(folder, ignore_errors=True)
+        rounds.meet()  # the files are gone
     return found
 
 

@@ -206,7 +206,8 @@ def _infer(
     number_type = torch.float32 if x.dtype == torch.float16 else x.dtype
     rows = graph.num_nodes if where.nodes is None else where.nodes.size
     out, touched = Outputs((rows, 0)), 0
-    on_disk = [x.detach().numpy()] if x.device.type == "cpu" and x.dtype in _KINDS else []
+    is_plain = type(x) is Tensor and x.device.type == "cpu" and x.dtype in _KINDS
+    on_disk = [x.detach().numpy()] if is_plain else []
     watch = Watch([graph.indptr, graph.indices, graph.weight, *on_disk])
     for start, stop in ranges:
         watch.check()

@@ -105,5 +105,6 @@ def _study(path: Path, expected: str | None = None) -> Source:
 def _run(path: Path) -> Run:
     folder = RunFolder(path)
     every = records.read_object(path / "config.json", "train again")
+    identity = folder.identity()
     result = folder.result()  # before the metrics: a run may end meanwhile
-    return Run(path, folder.identity(), every, folder.metrics(), result)
+    return Run(path, identity, every, folder.metrics(), result)

@@ -114,6 +114,7 @@ def finished(
                 on_progress(Standing(before + now.step, total, label, False))
 
         result, dataset = folder.result(), data.load(config, cell.split_seed)
+        config = config.fitted(dataset.graph.num_nodes)
         done += config.steps
         if result is None:
             trainer = Trainer(config, dataset, folder.path, say)

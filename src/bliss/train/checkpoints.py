@@ -87,7 +87,8 @@ def restore(checkpoint: Checkpoint, learner: Learner) -> Progress:
         learner.losses = list(msgspec.convert(counters["losses"], tuple[float, float]))
         learner.sampled = list(msgspec.convert(counters["sampled"], tuple[int, int]))
         learner.step_seconds = msgspec.convert(counters["step_seconds"], float)
-        return msgspec.convert(counters["progress"], Progress)
+        progress: dict[str, Any] = msgspec.convert(counters["progress"], dict[str, int | float])
+        return Progress(**progress)
     except (RuntimeError, KeyError, ValueError, TypeError, msgspec.ValidationError) as error:
         raise DamagedError(
             f"the checkpoint does not fit the settings ({in_short(error)}), because another "

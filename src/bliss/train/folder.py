@@ -297,6 +297,8 @@ def settings_digest(settings: Mapping[str, Any]) -> str:
     left_out = {"dataset", "device", "steps", "evaluate", "feature_cache"}
     if settings.get("evaluate") != "sampled" or settings.get("evaluate_draws") == 1:
         left_out.add("evaluate_draws")  # earlier versions had one draw
+    if settings.get("shards") == 1:
+        left_out |= {"shards", "reduction"}  # earlier versions had one shard
     kept = {k: v for k, v in settings.items() if k not in left_out}
     if "evaluate" in settings:
         kept["validation"] = settings["evaluate"]

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from bliss.errors import DamagedError, InputError, LostError, ResourceError
+from bliss.errors import DamagedError, DivergedError, InputError, LostError, ResourceError
 from bliss.groups import Alone, Bytes, Group
 from bliss.train.signals import Interrupted, Signals
 
 ALONE = Alone()
 WORKING, DONE, FAILED = 0, 1, 2
 _NUMBERS = 4  # of a message, after state and notice
-_KINDS = {kind.__name__: kind for kind in (InputError, DamagedError, ResourceError)}
+_KINDS = {kind.__name__: kind for kind in (InputError, DivergedError, DamagedError, ResourceError)}
 
 
 class Rounds:
