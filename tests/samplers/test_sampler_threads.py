@@ -45,7 +45,7 @@ def test_blocks_of_every_sampler_have_the_same_bits(name):
 def weights(model, **options):
     """Weights and policy after a few steps."""
     own = {"budgets": (40, 20), "layers": 2, "hidden": 32, "batch_size": 16, "steps": 4}
-    config = TrainConfig.of(model=model, dataset="x", **own, **options)
+    config = TrainConfig.of(model=model, dataset="x", **(own | options))
     learner = Learner(build_task(config, make_dataset()))
     for batch in learner.batches():
         learner.learn(batch)
