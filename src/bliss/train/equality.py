@@ -45,14 +45,14 @@ def check_equal_states(rounds: Rounds, model: nn.Module, learner: Learner) -> No
     """Raise an error that names the rank if weights or policy differ from those of rank 0."""
     if rounds.group.size == 1:
         return
-    states = {"weights": model.state_dict(), "policy": learner.sampler.state_dict()}
+    states = {"weights": model.state_dict(), "policy values": learner.sampler.state_dict()}
     rows = rounds.meet(*(state_number(state) for state in states.values()))
     for place, what in enumerate(states, start=2):
         for rank, row in enumerate(rows):
             if row[place] != rows[0][place]:
                 raise DamagedError(
-                    f"the {what} of rank {rank} differ from those of rank 0 after step "
-                    f"{learner.steps}, so that machines, versions or memory are not alike: check "
+                    f"rank {rank} has other {what} than rank 0 after step {learner.steps}, so "
+                    f"that machines, versions or memory are not alike: check "
                     f"the machine of rank {rank}, then continue from the last checkpoint."
                 )
 
