@@ -121,7 +121,7 @@ def test_a_report_of_a_run_that_ends_meanwhile_shows_it_as_unfinished(finished, 
     end = finished / "result.json"
     result = end.read_text()
     end.unlink()
-    after_first(monkeypatch, RunFolder, "identity", lambda: end.write_text(result))
+    after_first(monkeypatch, RunFolder, "result", lambda: end.write_text(result))
     (run,) = load([finished])
     assert run.result is None
 
