@@ -1,68 +1,164 @@
-"""`python -m experiments.samplers.tables`: write tables.md from the comparisons in this folder."""
+"""`python -m experiments.samplers.tables`: write README.md, tables.md and the figures."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
-HERE = Path(__file__).parent
-TITLES = {
-    "ppi": "PPI",
-    "ppi-sketch": "PPI, SKETCH",
-    "ppi-ladies": "PPI, LADIES without replacement",
-    "ppi-large": "PPI, subgraphs as large as the layers of the others",
-    "ppi-fanout": "PPI, nearly all neighbours",
-    "ppi-fastgcn": "PPI, more draws than nodes",
-    "ppi-saint-node": "PPI, 16,384 drawn nodes",
-    "pubmed": "PubMed",
-    "pubmed-sketch": "PubMed, SKETCH",
-    "pubmed-memory": "PubMed, 60 steps, for memory only",
+import matplotlib
+
+matplotlib.use("svg")
+import matplotlib.pyplot as plt
+
+from bliss import records
+from bliss.studies.matching import Work
+from bliss.studies.records import Comparison, ComparisonRow
+from bliss.studies.sizes import size_text
+from experiments.samplers.run import CASES, HERE, MATCHES, SAMPLERS, Timed
+
+GRAPHS = {"ppi": "PPI", "pubmed": "PubMed", "physics": "Physics", "three-hops": "three hops"}
+NETWORKS = {"sage": "GraphSAGE", "gatv2": "GATv2"}
+UNITS = {"edges": "edges", "ms": "milliseconds"}
+TARGET = 0.95
+"""Share of the validation F1 of full neighbourhoods whose time is reported."""
+SHOWN = {
+    "bliss+history": "#0b6e4f",
+    "bliss": "#5aa469",
+    "pladies": "#d1495b",
+    "vrgcn": "#8d6a9f",
+    "neighbor": "#edae49",
+    "labor-*": "#30638e",
+    "saint-rw": "#8b8b8b",
+    "full": "#000000",
 }
-PARTS = ("sample", "gather", "forward", "backward", "update", "total")
 
 
-def main() -> None:
-    """Write the tables."""
-    lines = ["# Comparison of all samplers"]
-    for name, title in TITLES.items():
-        found = json.loads((HERE / f"{name}.json").read_text(encoding="utf-8"))
-        lines += ["", f"## {title}", "", *table(found)]
-    (HERE / "tables.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+class Found:
+    """A finished case: its comparison, and the work of a step by sampler on an idle machine."""
+
+    def __init__(self, case: str, match: str) -> None:
+        self.case, self.match = case, match
+        folder, remedy = HERE / "results", "run it again"
+        self.comparison = records.read(folder / f"{case}-{match}.json", Comparison, remedy)
+        sizes = records.read(folder / f"{case}-{match}-sizes.json", Timed, remedy)
+        self.works: dict[str, Work] = sizes.works
+        self.rows = {row.sampler: row for row in self.comparison.rows}
+
+    def matched(self, sampler: str) -> float:
+        """Work of a step over that of BLISS."""
+        own, first = self.works[sampler], self.works["bliss"]
+        return float(getattr(own, self.match) / getattr(first, self.match))
+
+    def curve(self, sampler: str) -> tuple[list[float], list[float]]:
+        """Seconds of training steps on an idle machine, and mean validation F1."""
+        curve, ms = self.rows[sampler].curve, self.works[sampler].ms
+        return [step * ms / 1e3 for step in curve.step], list(curve.val_f1)
+
+    def seconds_to_target(self, sampler: str) -> float | None:
+        """Seconds of steps until the mean validation F1 first reaches the target."""
+        target = TARGET * max(self.rows["full"].curve.val_f1)
+        seconds, scores = self.curve(sampler)
+        return next((s for s, f1 in zip(seconds, scores, strict=True) if f1 >= target), None)
 
 
-def table(found: dict[str, Any]) -> list[str]:
-    """A comparison: command, machine and one row per sampler."""
-    facts = found["machine"]
-    rows = [row for row in found["rows"] if row["budget_share"] == 1]
-    seconds = sum(row["seconds"] * row["seeds"] for row in rows)
+def load() -> list[Found]:
+    """All cases that are finished."""
+    results = HERE / "results"
     return [
-        f"    {found['command']}",
-        "",
-        f"{facts['processor']}, {facts['threads']} thread, torch {facts['torch']}, "
-        f"{found['date']}, {seconds / 60:.0f} minutes of training; seeds "
-        f"{', '.join(map(str, found['seeds']))}. Difference and p (paired t-test) are against "
-        f"`{rows[0]['sampler']}`. Nodes are input nodes; edges are the sum over layers.",
-        "",
-        "| sampler | test F1 | difference | p | ms: " + " | ".join(PARTS) + " | nodes | edges | "
-        "peak MB | s to F1 " + f"{found['target_f1']:.3f} |",
-        "|---" * (4 + len(PARTS) + 4) + "|",
-        *(line(row) for row in rows),
-        *(f"\nLeft out: {one['sampler']}: {one['why']}" for one in found["skipped"]),
+        Found(case, match)
+        for case in CASES
+        for match in MATCHES
+        if (results / f"{case}-{match}.json").exists()
     ]
 
 
-def line(row: dict[str, Any]) -> str:
-    """One row of the table."""
-    difference = "" if row["difference"] is None else f"{row['difference']:+.4f}"
-    p_value = "" if row["p_value"] is None else f"{row['p_value']:.3f}"
-    parts = " | ".join(f"{row['step_ms'].get(part, 0.0):.1f}" for part in PARTS)
-    waited = row["seconds_to_target"]
+def summary(found: list[Found], network: str) -> list[str]:
+    """Test F1 of every sampler with a network; the best, and what is tied with it, in bold."""
+    own = [one for one in found if one.case.endswith(f"-{network}")]
+    heads = [f"{GRAPHS[one.case.removesuffix('-' + network)]}, {one.match}" for one in own]
+    lines = [f"## {NETWORKS[network]}", "", "| | " + " | ".join(heads) + " |"]
+    lines.append("|---" * (len(own) + 1) + "|")
+    for sampler in SAMPLERS[network]:
+        cells = [_score(one, sampler) for one in own]
+        lines.append(f"| `{sampler}` | " + " | ".join(cells) + " |")
+    return [*lines, ""]
+
+
+def _score(one: Found, sampler: str) -> str:
+    row = one.rows.get(sampler)
+    if row is None:
+        return ""
+    mark = "" if sampler == "full" or abs(one.matched(sampler) - 1) <= 0.1 else "†"
+    score = f"{row.test_f1:.3f}{mark}"
+    best = min(r.rank for name, r in one.rows.items() if r.rank is not None and name != "full")
+    return f"**{score}**" if row.rank is not None and row.rank <= best else score
+
+
+def details(one: Found) -> list[str]:
+    """All numbers of one comparison."""
+    made, rows = one.comparison, one.comparison.rows
+    facts, config = made.machine, CASES[one.case].settings
+    graph, network = one.case.rsplit("-", 1)
+    lines = [
+        f"## {GRAPHS[graph]}, {NETWORKS[network]}, equal {UNITS[one.match]}",
+        "",
+        f"    python -m experiments.samplers.run sizes {one.case} {one.match} --root DATA",
+        f"    {made.command} --root DATA",
+        "",
+        f"{config['steps']} steps, evaluated every {config['evaluate_every']}; "
+        f"{facts.processor}, {facts.threads} thread, torch {facts.torch}, {made.date[:10]}; "
+        f"seeds {', '.join(map(str, made.seeds))}; estimator {made.estimator}.",
+        "",
+        f"| sampler | size | test F1 | rank | {UNITS[one.match]} over `bliss` | ms | nodes "
+        f"| edges | s to {TARGET:.0%} of full |",
+        "|---" * 9 + "|",
+        *(_line(one, row) for row in rows),
+        "",
+        *(f"- {skipped.sampler}: {skipped.why}" for skipped in made.skipped),
+        "",
+    ]
+    return lines
+
+
+def _line(one: Found, row: ComparisonRow) -> str:
+    waited, rank = one.seconds_to_target(row.sampler), f"{row.rank}{'=' if row.is_tied else ''}"
+    size = size_text(row.unit, row.budgets or [row.batch_size])
+    score = f"{row.test_f1:.4f} ± {row.test_f1_interval or 0:.4f}"
     return (
-        f"| `{row['sampler']}` | {row['test_f1']:.4f} ± {row['test_f1_std']:.4f} | {difference} | "
-        f"{p_value} | {parts} | {row['nodes']:,.0f} | {row['edges']:,.0f} | {row['peak_mb']:,.0f} "
-        f"| {'never' if waited is None else f'{waited:.1f}'} |"
+        f"| `{row.sampler}` | {size} | {score} | {rank} "
+        f"| {one.matched(row.sampler):.2f} | {one.works[row.sampler].ms:.1f} | {row.nodes:,.0f} "
+        f"| {row.edges:,.0f} | {'never' if waited is None else f'{waited:.1f}'} |"
     )
+
+
+def figure(one: Found, path: Path) -> None:
+    """Validation F1 over the seconds of training steps."""
+    fig, axes = plt.subplots(figsize=(6, 3.6))
+    for sampler, colour in SHOWN.items():
+        if sampler in one.rows:
+            axes.plot(*one.curve(sampler), "o-", color=colour, label=sampler, markersize=3)
+    axes.set(xlabel="seconds of training steps", ylabel="validation F1", xscale="log")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(fontsize=7, frameon=False)
+    fig.tight_layout()
+    fig.savefig(path, metadata={"Date": None})
+    plt.close(fig)
+
+
+def main() -> None:
+    """Write the pages and the figures."""
+    found = load()
+    notes = (HERE / "notes.md").read_text(encoding="utf-8").rstrip()
+    networks = [name for name in NETWORKS if any(one.case.endswith(f"-{name}") for one in found)]
+    parts = [line for network in networks for line in summary(found, network)]
+    pictures = []
+    for one in found:
+        if one.match == "ms" and one.case in ("ppi-sage", "three-hops-sage"):
+            figure(one, HERE / f"{one.case}.svg")
+            pictures += [f"![validation F1 over time, {one.case}]({one.case}.svg)", ""]
+    (HERE / "README.md").write_text("\n".join([notes, "", *parts, *pictures]), encoding="utf-8")
+    lines = ["# Comparison of all samplers, all numbers", ""]
+    lines += [line for one in found for line in details(one)]
+    (HERE / "tables.md").write_text("\n".join(lines), encoding="utf-8")
 
 
 if __name__ == "__main__":
