@@ -274,3 +274,32 @@ def test_features_that_half_precision_cannot_hold_are_refused(tmp_path, good):
     with pytest.raises(InputError, match="feature_type='float64' is not known"):
         import_graph(tmp_path / "s", **good, feature_type="float64")
     np.testing.assert_array_equal(open_store(import_graph(tmp_path / "s", **good)).x, 7e4)
+
+
+def test_files_are_closed_even_if_they_cannot_be_deleted_or_the_second_not_opened(
+    tmp_path, monkeypatch
+):
+    def fails(*_, **__):
+        raise PermissionError("not now")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sorting.Path, "unlink", fails)
+        sorter = sorting.EdgeSorter(tmp_path, 10, True, True, 1 << 20)
+        opened = list(sorter._runs.files)
+        with pytest.raises(PermissionError), sorter:
+            pass
+    assert len(opened) == 2
+    assert all(file.closed for file in opened)
+
+    kept = []
+
+    def first_only(path, mode):
+        if kept:
+            fails()
+        kept.append(open(path, mode))  # noqa: SIM115
+        return kept[0]
+
+    monkeypatch.setattr(sorting.Path, "open", first_only)
+    with pytest.raises(PermissionError):
+        sorting.EdgeSorter(tmp_path, 10, True, True, 1 << 20)
+    assert kept[0].closed

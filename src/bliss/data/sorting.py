@@ -190,8 +190,13 @@ class _Runs:
         self.path, self.drop, self.buckets = path, bits - chosen, 1 << chosen
         self.starts: list[IntArray] = []  # [B + 1] positions in the file, for each run
         self.size = 0
-        self.paths = [path.with_suffix(".keys"), path.with_suffix(".values")]
-        self.files: list[IO[bytes]] = [one.open("w+b") for one in self.paths[: 1 + has_values]]
+        self.files: list[IO[bytes]] = []
+        with ExitStack() as stack:
+            for suffix in (".keys", ".values")[: 1 + has_values]:
+                one = path.with_suffix(suffix)
+                self.files.append(stack.enter_context(one.open("w+b")))
+                stack.callback(one.unlink, missing_ok=True)
+            self._stack = stack.pop_all()
 
     def __enter__(self) -> _Runs:
         return self
@@ -200,10 +205,8 @@ class _Runs:
         self.remove()
 
     def remove(self) -> None:
-        """Delete the files."""
-        for path, file in zip(self.paths, self.files, strict=False):
-            path.unlink(missing_ok=True)
-            file.close()
+        """Delete and close the files, each of them even if another one fails."""
+        self._stack.close()
 
     def add(self, key: Array, value: FloatArray) -> None:
         """Append a run. key uint64[N]; value float32[N], or empty."""
