@@ -222,8 +222,11 @@ def test_unknown_policies_are_refused(dataset):
         VarianceStudy(TrainConfig(**SMALL, sampler="pladies"), dataset, ["mab"], every=5)
 
 
-def test_a_study_is_deterministic_and_its_policies_do_not_disturb_each_other(dataset):
-    config = TrainConfig(**SMALL, sampler="pladies")
+@pytest.mark.parametrize("normalisation", ["none", "batch"])
+def test_a_study_is_deterministic_and_its_policies_do_not_disturb_each_other(
+    dataset, normalisation
+):
+    config = TrainConfig(**SMALL, sampler="pladies", normalisation=normalisation)
     alone = VarianceStudy(config, dataset, ["node"], every=10).run()
     among = VarianceStudy(config, dataset, ["exp3-scale-free", "node"], every=10).run()
     for one, other in zip(alone.layers, among.layers, strict=True):

@@ -46,8 +46,34 @@ class LinearConv(nn.Module):
         own, own_mean = self._own(x[: block.num_dst]), self._own(mean[: block.num_dst])
         return own + self._projection(noisy), own_mean + self._projection(known)
 
+    @property
+    def projected_width(self) -> int:
+        """Width of what `project` returns."""
+        return self._projection.out_features
+
+    def project(self, x: Tensor) -> Tensor:
+        """W x_j, and what else `combine` needs of a node. [N, F] -> [N, projected_width]."""
+        projected: Tensor = self._projection(x)
+        return projected
+
+    def combine(self, projected: Tensor, block: Block, observed: Tensor | None = None) -> Tensor:
+        """Output of the targets from projected inputs: forward(x) = combine(project(x)).
+
+        projected [S, projected_width] -> [D, out]
+        """
+        if block.is_surveyed and observed is not None:
+            block.observe(observed)
+        outputs = self._projection.out_features
+        return self._projected_own(projected[: block.num_dst]) + aggregate(
+            block, projected[:, :outputs]
+        )
+
     def _own(self, x: Tensor) -> Tensor | float:
         """f of the targets' inputs, with the bias. [D, F] -> [D, out]."""
+        raise NotImplementedError
+
+    def _projected_own(self, projected: Tensor) -> Tensor | float:
+        """f of the targets, from their projections. [D, projected_width] -> [D, out]."""
         raise NotImplementedError
 
     @property
@@ -72,6 +98,18 @@ class SAGEConv(LinearConv):
         return own
 
     @property
+    def projected_width(self) -> int:
+        """Width of W h_j and W_self h_j + b side by side."""
+        return 2 * self.others.out_features
+
+    def project(self, x: Tensor) -> Tensor:
+        """W h_j and W_self h_j + b side by side. [N, F] -> [N, 2 out]."""
+        return _both(self.others, self.own, x)
+
+    def _projected_own(self, projected: Tensor) -> Tensor | float:
+        return projected[:, self.others.out_features :]
+
+    @property
     def _projection(self) -> nn.Linear:
         return self.others
 
@@ -90,12 +128,15 @@ class GCNConv(LinearConv):
     def _own(self, x: Tensor) -> Tensor | float:
         return self.bias
 
+    def _projected_own(self, projected: Tensor) -> Tensor | float:
+        return self.bias
+
     @property
     def _projection(self) -> nn.Linear:
         return self.linear
 
 
-class _Attention(nn.Module):
+class Attention(nn.Module):
     """Base class of GAT and GATv2: heads, importance correction and feedback.
 
     With correction="hajek" (default), -log p_ij (`block.edge_prob`) is added to the scores: the
@@ -122,15 +163,35 @@ class _Attention(nn.Module):
         self.bias = nn.Parameter(torch.zeros(total)) if bias else 0.0
 
     def _split(self, x: Tensor) -> Tensor:
-        return x.float().view(-1, self.heads, self.width)  # sums and softmax in float32
+        return x.float().reshape(-1, self.heads, self.width)  # sums and softmax in float32
 
-    def _scores(self, x: Tensor, block: Block) -> tuple[Tensor, Tensor]:
+    @property
+    def projected_width(self) -> int:
+        """Width of what `project` returns."""
+        return self.heads * self.width
+
+    def project(self, x: Tensor) -> Tensor:
+        """All that `combine` needs of a node. [N, F] -> [N, projected_width]."""
+        return self._sources(x)
+
+    def _sources(self, x: Tensor) -> Tensor:
+        """W h_j. [N, F] -> [N, H C]."""
+        raise NotImplementedError
+
+    def _targets(self, x: Tensor, sources: Tensor) -> Tensor:
+        """What scores need of the targets, from their inputs and W h_i. [D, F] -> [D, H C]."""
+        return sources
+
+    def _scores(self, targets: Tensor, sources: Tensor, block: Block) -> Tensor:
+        """Plain scores e_ij. [D, H, C], [S, H, C] -> [E', H]."""
         raise NotImplementedError
 
     def _score(self, x: Tensor, block: Block) -> tuple[Tensor, Tensor]:
-        """Plain scores e_ij [E', H] and values [S, H, C] of a layer's input [S, F]."""
+        """Plain scores [E', H] and values [S, H, C] of a layer's input [S, F]."""
         block.check_device("x", x)
-        return self._scores(x, block)
+        sources, own = self._sources(x), slice(block.num_dst)
+        targets, values = self._targets(x[own], sources[own]), self._split(sources)
+        return self._scores(self._split(targets), values, block), values
 
     def attention(self, x: Tensor, block: Block) -> Tensor:
         """Attention weights of the edges, mean over heads. x [S, F] -> [E']."""
@@ -142,13 +203,27 @@ class _Attention(nn.Module):
 
     def forward(self, x: Tensor, block: Block, observed: Tensor | None = None) -> Tensor:
         """Output of the targets; in training, the block observes input and attention."""
-        scores, values = self._score(x, block)
+        return self._output(*self._score(x, block), block, x if observed is None else observed)
+
+    def combine(self, projected: Tensor, block: Block, observed: Tensor | None = None) -> Tensor:
+        """Output of the targets from projected inputs: forward(x) = combine(project(x)).
+
+        projected [S, projected_width] -> [D, outputs]
+        """
+        width = self.heads * self.width
+        values = self._split(projected[:, :width])
+        targets = self._split(projected[: block.num_dst, -width:])
+        return self._output(self._scores(targets, values, block), values, block, observed)
+
+    def _output(
+        self, scores: Tensor, values: Tensor, block: Block, observed: Tensor | None
+    ) -> Tensor:
         corrected = self._correct(scores, block)
         drop = self.dropout if self.training else 0.0
         out, attention = attend(block, corrected, values, drop)
-        if self.training or block.is_surveyed:
+        if (self.training or block.is_surveyed) and observed is not None:
             told = attention if block.is_surveyed else self._told(block, scores.detach(), attention)
-            block.observe(x if observed is None else observed, told)
+            block.observe(observed, told)
         return (out.flatten(1) if self.concat else out.mean(1)) + self.bias
 
     def _told(self, block: Block, scores: Tensor, attention: Tensor) -> Tensor:
@@ -163,7 +238,7 @@ class _Attention(nn.Module):
         return (told / torch.where(total == 0, 1.0, total)[block.col]).abs()
 
 
-class GATConv(_Attention):
+class GATConv(Attention):
     """GAT: scores e_ij = LeakyReLU(a_target . W h_i + a_source . W h_j), softmax over kept edges.
 
     x [S, F] -> [D, outputs]; heads are concatenated (`concat`) or averaged.
@@ -187,14 +262,17 @@ class GATConv(_Attention):
         for parameter in (self.linear.weight, self.target, self.source):
             nn.init.xavier_uniform_(parameter)
 
-    def _scores(self, x: Tensor, block: Block) -> tuple[Tensor, Tensor]:
-        values = self._split(self.linear(x))
-        target = (values[: block.num_dst] * self.target).sum(-1)  # [D, H]
-        source = (values * self.source).sum(-1)  # [S, H]
-        return functional.leaky_relu(target[block.col] + source[block.row], 0.2), values
+    def _sources(self, x: Tensor) -> Tensor:
+        sources: Tensor = self.linear(x)
+        return sources
+
+    def _scores(self, targets: Tensor, sources: Tensor, block: Block) -> Tensor:
+        target = (targets * self.target).sum(-1)  # [D, H]
+        source = (sources * self.source).sum(-1)  # [S, H]
+        return functional.leaky_relu(target[block.col] + source[block.row], 0.2)
 
 
-class GATv2Conv(_Attention):
+class GATv2Conv(Attention):
     """GATv2: scores e_ij = a . LeakyReLU(W_target h_i + W_source h_j), softmax over kept edges.
 
     x [S, F] -> [D, outputs]; heads are concatenated (`concat`) or averaged. With `shared`,
@@ -221,11 +299,28 @@ class GATv2Conv(_Attention):
             if parameter.ndim == 2:
                 nn.init.xavier_uniform_(parameter)
 
-    def _scores(self, x: Tensor, block: Block) -> tuple[Tensor, Tensor]:
-        values = self._split(self.source(x))
-        own = x[: block.num_dst]
-        target = values[: block.num_dst] if self.target is None else self._split(self.target(own))
-        return gatv2_scores(block, target, values, self.vector, 0.2), values
+    @property
+    def projected_width(self) -> int:
+        """Width of W_source h_j, and of W_target h_j if that is another one."""
+        return self.heads * self.width * (1 if self.target is None else 2)
+
+    def project(self, x: Tensor) -> Tensor:
+        """W_source h_j, and W_target h_j if that is another one. [N, F] -> [N, projected_width]."""
+        return self.source(x) if self.target is None else _both(self.source, self.target, x)
+
+    def _sources(self, x: Tensor) -> Tensor:
+        sources: Tensor = self.source(x)
+        return sources
+
+    def _targets(self, x: Tensor, sources: Tensor) -> Tensor:
+        return sources if self.target is None else self.target(x)
+
+    def _scores(self, targets: Tensor, sources: Tensor, block: Block) -> Tensor:
+        return gatv2_scores(block, targets, sources, self.vector, 0.2)
+
+
+def _both(one: nn.Linear, other: nn.Linear, x: Tensor) -> Tensor:
+    return torch.cat([one(x), other(x)], dim=1)
 
 
 def _project_and_aggregate(linear: nn.Linear, x: Tensor, block: Block) -> Tensor:

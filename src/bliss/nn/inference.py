@@ -26,6 +26,7 @@ from bliss.mapped import Rows, Watch, release
 from bliss.nn.layers import Layer, layers_of
 from bliss.nn.needed import chunks, needed_nodes
 from bliss.nn.outputs import Outputs
+from bliss.nn.projection import pays, project
 
 _KINDS = (torch.float16, torch.float32, torch.float64)  # of features that may be mapped
 LARGE = 2**30
@@ -77,7 +78,8 @@ def infer(
 
     Memory holds the inputs and outputs of one layer at all nodes that need them, unless they go to
     disk (`out`, `scratch`), and the inputs of one chunk; with an observer, also 4 bytes per node
-    and, with attention, a byte per edge.
+    and, with attention, a byte per edge. A layer of `GNN` whose projections W h_j are narrower than
+    its inputs h_j projects every node once and gathers projections.
 
     Parameters
     ----------
@@ -134,7 +136,8 @@ def infer(
         rows: Rows | None = None
         for number, layer in enumerate(layers):
             is_last = number == len(layers) - 1
-            place = folder if path is None else written if is_last else path.parent
+            scratch_of = folder if path is None else path.parent
+            place = written if path is not None and is_last else scratch_of
 
             def share(done: float, number: int = number) -> None:
                 if progress:
@@ -143,7 +146,8 @@ def infer(
             seen = None if observer is None else _Survey(graph, number)
             sizes = chunk_edges, chunk_bytes
             below = None if number == 0 else needed[number - 1]
-            where = Where(needed[number], below, place, LARGE if path is None else 0, rows)
+            room = LARGE if path is None else 0
+            where = Where(needed[number], below, place, scratch_of, room, rows)
             found = _infer(layer, graph, x, *sizes, device, share, seen, where)
             if observer is not None and seen is not None:
                 observer(number, seen.result(x))
@@ -159,7 +163,8 @@ class Where(NamedTuple):
     nodes: IntArray | None = None  # int64[N] nodes of the outputs; None: all
     below: IntArray | None = None  # int64[M] nodes of the inputs; None: all
     place: Path | None = None  # .npy file, or folder of a file without a name; None: in memory
-    room: int = 0  # bytes of outputs that stay in memory if there is a folder
+    scratch: Path | None = None  # folder of projected inputs
+    room: int = 0  # bytes of outputs or projections that stay in memory if there is a folder
     rows: Rows | None = None  # reads the inputs from a file, if they are in one
 
 
@@ -195,6 +200,20 @@ def _infer(
     where: Where = EVERYWHERE,
 ) -> Outputs:
     """One layer's outputs at all or some nodes."""
+    if pays(layer, graph, x, where.nodes):
+        projected = project(
+            layer,
+            x,
+            where.rows,
+            where.scratch,
+            where.room,
+            chunk_bytes,
+            device,
+            survey is not None,
+            lambda: progress(0.0) if progress else None,
+        )
+        layer, x = projected, projected.projections.tensor
+        where = where._replace(rows=projected.projections.rows)
     if x.nbytes > chunk_bytes:
         chunk_edges = min(chunk_edges, chunk_bytes // x[:1].nbytes)
     ranges = list(chunks(graph, chunk_edges, where.nodes))

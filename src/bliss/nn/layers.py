@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from torch import Tensor, nn
 
@@ -13,6 +13,29 @@ from bliss.errors import InputError
 
 Layer: TypeAlias = Callable[[Tensor, Block], Tensor]
 """A layer of a network: layer(x [S, F], block) -> [D, F']."""
+
+
+@runtime_checkable
+class ProjectingLayer(Protocol):
+    """A layer that needs of each node only a projection of its input, which is often narrower.
+
+        layer(x, block) = layer.combine(layer.project(x), block)
+
+    Inference then projects every node once, in the order of nodes, and gathers projections.
+    """
+
+    @property
+    def projected_width(self) -> int | None:
+        """K, or None where the equation does not hold, as with dropout in training."""
+
+    def project(self, x: Tensor) -> Tensor:
+        """Projections of nodes. [N, F] -> [N, K]."""
+
+    def combine(self, projected: Tensor, block: Block, observed: Tensor | None = None) -> Tensor:
+        """Output of the targets. [S, K] -> [D, F'].
+
+        If the block is surveyed, it observes `observed` [S, 1], norms of the inputs.
+        """
 
 
 def layers_of(model: Iterable[Layer] | Layer) -> tuple[list[nn.Module], list[Layer]]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from functools import partial
-from typing import TypeGuard
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeGuard, cast
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +12,7 @@ from torch.nn import functional
 
 from bliss.block import Block, Control
 from bliss.nn.config import ModelConfig
-from bliss.nn.convs import GATConv, GATv2Conv, GCNConv, SAGEConv
+from bliss.nn.convs import Attention, GATConv, GATv2Conv, GCNConv, LinearConv, SAGEConv
 from bliss.nn.dropout import dropout
 
 
@@ -84,7 +83,10 @@ class GNN(nn.Module):
         """Output of one layer. x [S, in] -> [D, out]."""
         dropped = self._drop(x)
         out: Tensor = self.convs[number](dropped, self._drop_baseline(block), observed=x)
-        out = self._add_residual(number, out, dropped[: block.num_dst])
+        return self._finish(number, self._add_residual(number, out, dropped[: block.num_dst]))
+
+    def _finish(self, number: int, out: Tensor) -> Tensor:
+        """Normalisation and activation, except after the last layer."""
         if number == self.config.layers - 1:
             return out
         return self._activate(self.norms[number](out))
@@ -133,9 +135,9 @@ class GNN(nn.Module):
     def _activate(self, x: Tensor) -> Tensor:
         return functional.elu(x) if self.config.is_attention else torch.relu(x)
 
-    def __iter__(self) -> Iterator[Callable[[Tensor, Block], Tensor]]:
+    def __iter__(self) -> Iterator[GNNLayer]:
         """The layers, functions of (x [S, in], block), input layer first."""
-        return (partial(self.layer, number) for number in range(self.config.layers))
+        return (GNNLayer(self, number) for number in range(self.config.layers))
 
     def attention(self, number: int, x: Tensor, block: Block) -> Tensor:
         """Attention weights of one layer, mean over heads. x [S, in] -> [E']."""
@@ -152,6 +154,50 @@ class GNN(nn.Module):
         for number, block in enumerate(blocks):
             x = self.layer(number, x, block)
         return x
+
+
+@dataclass(frozen=True)
+class GNNLayer:
+    """One layer of a network, a `bliss.nn.layers.ProjectingLayer`: x [S, in], block -> [D, out]."""
+
+    model: GNN
+    number: int
+
+    def __call__(self, x: Tensor, block: Block) -> Tensor:
+        """Output of the targets."""
+        return self.model.layer(self.number, x, block)
+
+    @property
+    def projected_width(self) -> int | None:
+        """Width of the projections of convolution and residual; None if inputs are dropped."""
+        model = self.model
+        if model.training and model.config.dropout > 0:
+            return None
+        residual = model.widths[self.number + 1] if self._has_residual else 0
+        return self._conv.projected_width + residual
+
+    def project(self, x: Tensor) -> Tensor:
+        """Projections of the convolution and the residual, side by side. [N, in] -> [N, K]."""
+        parts = [self._conv.project(x)]
+        if self._has_residual:
+            parts.append(self.model.residuals[str(self.number)](x))
+        return torch.cat(parts, dim=1)
+
+    def combine(self, projected: Tensor, block: Block, observed: Tensor | None = None) -> Tensor:
+        """Output of the targets from projections of the sources. [S, K] -> [D, out]."""
+        width = self._conv.projected_width
+        out = self._conv.combine(projected[:, :width], block, observed)
+        if self._has_residual:
+            out = out + projected[: block.num_dst, width:]
+        return self.model._finish(self.number, out)
+
+    @property
+    def _conv(self) -> LinearConv | Attention:
+        return cast("LinearConv | Attention", self.model.convs[self.number])
+
+    @property
+    def _has_residual(self) -> bool:
+        return str(self.number) in self.model.residuals
 
 
 def _has_history(block: Block) -> bool:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
+from torch.func import functional_call
 
 from bliss import checks
 from bliss.arrays import FloatArray, IntArray
@@ -246,15 +247,20 @@ class VarianceStudy:
         return self.summary()
 
     def _teach(self, student: LayerSampler, seeds: Tensor, step: int) -> None:
-        """Let a student learn from its own sample of a batch, with the current network."""
+        """Let a student learn from its own sample of a batch, with the current network.
+
+        The network's buffers, such as the statistics of batch normalisation, do not change.
+        """
         if not student.learns:
             return
         blocks = student.sample(seeds, step)
         inputs = self.task.x.index_select(0, blocks[0].src).float().to(self.task.device)
         blocks = [block.to(self.task.device) for block in blocks]
         torch.manual_seed(torch_seed(self.config.seed, Stream.DROPOUT, step))
+        model = self.task.model.train()
+        copies = {name: buffer.clone() for name, buffer in model.named_buffers()}
         with torch.no_grad():
-            self.task.model.train()(inputs, blocks)
+            functional_call(model, copies, (inputs, blocks))
         student.update(blocks)
 
     def _measure(self, step: int) -> Moment:
