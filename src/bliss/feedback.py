@@ -76,6 +76,9 @@ have one entry per edge, or per source if there are no edges. Arrays with a comm
 float32[V] and, with attention, `attention` uint8[E] or, with histories, `input` float32[V, F].
 """
 
+LOGARITHMS = ("size", "score")
+"""Names of arrays that hold logarithms; between processes, half precision is enough for them."""
+
 SURVEY = "survey."
 """Prefix of the news of a survey."""
 
