@@ -9,9 +9,19 @@ from torch import nn
 
 from bliss import Graph
 from bliss.errors import TruncatedError
-from bliss.nn import GNN, ModelConfig, infer, infer_layer, inference, projection
-from bliss.nn.convs import GATv2Conv
-from bliss.nn.layers import ProjectingLayer
+from bliss.nn import (
+    GNN,
+    GATConv,
+    GATv2Conv,
+    GCNConv,
+    ModelConfig,
+    ProjectingLayer,
+    SAGEConv,
+    infer,
+    infer_layer,
+    inference,
+    projection,
+)
 from bliss.samplers import Full
 from tests.conftest import heavy_tailed_pairs
 
@@ -97,6 +107,14 @@ def test_wide_inputs_are_projected_once(graph, projected, model, kind, tmp_path)
         rtol=1e-4,
         atol=1e-5,
     )
+
+
+@pytest.mark.parametrize("kind", [SAGEConv, GCNConv, GATConv, GATv2Conv])
+def test_single_convolutions_are_projected_too(graph, projected, kind):
+    conv, x = kind(WIDE, 8).eval(), features()
+    expected = infer(lambda x, block: conv(x, block), graph, x)
+    torch.testing.assert_close(infer(conv, graph, x), expected, rtol=1e-4, atol=1e-5)
+    assert projected == [(NODES, WIDE)]
 
 
 def test_projections_on_disk_are_those_in_memory(graph, projected, tmp_path, monkeypatch):

@@ -9,4 +9,5 @@ from .inference import LayerSurvey as LayerSurvey
 from .inference import infer as infer
 from .inference import infer_layer as infer_layer
 from .layers import Layer as Layer
+from .layers import ProjectingLayer as ProjectingLayer
 from .model import GNN as GNN
