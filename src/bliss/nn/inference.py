@@ -98,7 +98,7 @@ def infer(
     device
         Device on which chunks are computed.
     progress
-        Called after every chunk with the share of the work that is done, in (0, 1]. An exception
+        Called after every chunk with the share of the work that is done, in [0, 1]. An exception
         that it raises stops the inference and reaches the caller.
     observer
         Called with each layer's number and `LayerSurvey`. Blocks are then marked as surveyed, and
