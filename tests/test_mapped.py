@@ -198,11 +198,13 @@ def test_a_file_cut_while_training_gives_a_sentence_and_nothing_is_lost(
     assert resumed.folder.metrics() == expected.folder.metrics()
 
 
-def test_a_file_cut_during_inference_is_noticed_between_chunks(store, monkeypatch):
+@pytest.mark.parametrize("hidden", [8, WIDTH], ids=["projected", "gathered"])
+def test_a_file_cut_during_inference_is_noticed_between_chunks(store, hidden):
     from bliss.nn import GNN, ModelConfig, infer
 
     dataset = load_dataset(store)
-    model = GNN(WIDTH, 3, ModelConfig(hidden=8, layers=2))
+    model = GNN(WIDTH, 3, ModelConfig(hidden=hidden, layers=2))
+    sizes = {"chunk_edges": 300, "chunk_bytes": 4 * WIDTH * 50}
     seen = []
 
     def cut(share: float) -> None:
@@ -211,7 +213,7 @@ def test_a_file_cut_during_inference_is_noticed_between_chunks(store, monkeypatc
             os.truncate(store / "features.npy", 5000)
 
     with pytest.raises(TruncatedError, match=r"features\.npy"):
-        infer(model, dataset.graph, dataset.x, chunk_edges=300, progress=cut)
+        infer(model, dataset.graph, dataset.x, **sizes, progress=cut)
     assert len(seen) == 2
 
 
