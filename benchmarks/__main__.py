@@ -17,7 +17,7 @@ def main() -> None:
     """Run one benchmark and write what it measured."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     names = [
-        *("sampling", "samplers", "step", "threads", "dropout", "pyg", "dgl"),
+        *("sampling", "samplers", "step", "threads", "dropout", "inference", "pyg", "dgl"),
         *("scale", "disk", "soak", "load"),
     ]
     parser.add_argument("name", choices=names, help="what to measure")

@@ -11,7 +11,7 @@ from math import comb
 import numpy as np
 import pytest
 
-from benchmarks import dgl, disk, dropout, samplers, sampling, scale, step, threads
+from benchmarks import dgl, disk, dropout, inference, samplers, sampling, scale, step, threads
 from benchmarks.graphs import power_law
 from benchmarks.pyg import floyd_chances, one_sample, two_samples
 from bliss import mapped
@@ -81,6 +81,18 @@ def test_the_benchmark_of_steps_times_every_part_of_every_policy(monkeypatch):
 def test_the_benchmark_of_dropout_compares_each_part():
     found = dropout.measure(20, 5, 0.5, repeats=1)
     assert set(found["torch_over_hashed"]) == {"forward", "backward", "both"}
+
+
+def test_the_benchmark_of_inference_projects_one_side_alone(monkeypatch):
+    for name, value in {
+        "NODES": 200,
+        "EDGES": 900,
+        "WIDTH": 300,
+        "NETWORKS": [("sage", 8)],
+    }.items():
+        monkeypatch.setattr(inference, name, value)
+    found = inference.run(1)["sage 8"]
+    assert found["gathered_over_projected"] == found["gathered"] / found["projected"] > 0
 
 
 def test_the_benchmark_of_disks_reads_from_the_map_and_from_the_file(tmp_path, monkeypatch):

@@ -11,7 +11,7 @@ from bliss.packing import pack_news, unpack_news
 
 RANDOM = np.random.default_rng(0)
 NEWS = {
-    "nodes": {"source": RANDOM.permutation(500)[:90], "size": RANDOM.normal(size=90)},
+    "nodes": {"source": RANDOM.permutation(500)[:90], "log_size": RANDOM.normal(size=90)},
     "edges": {
         "dst": np.array([4, 2], np.int32),
         "indptr": np.array([0, 2, 5]),
@@ -21,7 +21,7 @@ NEWS = {
     "history": {"history.source": np.array([3, 1]), "history.input": np.eye(2, dtype=np.float16)},
     "survey": {"survey.norm": np.ones(4, np.float32), "survey.attention": np.arange(4, dtype="u1")},
     "none": {},
-    "empty": {"source": np.empty(0, np.int64), "size": np.empty(0, np.float32)},
+    "empty": {"source": np.empty(0, np.int64), "log_size": np.empty(0, np.float32)},
 }
 
 
@@ -35,7 +35,7 @@ def test_news_comes_back_as_it_was(name):
         order = np.argsort(wanted["source"]) if "source" in wanted else slice(None)
         for key, array in wanted.items():
             assert got[key].dtype == array.dtype
-            kept = array.astype(np.float16).astype(array.dtype) if key == "size" else array
+            kept = array.astype(np.float16).astype(array.dtype) if key == "log_size" else array
             assert np.array_equal(got[key], kept[order])
 
 
@@ -47,13 +47,16 @@ def test_ids_take_a_byte_or_two():
 def test_logarithms_take_two_bytes_and_keep_what_policies_keep_of_them():
     size = RANDOM.normal(scale=3, size=7000)
     score = np.where(RANDOM.random(7000) < 0.1, np.nan, size)  # NaN: unknown
-    packed = pack_news([[{"size": size, "score": score, "growth": size}]])
+    packed = pack_news([[{"log_size": size, "log_score": score, "size": size}]])
     assert packed.size < (2 + 2 + 8) * 7000 + 200
     ((found,),) = unpack_news(packed)
-    assert np.array_equal(found["growth"], size)
-    assert np.array_equal(np.isnan(found["score"]), np.isnan(score))
+    assert np.array_equal(found["size"], size)
+    assert np.array_equal(np.isnan(found["log_score"]), np.isnan(score))
     half_a_code = 0.5 / CODES_PER_UNIT
-    assert np.abs(found["size"] - size).max() < 0.25 * half_a_code
+    assert np.abs(found["log_size"] - size).max() < 0.25 * half_a_code
+    ends = np.array([-69.08, 63.9, 69.08])  # of `log_size`; nothing overflows
+    ((found,),) = unpack_news(pack_news([[{"log_size": ends}]]))
+    assert np.abs(found["log_size"] - ends).max() < half_a_code
 
 
 def test_no_news_at_all_is_a_header():

@@ -71,13 +71,14 @@ News: TypeAlias = Mapping[str, Array]
 
 Empty if there is nothing to learn. Processes exchange news, never state. Arrays of ids have fixed
 names: `source` and `dst` hold nodes, `edge` holds edges, `indptr` points into `edge`. Other arrays
-have one entry per edge, or per source if there are no edges. Arrays with a common prefix
+have one entry per edge, or per source if there are no edges; `log_size` and `log_score` are rounded
+to half precision between processes. Arrays with a common prefix
 ("history.source") form a separate group. The group "survey" covers the whole graph: `norm`
 float32[V] and, with attention, `attention` uint8[E] or, with histories, `input` float32[V, F].
 """
 
-LOGARITHMS = ("size", "score")
-"""Names of arrays that hold logarithms; between processes, half precision is enough for them."""
+LOGARITHMS = ("log_size", "log_score")
+"""Names of news that other processes get in half precision."""
 
 SURVEY = "survey."
 """Prefix of the news of a survey."""

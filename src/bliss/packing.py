@@ -1,9 +1,9 @@
 """News as bytes, for other processes: a header in JSON, then the arrays.
 
 Arrays of ids are sorted by source where their order has no meaning, and stored as differences, 7
-bits to a byte. Logarithms are rounded to half precision, which is finer than what policies keep of
-them. Other numbers are stored as they are. So a kept source takes about three bytes, and five with
-attention.
+bits to a byte. Logarithms (`LOGARITHMS`) are rounded to half precision, which is finer than what
+policies keep of them if they are below 64. Other numbers are stored as they are. So a kept source
+takes about three bytes, and five with attention.
 """
 
 from __future__ import annotations

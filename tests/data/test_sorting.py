@@ -300,6 +300,9 @@ def test_files_are_closed_even_if_they_cannot_be_deleted_or_the_second_not_opene
         return kept[0]
 
     monkeypatch.setattr(sorting.Path, "open", first_only)
+    folder = tmp_path / "new"
+    folder.mkdir()
     with pytest.raises(PermissionError):
-        sorting.EdgeSorter(tmp_path, 10, True, True, 1 << 20)
+        sorting.EdgeSorter(folder, 10, True, True, 1 << 20)
     assert kept[0].closed
+    assert not list(folder.iterdir())

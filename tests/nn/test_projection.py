@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from bliss import Graph
+from bliss import Graph, InputError
+from bliss.block import Control
 from bliss.errors import TruncatedError
 from bliss.nn import (
     GNN,
@@ -22,6 +25,7 @@ from bliss.nn import (
     inference,
     projection,
 )
+from bliss.nn.aggregate import aggregate
 from bliss.samplers import Full
 from tests.conftest import heavy_tailed_pairs
 
@@ -129,14 +133,10 @@ def test_projections_on_disk_are_those_in_memory(graph, projected, tmp_path, mon
 @pytest.mark.parametrize("model", KINDS)
 def test_a_survey_sees_the_same_norms_and_attention(graph, projected, model):
     whole, x, found = network(model), features(), {}
+    sizes = {"chunk_edges": 50, "chunk_bytes": 4 * WIDE * 7}
     for name, layers in (("gathered", gathering(whole)), ("projected", whole)):
-        infer(
-            layers,
-            graph,
-            x,
-            chunk_edges=50,
-            observer=lambda *one, at=name: found.setdefault(at, []).append(one),
-        )
+        seen = found.setdefault(name, [])
+        infer(layers, graph, x, **sizes, observer=lambda *one, to=seen: to.append(one))
         assert bool(projected) == (name == "projected")
     for (_, one), (_, other) in zip(*found.values(), strict=True):
         np.testing.assert_allclose(one.norm, other.norm, rtol=1e-4)
@@ -163,12 +163,86 @@ def test_nodes_are_projected_only_if_they_have_many_in_edges(graph, projected):
     assert projected
 
 
+class Doubled(SAGEConv):
+    def forward(self, x, block, observed=None):
+        return 2 * super().forward(x, block, observed)
+
+
+class Shifted(GNN):
+    def layer(self, number, x, block):
+        return super().layer(number, x, block) + 1
+
+
+@torch.no_grad()
+def test_what_changes_a_call_is_not_bypassed(graph, projected):
+    x, called = features(), []
+    conv = Doubled(WIDE, 8).eval()
+    torch.testing.assert_close(
+        infer(conv, graph, x), 2 * infer(lambda x, b: SAGEConv.forward(conv, x, b), graph, x)
+    )
+    model = Shifted(WIDE, 4, ModelConfig(hidden=16)).eval()
+    torch.testing.assert_close(infer(model, graph, x), infer(gathering(model), graph, x))
+    for register in ("register_forward_hook", "register_forward_pre_hook"):
+        hooked = SAGEConv(WIDE, 8)
+        getattr(hooked, register)(lambda *_: called.append(1))
+        infer(hooked, graph, x)
+    assert len(called) == 2
+    whole = network("sage")
+    whole.convs[0] = Other(WIDE, 16)  # has no projections
+    torch.testing.assert_close(infer(whole, graph, x), infer(gathering(whole), graph, x))
+    assert projected == [(NODES, 16)]  # the last layer of `whole` alone
+
+
+class Other(nn.Linear):
+    def forward(self, x, block, observed=None):
+        return super().forward(x[: block.num_dst])
+
+
+class OwnLayer:
+    """As the documentation asks, without calling `block.observe`."""
+
+    projected_width = 5
+
+    def __init__(self) -> None:
+        self.weight = torch.randn(WIDE, 5, generator=torch.Generator().manual_seed(0))
+
+    def __call__(self, x, block):
+        return self.combine(self.project(x), block)
+
+    def project(self, x):
+        return x @ self.weight
+
+    def combine(self, projected, block, observed=None):
+        return aggregate(block, projected)
+
+
+def test_a_layer_of_ones_own_is_projected_and_its_input_observed(graph, projected):
+    layer, x, seen = OwnLayer(), features(), []
+    expected = infer(lambda x, block: layer(x, block), graph, x)
+    assert not projected
+    found = infer(layer, graph, x, observer=lambda number, survey: seen.append(survey))
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    assert projected == [(NODES, WIDE)]
+    np.testing.assert_allclose(seen[0].norm, x.norm(dim=1), rtol=1e-5)
+
+
+def test_projections_have_no_history(graph):
+    (block,) = Full(graph, layers=1).sample(torch.arange(4), 0)
+    controlled = replace(block, control=Control(torch.zeros(4, WIDE)))
+    conv = SAGEConv(WIDE, 8)
+    with pytest.raises(InputError, match="has a control variate"):
+        conv.combine(conv.project(features()[block.src]), controlled)
+
+
 def test_what_is_not_narrower_or_dropped_or_double_is_gathered(graph):
     whole = network("sage", dropout=0.5)
     first, second, _ = whole
     assert projection.pays(first, graph, features(), None)
     assert not projection.pays(first, graph, features().double(), None)
     assert not projection.pays(second, graph, features(16), None)  # 32 columns from 16
+    half = features(60).half()  # 120 bytes; projections take 128
+    assert projection.pays(first, graph, half.float(), None)
+    assert not projection.pays(first, graph, half, None)
     assert not projection.pays(nn.Linear(WIDE, 2), graph, features(), None)
     whole.train()
     assert not projection.pays(first, graph, features(), None)

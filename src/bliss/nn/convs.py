@@ -12,8 +12,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from bliss.block import Block
+from bliss.errors import InputError
 from bliss.nn.aggregate import aggregate, aggregate_noise
 from bliss.nn.attention import attend, gatv2_scores
+from bliss.nn.layers import runs_only
 
 
 class LinearConv(nn.Module):
@@ -47,20 +49,29 @@ class LinearConv(nn.Module):
         return own + self._projection(noisy), own_mean + self._projection(known)
 
     @property
-    def projected_width(self) -> int:
-        """Width of what `project` returns."""
+    def projected_width(self) -> int | None:
+        """Width of what `project` returns; None if `forward` is overridden or has hooks."""
+        return self._width if runs_only(self, LinearConv.forward) else None
+
+    @property
+    def _width(self) -> int:
         return self._projection.out_features
 
     def project(self, x: Tensor) -> Tensor:
-        """W x_j, and what else `combine` needs of a node. [N, F] -> [N, projected_width]."""
+        """W x_j, and anything else that `combine` needs of a node. [N, F] -> [N, K]."""
         projected: Tensor = self._projection(x)
         return projected
 
     def combine(self, projected: Tensor, block: Block, observed: Tensor | None = None) -> Tensor:
         """Output of the targets from projected inputs: forward(x) = combine(project(x)).
 
-        projected [S, projected_width] -> [D, out]
+        projected [S, K] -> [D, out]
         """
+        if block.control is not None:
+            raise InputError(
+                "the block has a control variate, which is of inputs, not of projections: call the "
+                "convolution itself."
+            )
         if block.is_surveyed and observed is not None:
             block.observe(observed)
         outputs = self._projection.out_features
@@ -98,8 +109,7 @@ class SAGEConv(LinearConv):
         return own
 
     @property
-    def projected_width(self) -> int:
-        """Width of W h_j and W_self h_j + b side by side."""
+    def _width(self) -> int:
         return 2 * self.others.out_features
 
     def project(self, x: Tensor) -> Tensor:
@@ -166,12 +176,16 @@ class Attention(nn.Module):
         return x.float().reshape(-1, self.heads, self.width)  # sums and softmax in float32
 
     @property
-    def projected_width(self) -> int:
-        """Width of what `project` returns."""
+    def projected_width(self) -> int | None:
+        """Width of what `project` returns; None if `forward` is overridden or has hooks."""
+        return self._width if runs_only(self, Attention.forward) else None
+
+    @property
+    def _width(self) -> int:
         return self.heads * self.width
 
     def project(self, x: Tensor) -> Tensor:
-        """All that `combine` needs of a node. [N, F] -> [N, projected_width]."""
+        """All that `combine` needs of a node. [N, F] -> [N, K]."""
         return self._sources(x)
 
     def _sources(self, x: Tensor) -> Tensor:
@@ -208,7 +222,7 @@ class Attention(nn.Module):
     def combine(self, projected: Tensor, block: Block, observed: Tensor | None = None) -> Tensor:
         """Output of the targets from projected inputs: forward(x) = combine(project(x)).
 
-        projected [S, projected_width] -> [D, outputs]
+        projected [S, K] -> [D, outputs]
         """
         width = self.heads * self.width
         values = self._split(projected[:, :width])
@@ -300,12 +314,11 @@ class GATv2Conv(Attention):
                 nn.init.xavier_uniform_(parameter)
 
     @property
-    def projected_width(self) -> int:
-        """Width of W_source h_j, and of W_target h_j if that is another one."""
+    def _width(self) -> int:
         return self.heads * self.width * (1 if self.target is None else 2)
 
     def project(self, x: Tensor) -> Tensor:
-        """W_source h_j, and W_target h_j if that is another one. [N, F] -> [N, projected_width]."""
+        """W_source h_j, and W_target h_j if W_target is a separate matrix. [N, F] -> [N, K]."""
         return self.source(x) if self.target is None else _both(self.source, self.target, x)
 
     def _sources(self, x: Tensor) -> Tensor:

@@ -78,8 +78,9 @@ def infer(
 
     Memory holds the inputs and outputs of one layer at all nodes that need them, unless they go to
     disk (`out`, `scratch`), and the inputs of one chunk; with an observer, also 4 bytes per node
-    and, with attention, a byte per edge. A layer of `GNN` whose projections W h_j are narrower than
-    its inputs h_j projects every node once and gathers projections.
+    and, with attention, a byte per edge. A `ProjectingLayer`, such as a layer of `GNN` or a
+    convolution of `bliss.nn`, whose projections are narrower than its inputs, projects every node
+    once; memory, or `scratch`, then also holds the projections of all its inputs.
 
     Parameters
     ----------
@@ -111,8 +112,8 @@ def infer(
         Distinct ids [N], or a mask [V], of the nodes to infer; by default all. Each layer is then
         computed only where a later one needs it. Cannot be combined with an observer.
     scratch
-        Folder in which the outputs of a layer that take more than 1 GiB are kept, in files without
-        a name; None: in memory.
+        Folder in which outputs or projections of a layer that take more than 1 GiB are kept, in
+        files without a name; None: in memory.
 
     Returns
     -------

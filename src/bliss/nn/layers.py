@@ -17,16 +17,18 @@ Layer: TypeAlias = Callable[[Tensor, Block], Tensor]
 
 @runtime_checkable
 class ProjectingLayer(Protocol):
-    """A layer that needs of each node only a projection of its input, which is often narrower.
+    """A layer that needs only a projection of each node's input.
 
         layer(x, block) = layer.combine(layer.project(x), block)
 
-    Inference then projects every node once, in the order of nodes, and gathers projections.
+    for blocks without a control variate, which is of inputs and not of projections. If projections
+    are narrower than inputs, inference projects every node once, in the order of nodes, and gathers
+    projections.
     """
 
     @property
     def projected_width(self) -> int | None:
-        """K, or None where the equation does not hold, as with dropout in training."""
+        """K, or None where the equation does not hold, for instance with dropout in training."""
 
     def project(self, x: Tensor) -> Tensor:
         """Projections of nodes. [N, F] -> [N, K]."""
@@ -34,8 +36,15 @@ class ProjectingLayer(Protocol):
     def combine(self, projected: Tensor, block: Block, observed: Tensor | None = None) -> Tensor:
         """Output of the targets. [S, K] -> [D, F'].
 
-        If the block is surveyed, it observes `observed` [S, 1], norms of the inputs.
+        If the block is surveyed, `observed` [S, 1] holds the norms of the inputs, for
+        `block.observe`.
         """
+
+
+def runs_only(module: nn.Module, forward: Callable[..., Any]) -> bool:
+    """Whether a call of a module runs this method alone: it is not overridden and has no hooks."""
+    hooks = (module._forward_hooks, module._forward_pre_hooks)
+    return type(module).forward is forward and not any(hooks)
 
 
 def layers_of(model: Iterable[Layer] | Layer) -> tuple[list[nn.Module], list[Layer]]:

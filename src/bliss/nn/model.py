@@ -169,12 +169,16 @@ class GNNLayer:
 
     @property
     def projected_width(self) -> int | None:
-        """Width of the projections of convolution and residual; None if inputs are dropped."""
+        """Width of the projections of convolution and residual.
+
+        None with dropout in training, if `GNN.layer` is overridden, or if the convolution has none.
+        """
         model = self.model
-        if model.training and model.config.dropout > 0:
+        if type(model).layer is not GNN.layer or (model.training and model.config.dropout > 0):
             return None
+        width: int | None = getattr(self._conv, "projected_width", None)  # it may be replaced
         residual = model.widths[self.number + 1] if self._has_residual else 0
-        return self._conv.projected_width + residual
+        return None if width is None else width + residual
 
     def project(self, x: Tensor) -> Tensor:
         """Projections of the convolution and the residual, side by side. [N, in] -> [N, K]."""
@@ -185,9 +189,10 @@ class GNNLayer:
 
     def combine(self, projected: Tensor, block: Block, observed: Tensor | None = None) -> Tensor:
         """Output of the targets from projections of the sources. [S, K] -> [D, out]."""
-        width = self._conv.projected_width
+        residual = self.model.widths[self.number + 1] if self._has_residual else 0
+        width = projected.size(1) - residual
         out = self._conv.combine(projected[:, :width], block, observed)
-        if self._has_residual:
+        if residual:
             out = out + projected[: block.num_dst, width:]
         return self.model._finish(self.number, out)
 

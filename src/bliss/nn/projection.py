@@ -20,6 +20,7 @@ from bliss.nn.outputs import Outputs
 
 KINDS = (torch.float16, torch.float32)
 """Types of inputs that are projected first: projections are in float32."""
+_MOST_PRODUCTS = 10**10  # of a chunk, so that `progress` is called about every second
 
 
 @dataclass(frozen=True)
@@ -32,9 +33,13 @@ class Projected:
 
     def __call__(self, projected: Tensor, block: Block) -> Tensor:
         """Output of the targets."""
-        observed = None if self.norm is None else self.norm[block.src.cpu(), None]
-        shown = None if observed is None else observed.to(projected.device)
-        return self.layer.combine(projected, block, shown)
+        if self.norm is None:
+            return self.layer.combine(projected, block)
+        observed = self.norm[block.src.cpu(), None].to(projected.device)
+        out = self.layer.combine(projected, block, observed)
+        if block.observation is None:
+            block.observe(observed)
+        return out
 
 
 def pays(
@@ -42,11 +47,14 @@ def pays(
 ) -> TypeGuard[ProjectingLayer]:
     """Whether to project the inputs x [N, F] of a layer before its outputs at `nodes` are computed.
 
-    The other way gathers a row of x for every source of every chunk, at most one per edge.
+    Without projections, a row of x is gathered for every source of every chunk, at most one per
+    edge. Projections are kept on the CPU, so inputs on another device are not projected.
     """
     if not isinstance(layer, ProjectingLayer) or layer.projected_width is None:
         return False
-    if layer.projected_width >= x.size(1) or x.dtype not in KINDS:
+    if x.device.type != "cpu" or x.dtype not in KINDS:
+        return False
+    if 4 * layer.projected_width >= x.size(1) * x.element_size():
         return False
     if nodes is None:
         return True
@@ -70,12 +78,12 @@ def project(
     place, room: of the projections, as in `Outputs`.
     progress: called after every chunk.
     """
-    out = Outputs((x.size(0), layer.projected_width or 0), place, room)
-    mapped = x.detach().numpy() if type(x) is Tensor and x.device.type == "cpu" else None
-    held = [] if mapped is None else [mapped]
+    width = layer.projected_width or 0
+    out = Outputs((x.size(0), width), place, room)
+    held = [x.detach().numpy()] if type(x) is Tensor else []
     watch, touched = Watch(held), 0
     norm = torch.empty(x.size(0)) if is_surveyed else None
-    most = max(chunk_bytes // (4 * x.size(1)), 1)
+    most = max(min(chunk_bytes // 4, _MOST_PRODUCTS // max(width, 1)) // x.size(1), 1)
     for start in range(0, x.size(0), most):
         watch.check()
         stop = min(start + most, x.size(0))

@@ -123,7 +123,7 @@ class NodeBandit(CoefficientPolicy):
         """
         if not feedback.norm.any():
             return {}
-        news = {"source": feedback.src, "size": log_size(feedback.norm)}
+        news = {"source": feedback.src, "log_size": log_size(feedback.norm)}
         if feedback.age is not None:
             news["age"] = feedback.age
         if feedback.attention is not None:
@@ -134,7 +134,8 @@ class NodeBandit(CoefficientPolicy):
                 attention = attention / ATTENTION_TABLE[base[feedback.edge]]
             elif self._surveyed.get(layer, "score").size:
                 attention = attention / np.exp(self._base(layer, "score", source))[feedback.row]
-            news["score"] = kernels.source_scores(feedback.indptr, feedback.row, attention, known)
+            scores = kernels.source_scores(feedback.indptr, feedback.row, attention, known)
+            news["log_score"] = scores
         return news
 
     def apply(self, layer: int, news: Sequence[News]) -> None:
@@ -142,10 +143,10 @@ class NodeBandit(CoefficientPolicy):
         told = [one for one in news if one]
         if not told:
             return
-        self._apply_scores(layer, [one for one in told if "score" in one])
+        self._apply_scores(layer, [one for one in told if "log_score" in one])
         sources = [one["source"] for one in told]
         bases = [self._base(layer, "size", source) for source in sources]
-        signals = [one["size"] - base for one, base in zip(told, bases, strict=True)]
+        signals = [one["log_size"] - base for one, base in zip(told, bases, strict=True)]
         if "age" in told[0]:
             signals = self._ages.follow(layer, [one["age"] for one in told], signals)
         sizes = self._size.follow(layer, sources, signals)
@@ -157,8 +158,8 @@ class NodeBandit(CoefficientPolicy):
 
     def _apply_scores(self, layer: int, news: Sequence[News]) -> None:
         """Move the scores of the sources whose score was observed (not NaN)."""
-        known = [~np.isnan(one["score"]) for one in news]
-        pairs = [(n["source"][k], n["score"][k]) for n, k in zip(news, known, strict=True)]
+        known = [~np.isnan(one["log_score"]) for one in news]
+        pairs = [(n["source"][k], n["log_score"][k]) for n, k in zip(news, known, strict=True)]
         pairs = [(source, score) for source, score in pairs if source.size]
         if not pairs:
             return
@@ -176,7 +177,7 @@ class NodeBandit(CoefficientPolicy):
             return {}
         source = np.concatenate([one["source"] for one in told])
         found: RowSets = {(f"node.size.{layer}.arm", f"node.{layer}.code"): source}
-        if "score" in told[0]:
+        if "log_score" in told[0]:
             found[(f"node.score.{layer}.arm", f"node.{layer}.score_code")] = source
         return found
 
