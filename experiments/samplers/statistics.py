@@ -3,8 +3,9 @@
 In training, batch normalisation uses the mean and variance of a layer's sampled nodes, computed
 from sampled neighbourhoods; in evaluation, their running averages. `python -m
 experiments.samplers.statistics --root DATA` trains on PPI with the settings of run.py, but without
-surveys, and evaluates as usual. It then replaces the averages by the mean and variance over all training nodes with full
-neighbourhoods, layer by layer, evaluates again, and writes results/statistics.json.
+surveys, and evaluates as usual. It then replaces the averages by the mean and variance over all
+training nodes with full neighbourhoods, layer by layer, evaluates again, and writes
+results/statistics.json.
 """
 
 from __future__ import annotations
