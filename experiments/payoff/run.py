@@ -108,6 +108,7 @@ CASES = {
         budget=2048,
         fanout=16,
         roots=2048,
+        shares=(1 / 16, 1 / 4),
         survey_every=10,
     ),
     "three-hops-sage": Case(
@@ -128,6 +129,7 @@ CASES = {
         budget=8192,
         fanout=16,
         roots=8192,
+        shares=(1 / 16, 1 / 4),
     ),
 }
 
