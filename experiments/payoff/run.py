@@ -108,7 +108,6 @@ CASES = {
         budget=2048,
         fanout=16,
         roots=2048,
-        shares=(1 / 16, 1 / 4),
         survey_every=10,
     ),
     "three-hops-sage": Case(
