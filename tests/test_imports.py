@@ -22,6 +22,11 @@ COMMANDS = [
 
 def loaded(code: str, *arguments: str) -> list[set[str]]:
     """Top-level modules that a program has imported at each of its calls of `show_loaded`."""
+    return loaded_and_printed(code, *arguments)[0]
+
+
+def loaded_and_printed(code: str, *arguments: str) -> tuple[list[set[str]], str]:
+    """What `loaded` returns, and all that the program has printed."""
     program = "import sys\ndef show_loaded(): print('\\nloaded:', *sys.modules)\n"
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", program + textwrap.dedent(code), *arguments],
@@ -30,7 +35,7 @@ def loaded(code: str, *arguments: str) -> list[set[str]]:
         check=True,
     )
     shown = re.findall("^loaded: (.*)", done.stdout, re.MULTILINE)
-    return [{name.split(".")[0] for name in names.split()} for names in shown]
+    return [{name.split(".")[0] for name in names.split()} for names in shown], done.stdout
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
@@ -80,6 +85,24 @@ def test_names_sampling_and_updating_import_no_pyg_and_the_first_batch_does():
     assert {"torch", "numba"} <= by_names
     assert "torch_geometric" not in by_names | by_sampling
     assert "torch_geometric" in by_batch
+
+
+def test_training_imports_neither_pyg_nor_the_compiler_of_torch(tmp_path):
+    code = """
+    from bliss.__main__ import main
+    try:
+        main()
+    except SystemExit as end:
+        assert not end.code, end.code
+    show_loaded()
+    print("compiler:", "torch._dynamo" in sys.modules)
+    """
+    small = ("--steps", "2", "--budgets", "32,32,32", "--batch-size", "32", "--hidden", "8")
+    found, printed = loaded_and_printed(code, "train", *small, "--out", str(tmp_path / "run"))
+    assert (tmp_path / "run" / "result.json").exists()
+    assert "torch" in found[0]
+    assert not found[0] & {"torch_geometric", "sympy", "pandas", "matplotlib"}
+    assert "compiler: False" in printed
 
 
 PACKAGES = ["bliss", *(f"bliss.{p}" for p in ("data", "nn", "policies", "samplers", "train"))]

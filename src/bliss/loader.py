@@ -333,15 +333,13 @@ class BlockLoader:
 
     def _load(self, seeds: _Seeds, step: int) -> Data:
         """Draw the blocks of a batch and gather the attributes of their nodes."""
-        from torch_geometric.data import Data
-
         self._gather.check()
         started = perf_counter()
         within = (seeds.shard,) if seeds.shard else ()
         blocks = self.node_sampler.sample(seeds.node, step, *within)
         sampled = perf_counter()
         nodes, targets = blocks[0].src, blocks[-1].dst
-        batch = Data()
+        batch = self._new_batch()
         of_edges = edge_attributes(self.data)
         for name, value in self.data.to_dict().items():
             if name in _EDGE_NAMES:
@@ -365,6 +363,12 @@ class BlockLoader:
         batch.batch_size = targets.numel()
         batch.seconds = Seconds(sampled - started, perf_counter() - sampled)
         return batch if self.transform is None else self.transform(batch)
+
+    def _new_batch(self) -> Data:
+        """A batch without attributes."""
+        from torch_geometric.data import Data
+
+        return Data()
 
     def _load_all(self, seeds: Iterable[_Seeds], step: int) -> list[Data]:
         return [self._load(one, step) for one in seeds]

@@ -7,13 +7,13 @@ from statistics import mean, stdev
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
 
 from bliss.data import cache_folder
 from bliss.gather import Gather
 from bliss.nn.inference import infer
 from bliss.rng import Stream
 from bliss.samplers.base import Sampler
+from bliss.train.batch import NodeData
 from bliss.train.metrics import mean_squared_error, micro_f1, r2
 from bliss.train.task import Task
 
@@ -119,7 +119,7 @@ def evaluate_sampled(
     was_training = task.model.training
     task.model.eval()
     found: dict[str, float] = {}
-    draws, gather = task.config.evaluate_draws, Gather(Data(x=task.x), sampler)
+    draws, gather = task.config.evaluate_draws, Gather(NodeData(x=task.x), sampler)
     try:
         for name in splits:
             batches = torch.split(scored_nodes(task, name), task.config.batch_size)

@@ -11,15 +11,15 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
 
 from bliss.data import cache_folder
 from bliss.errors import DivergedError, InputError
 from bliss.groups import Group
-from bliss.loader import BlockLoader
 from bliss.packing import pack_news, unpack_news
 from bliss.rng import Stream
 from bliss.samplers.base import StepNews
+from bliss.train.adam import Adam
+from bliss.train.batch import NodeData, NodeLoader
 from bliss.train.records import Sampled
 from bliss.train.rounds import ALONE, Rounds
 from bliss.train.shards import ShardVector, combine, shards_of
@@ -78,8 +78,8 @@ class Learner:
             )
         if not self.sampler.makes_batches:  # subgraph samplers may draw more nodes than seeds
             batch_size = min(batch_size, len(seeds) // config.shards)
-        self.loader = BlockLoader(
-            Data(x=task.x, y=task.y, num_nodes=task.graph.num_nodes),
+        self.loader = NodeLoader(
+            NodeData(x=task.x, y=task.y, num_nodes=task.graph.num_nodes),
             self.sampler,
             seeds,
             batch_size=batch_size,
@@ -92,7 +92,7 @@ class Learner:
             feature_cache=config.feature_cache,
         )
         self._vector = ShardVector(task.model)
-        self.optimizer = torch.optim.Adam(
+        self.optimizer = Adam(
             task.model.parameters(), lr=config.lr, weight_decay=config.weight_decay, fused=True
         )
         self.losses = [0.0, 0.0]  # sum and number since the last call of `mean_loss`
@@ -105,7 +105,7 @@ class Learner:
         """Steps taken so far."""
         return self.loader.step
 
-    def batches(self, is_done: Callable[[], bool] = lambda: False) -> Iterator[Iterable[Data]]:
+    def batches(self, is_done: Callable[[], bool] = lambda: False) -> Iterator[Iterable[NodeData]]:
         """Batches of the own shards by step, until the last one of the settings or `is_done()`."""
         last = self.task.config.steps
         while self.steps < last and not is_done():
@@ -114,7 +114,7 @@ class Learner:
                 if self.steps >= last or is_done():
                     break
 
-    def learn(self, step: Iterable[Data], notice: int = 0) -> float:
+    def learn(self, step: Iterable[NodeData], notice: int = 0) -> float:
         """Take one step of `batches`; returns the loss, the mean over shards.
 
         `notice` is a signal number to tell all processes, see `Rounds`.
@@ -153,7 +153,9 @@ class Learner:
         self._record(parts)
         return value
 
-    def _backward(self, shard: int, batch: Data, parts: dict[str, float]) -> tuple[Data, Tensor]:
+    def _backward(
+        self, shard: int, batch: NodeData, parts: dict[str, float]
+    ) -> tuple[NodeData, Tensor]:
         """Gradient of a shard's loss; returns the batch on the device, and the loss."""
         config, device = self.task.config, self.task.device
         started = self._clock()
@@ -174,7 +176,7 @@ class Learner:
             parts[part] += seconds
         return batch, loss.detach()
 
-    def _shard(self, batch: Data, loss: Tensor, parts: dict[str, float]) -> Shard:
+    def _shard(self, batch: NodeData, loss: Tensor, parts: dict[str, float]) -> Shard:
         started = self._clock()
         news = self.sampler.digest(batch.blocks) if self.sampler.learns else ()
         parts["update"] += self._clock() - started
