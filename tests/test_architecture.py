@@ -27,6 +27,7 @@ ALLOWED: dict[str, set[str]] = {
     "files": {"errors"},
     "records": {"digests", "errors", "files"},
     "kernels": {"arrays"},
+    "memory": {"arrays"},
     "rng": {"arrays", "kernels"},
     "mapped": {"arrays", "errors", "kernels"},
     "conversion": {"arrays", "checks", "errors"},
@@ -37,11 +38,11 @@ ALLOWED: dict[str, set[str]] = {
     "block": {"arrays", "errors", "feedback", "graph", "kernels", "propagation"},
     "groups": {"errors"},
     "packing": {"arrays", "errors", "feedback"},
-    "policies": {"arrays", "checks", "errors", "feedback", "graph", "kernels"},
+    "policies": {"arrays", "checks", "errors", "feedback", "graph", "kernels", "memory"},
     "nn": (BASE - {"digests", "text"}) | CONTRACTS | {"kernels", "mapped", "rng"},
     "samplers": (BASE - {"text"})
     | CONTRACTS
-    | {"groups", "kernels", "mapped", "nn", "packing", "policies", "rng"},
+    | {"groups", "kernels", "mapped", "memory", "nn", "packing", "policies", "rng"},
     "gather": {"arrays", "mapped", "samplers"},
     "loader_options": {"checks", "errors"},
     "loader": {"arrays", "checks", "conversion", "errors", "gather", "kernels"}
@@ -50,7 +51,7 @@ ALLOWED: dict[str, set[str]] = {
     "train": BASE
     | CONTRACTS
     | LEARNING
-    | {"data", "gather", "groups", "loader", "nn", "packing", "records"},
+    | {"data", "gather", "groups", "loader", "memory", "nn", "packing", "records"},
     "studies": BASE | CONTRACTS | LEARNING | {"data", "loader", "nn", "records", "train"},
     "report": BASE | {"records", "studies", "train"},
     "engines": BASE | {"data", "groups", "loader", "records", "rng", "samplers", "train"},

@@ -5,8 +5,11 @@ All processes of a group call the same methods in the same order. Nothing is pic
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from time import perf_counter
 from typing import Any, Protocol
 
@@ -18,6 +21,8 @@ from torch import Tensor
 from bliss.errors import InputError, LostError
 
 Bytes = npt.NDArray[np.uint8]
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+_SPACES = ("/proc/self/ns/mnt", "/proc/self/ns/pid")
 
 
 class Group(Protocol):
@@ -150,6 +155,25 @@ class TorchGroup:
             ) from error
         self.seconds += perf_counter() - started
         self.sent += tensor.nbytes
+
+
+def first_ranks(group: Group) -> list[int]:
+    """For each process, the lowest rank on its machine."""
+    machines = gather_text(group, machine_name())
+    return [machines.index(one) for one in machines]
+
+
+def machine_name() -> str:
+    """Name of this machine; containers count as different machines, since they share no files."""
+    boot = _BOOT.read_text(encoding="ascii").strip() if _BOOT.exists() else ""
+    spaces = [os.readlink(one) for one in _SPACES if os.path.islink(one)]
+    return " ".join([socket.gethostname(), boot, *spaces])
+
+
+def gather_text(group: Group, text: str) -> list[str]:
+    """Texts of all processes, by rank."""
+    told = group.gather_bytes(np.frombuffer(text.encode(), np.uint8).copy())
+    return [content.tobytes().decode() for content in told]
 
 
 def as_group(group: Any) -> Group:

@@ -110,3 +110,21 @@ def test_data_that_the_first_process_cannot_load_is_refused_in_all():
 def test_an_update_with_a_group_learns_from_all_batches_in_the_order_of_ranks():
     (updated, applied), (other, _) = run_group(2, work.update_together)
     assert updated == applied == other
+
+
+@pytest.fixture(scope="module")
+def states():
+    """Shared states of four processes by number of machines."""
+    return {machines: run_group(4, work.share_states, machines) for machines in (1, 2, 4)}
+
+
+@pytest.mark.parametrize("name", work.SHARED)
+def test_processes_of_a_machine_share_one_state_and_learn_as_if_each_had_its_own(states, name):
+    for machines, ranks in states.items():
+        found = [rank[name] for rank in ranks]
+        assert len({one["shared"] for one in found} | {one["alone"] for one in found}) == 1
+        assert all(one["is_mapped"] == (machines < 4) for one in found)
+
+
+def test_a_state_that_every_process_changes_is_wrong():
+    assert run_group(2, work.all_change) == [False, False]

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
@@ -14,11 +18,16 @@ from bliss.data import Dataset
 from bliss.engines.sharing import shared_dataset
 from bliss.errors import InputError, LostError, ResourceError
 from bliss.groups import Group
+from bliss.memory import SharedMemory
+from bliss.nn import GNN, ModelConfig
 from bliss.packing import pack_news, unpack_news
+from bliss.samplers import Sampler
 from bliss.train import Standing, Trainer
 from bliss.train.equality import state_number
+from bliss.train.rounds import Rounds
+from bliss.train.sharing import build_shared
 from bliss.train.signals import Interrupted
-from tests.build import make_sampler
+from tests.build import make_sampler, small_features, softmax
 from tests.train.conftest import make_dataset
 from tests.train.runs import quiet, settings
 
@@ -42,6 +51,14 @@ def state(made: Trainer) -> dict[str, int]:
     """Digests of weights and policy."""
     model, sampler = made.task.model.state_dict(), made.learner.sampler.state_dict()
     return {"model": state_number(model), "policy": state_number(sampler)}
+
+
+@contextmanager
+def on_machines(number: int) -> Iterator[None]:
+    """Let the processes seem to be on several machines, in turn."""
+    rank = int(torch.distributed.get_rank())
+    with mock.patch("bliss.groups.machine_name", lambda: f"machine {rank % number}"):
+        yield
 
 
 def train_all(group: Group, folder: Path) -> dict[str, tuple[dict[str, int], float]]:
@@ -95,7 +112,8 @@ def refused(group: Group, folder: Path) -> dict[str, str]:
         return ""
 
     def other_policy() -> str:
-        made = trainer(group, folder / "policy", **CASES[one])
+        with on_machines(group.size):  # on one machine they share the policy
+            made = trainer(group, folder / "policy", **CASES[one])
 
         def disturb(now: Standing) -> None:
             if is_second and now.step == 3:
@@ -193,6 +211,83 @@ def share(group: Group, kind: str) -> dict[str, Any]:
         and found.graph.indices.tolist() == own.graph.indices.tolist(),
         "fingerprint": found.fingerprint == own.fingerprint,
     }
+
+
+SHARED: dict[str, dict[str, Any]] = {
+    "bliss": {"policy": "node"},
+    "bliss exp3": {"policy": "exp3"},
+    "bliss exp3-scale-free": {"policy": "exp3-scale-free"},
+    "bliss edges": {"policy": "node", "survey_attention": "edge"},
+    "bliss nodes": {"policy": "node", "history": "nodes"},
+    "bliss surveys": {"policy": "node", "history": "surveys"},
+    "asgcn": {},
+    "gcn-bs": {"restart": 2},
+    "vrgcn": {},
+}
+
+
+def share_states(group: Group, machines: int) -> dict[str, dict[str, Any]]:
+    """What this process has of samplers of all kinds whose state is shared, after three steps."""
+    found = {}
+    with on_machines(machines):
+        for name, options in SHARED.items():
+            data = make_dataset()
+            build = partial(make_sampler, name.split()[0], data.graph, **options)
+            shared, alone = build_shared(build, Rounds(group), draws_ahead=False), build()
+            learn_together(group, [shared, alone], data)
+            found[name] = {
+                "shared": state_number(shared.state_dict()),
+                "alone": state_number(alone.state_dict()),
+                "is_mapped": is_mapped(shared),
+            }
+    return found
+
+
+def is_mapped(sampler: Sampler) -> bool:
+    """Whether all of a sampler's learnt arrays are in a file in memory."""
+    lines = Path("/proc/self/maps").read_text(encoding="ascii").splitlines()
+    found = [line.split()[0].split("-") for line in lines if "/memfd:bliss" in line]
+    ranges = [(int(start, 16), int(end, 16)) for start, end in found]
+    places = [one.data_ptr() for one in sampler.state_dict().values()]
+    return all(any(start <= place < end for start, end in ranges) for place in places)
+
+
+def all_change(group: Group) -> bool:
+    """Whether a shared state stays right if every process makes every change."""
+    data = make_dataset()
+    build = partial(make_sampler, "bliss", data.graph)
+
+    def owned(address: str) -> SharedMemory:
+        return SharedMemory(os.open(address, os.O_RDWR), is_owner=True)
+
+    with mock.patch.object(SharedMemory, "open", owned):
+        shared, alone = build_shared(build, Rounds(group), draws_ahead=False), build()
+    learn_together(group, [shared, alone], data)
+    group.gather(torch.zeros(1))  # all have ended
+    return state_number(shared.state_dict()) == state_number(alone.state_dict())
+
+
+def learn_together(group: Group, samplers: list[Sampler], data: Dataset) -> None:
+    """Three steps and a survey of all samplers, each with the news of all processes."""
+    for step in range(3):
+        seeds = data.splits["train"][group.rank * 20 : group.rank * 20 + 20]
+        blocks = samplers[0].sample(seeds, step, group.rank)
+        same = torch.from_numpy(small_features(data.graph))
+        x = same * (1 + group.rank)
+        for block in blocks[1:] if samplers[0].first_hop else blocks:
+            has_attention = samplers[0].history is None
+            attention = softmax(block, np.exp(x[:, 0].numpy())) if has_attention else None
+            block.observe(x[block.src], attention)
+        told = group.gather_bytes(pack_news([samplers[0].digest(blocks)]))
+        news = [shard for content in told for shard in unpack_news(content)]
+        for sampler in samplers:
+            sampler.apply(news)
+        if step == 1 and samplers[0].learns_from_surveys:
+            torch.manual_seed(0)
+            kind = "gatv2" if samplers[0].history is None else "sage"
+            model = GNN(5, 3, ModelConfig(model=kind, hidden=5, heads=1, layers=2))
+            for sampler in samplers:
+                sampler.survey(model, same)
 
 
 def update_together(group: Group) -> tuple[dict[str, int], dict[str, int]]:

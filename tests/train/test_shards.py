@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
@@ -88,19 +89,22 @@ def test_a_number_of_processes_that_does_not_divide_the_shards_is_refused(shards
         check_processes(shards, processes)
 
 
+NONE = np.empty(0, np.uint8)
+
+
 class Backwards:
     """A group of one process whose answer comes in another order: the sum must not depend on it."""
 
     rank, size = 0, 1
 
     def gather(self, tensor):
-        return [tensor.flip(0)]
+        return [tensor.view(4, -1).flip(0).view(-1)]  # bytes of the four shards
 
 
 def test_shards_are_added_in_their_order():
     vectors = [torch.tensor([value, 0.0]) for value in (1e8, 1.0, -1e8, 3.0)]
-    right = combine(vectors, Alone(), 4, "exact").vector[0]
-    other = combine(vectors, Backwards(), 4, "exact").vector[0]
+    right = combine(vectors, NONE, [0], Alone(), 4, "exact").vector[0]
+    other = combine(vectors, NONE, [0], Backwards(), 4, "exact").vector[0]
     assert right == (((torch.tensor(1e8) + 1.0) - 1e8) + 3.0) / 4
     assert right != other  # rounding shows the order
 

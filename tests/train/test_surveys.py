@@ -29,13 +29,13 @@ def test_a_run_with_surveys_that_was_stopped_ends_as_if_it_had_not(
 
 
 def test_each_full_evaluation_is_one_pass_that_teaches(dataset, tmp_path, monkeypatch):
-    passes, survey = [], Sampler.survey
+    passes, survey = [], Sampler.surveyed
 
     def counted(self, *arguments, **options):
         passes.append(trainer.learner.steps)
         return survey(self, *arguments, **options)
 
-    monkeypatch.setattr(Sampler, "survey", counted)
+    monkeypatch.setattr(Sampler, "surveyed", counted)
     full, infer = [], loop.evaluate
 
     def evaluated(*arguments, **options):

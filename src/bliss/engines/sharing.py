@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-import socket
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,11 +11,10 @@ from pathlib import Path
 from bliss.data import Dataset, save_dataset
 from bliss.data.store import open_store
 from bliss.errors import ResourceError
-from bliss.groups import Group
-from bliss.train.rounds import Rounds, as_bytes
+from bliss.groups import Group, first_ranks, gather_text
+from bliss.train.rounds import Rounds
 
 _MEMORY = Path("/dev/shm")
-_BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 def shared_dataset(group: Group, load: Callable[[], Dataset]) -> Dataset:
@@ -31,15 +28,14 @@ def shared_dataset(group: Group, load: Callable[[], Dataset]) -> Dataset:
     if group.size == 1:
         return load()
     with rounds.guarded():
-        machines = _machines(group)
-        leader = machines.index(machines[group.rank])
+        leader = first_ranks(group)[group.rank]
         own = load() if leader == group.rank else None
         is_store = own is not None and bool(own.digest)
         folder = Path() if own is None or is_store else _written(own)
         try:
             rounds.meet()  # all leaders have written
-            told = _gather(group, "" if own is None or is_store else str(folder))
-            marks = _gather(group, "" if own is None else own.fingerprint)
+            told = gather_text(group, "" if own is None or is_store else str(folder))
+            marks = gather_text(group, "" if own is None else own.fingerprint)
             if told[leader]:
                 name = Path(told[leader])
                 found = replace(open_store(name / "data"), digest=marks[leader])
@@ -51,17 +47,6 @@ def shared_dataset(group: Group, load: Callable[[], Dataset]) -> Dataset:
                 shutil.rmtree(folder, ignore_errors=True)
         rounds.meet()  # the files are gone
     return found
-
-
-def _machines(group: Group) -> list[str]:
-    """Name of the machine of each process."""
-    boot = _BOOT.read_text(encoding="ascii").strip() if _BOOT.exists() else ""
-    return _gather(group, f"{socket.gethostname()} {boot}")
-
-
-def _gather(group: Group, text: str) -> list[str]:
-    told = group.gather_bytes(as_bytes(json.dumps(text)))
-    return [str(json.loads(content.tobytes())) for content in told]
 
 
 def _written(dataset: Dataset) -> Path:

@@ -8,6 +8,7 @@ import numpy as np
 
 from bliss.arrays import NOTHING, FloatArray, IntArray
 from bliss.kernels import histories
+from bliss.memory import zeros
 from bliss.policies.base import State
 
 
@@ -31,8 +32,8 @@ class AgeCurve:
 
     def __init__(self, layers: int, memory: float) -> None:
         self.memory = memory
-        self.curve = np.zeros((layers, histories.AGE_BINS))
-        self.count = np.zeros((layers, histories.AGE_BINS), np.int64)
+        self.curve = zeros((layers, histories.AGE_BINS))
+        self.count = zeros((layers, histories.AGE_BINS), np.int64)
 
     def follow(
         self, layer: int, age: Sequence[IntArray], signal: Sequence[FloatArray]

@@ -8,6 +8,7 @@ import numpy as np
 
 from bliss.arrays import FloatArray, IntArray
 from bliss.kernels import node_bandit as kernels
+from bliss.memory import zeros
 from bliss.policies.base import State
 
 FIRST_PRIOR = 0.5
@@ -45,11 +46,11 @@ class RunningEstimates:
 
     def __init__(self, nodes: int, layers: int, memory: float) -> None:
         self.memory = memory
-        self.steps = np.zeros(layers, np.int64)
-        self.arm = [np.zeros((nodes, 2), np.float32) for _ in range(layers)]  # m_j, n_j
-        self.level = np.zeros(layers)
-        self.scatter = np.zeros((layers, 2))  # W, W + B
-        self.measured = np.zeros(layers, np.int64)  # steps with a node seen before
+        self.steps = zeros(layers, np.int64)
+        self.arm = [zeros((nodes, 2), np.float32) for _ in range(layers)]  # m_j, n_j
+        self.level = zeros(layers)
+        self.scatter = zeros((layers, 2))  # W, W + B
+        self.measured = zeros(layers, np.int64)  # steps with a node seen before
 
     def prior(self, layer: int) -> float:
         """s = W / B: the number of observations at which the estimate is half of the mean."""

@@ -10,6 +10,7 @@ from bliss.arrays import NOTHING, FloatArray, IntArray
 from bliss.feedback import EdgeMass, Feedback, News, optional
 from bliss.graph import Graph
 from bliss.kernels import edge_bandits, nodewise
+from bliss.memory import full, zeros
 from bliss.policies.base import Policy, RowSets, State
 from bliss.policies.configs import Exp3Config
 
@@ -40,9 +41,9 @@ class Exp3(Policy):
     def __init__(self, graph: Graph, layers: int, config: Exp3Config | None = None) -> None:
         super().__init__(graph, layers)
         self.config = config or Exp3Config()
-        self._excess = [np.zeros(graph.num_edges) for _ in range(layers)]
+        self._excess = [zeros(graph.num_edges) for _ in range(layers)]
         # base_i and the sum of excess_ij, side by side because random reads need both
-        self._scale = [np.tile([1.0, 0.0], (graph.num_nodes, 1)) for _ in range(layers)]
+        self._scale = [full((graph.num_nodes, 2), [1.0, 0.0]) for _ in range(layers)]
 
     def edge_mass(self, layer: int, dst: IntArray) -> EdgeMass:
         """q_ij, normalised on reading."""

@@ -11,6 +11,7 @@ from bliss.arrays import NOTHING, FloatArray, IntArray
 from bliss.feedback import EdgeMass, Feedback, News
 from bliss.graph import Graph
 from bliss.kernels import edge_bandits
+from bliss.memory import zeros
 from bliss.policies.base import Policy, State
 from bliss.policies.configs import LinearConfig
 
@@ -56,10 +57,10 @@ class Linear(Policy):
         self._value = np.sqrt(graph.weight) if config.combine == "sum" else graph.weight
         size, sets = self.x.shape[1] + 1, 1 if config.shared_parameters else layers
         self._set = [0] * layers if config.shared_parameters else list(range(layers))
-        self._weight = np.zeros((sets, size))
+        self._weight = zeros((sets, size))
         self._weight[:, -1] = 1.0  # the last entry is b
-        self._moments = np.zeros((sets, 2, size))
-        self._steps = np.zeros(sets, np.int64)
+        self._moments = zeros((sets, 2, size))
+        self._steps = zeros(sets, np.int64)
 
     def edge_mass(self, layer: int, dst: IntArray) -> EdgeMass:
         """c_ij, up to b_j: sqrt(alpha_ij), or alpha_ij with "root"."""

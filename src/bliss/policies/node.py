@@ -11,6 +11,7 @@ from bliss.errors import InputError
 from bliss.feedback import ATTENTION_TABLE, EdgeMass, Feedback, News, NodeCodes, log_size
 from bliss.graph import Graph
 from bliss.kernels import node_bandit as kernels
+from bliss.memory import full
 from bliss.policies.ages import AgeCurve
 from bliss.policies.base import CoefficientPolicy, RowSets, State
 from bliss.policies.configs import NodeConfig
@@ -82,7 +83,7 @@ class NodeBandit(CoefficientPolicy):
         self._score = RunningEstimates(nodes, layers, config.memory)
         self._ages = AgeCurve(layers, config.memory)
         self._code, self._score_code = (
-            [np.full(nodes, kernels.CODE_OF_ONE, np.uint8) for _ in range(layers)] for _ in range(2)
+            [full(nodes, kernels.CODE_OF_ONE, np.uint8) for _ in range(layers)] for _ in range(2)
         )
         by_edge = config.survey_attention == "edge"
         kept = {"attention": graph.num_edges} if by_edge else {"score": nodes}
@@ -220,15 +221,16 @@ class NodeBandit(CoefficientPolicy):
         for layer in range(self.layers):
             state[f"node.{layer}.code"] = self._code[layer]
             state[f"node.{layer}.score_code"] = self._score_code[layer]
-        return {**state, **self._surveyed.codes}
+        return state | self._surveyed.state_dict()
 
     def load_state_dict(self, state: Mapping[str, object]) -> None:
         """Load a saved state; surveyed values are allocated if it has them."""
-        before, self._surveyed.codes = self._surveyed.codes, self._surveyed.room(state)
+        before = self._surveyed.state_dict()
+        self._surveyed.expect(state)
         try:
             super().load_state_dict(state)
         except InputError:
-            self._surveyed.codes = before
+            self._surveyed.expect(before)
             raise
 
     def _has_attention(self, layer: int) -> bool:

@@ -10,6 +10,7 @@ from bliss.arrays import FloatArray, IntArray
 from bliss.feedback import EdgeMass, Feedback, News, joined, log_size
 from bliss.graph import Graph
 from bliss.kernels import edge_bandits
+from bliss.memory import full, zeros
 from bliss.policies.base import Policy, State
 from bliss.policies.configs import ScaleFreeConfig
 
@@ -42,10 +43,10 @@ class ScaleFreeExp3(Policy):
     def __init__(self, graph: Graph, layers: int, config: ScaleFreeConfig | None = None) -> None:
         super().__init__(graph, layers)
         self.config = config or ScaleFreeConfig()
-        self._weight = [np.ones(graph.num_edges, np.float32) for _ in range(layers)]
-        self._total = [graph.degree.astype(np.float64) for _ in range(layers)]
-        self._level = np.zeros(layers)
-        self._steps = np.zeros(layers, np.int64)
+        self._weight = [full(graph.num_edges, 1.0, np.float32) for _ in range(layers)]
+        self._total = [full(graph.num_nodes, graph.degree) for _ in range(layers)]
+        self._level = zeros(layers)
+        self._steps = zeros(layers, np.int64)
 
     def edge_mass(self, layer: int, dst: IntArray) -> EdgeMass:
         """q_ij, normalised on reading."""

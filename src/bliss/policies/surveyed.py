@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import numpy.typing as npt
 
+from bliss.memory import Later, zeros
+
 Codes = npt.NDArray[np.uint8]
 _NONE: Codes = np.empty(0, np.uint8)
 
@@ -25,25 +27,37 @@ class Surveyed:
     """
 
     def __init__(self, name: str, layers: int, lengths: Mapping[str, int]) -> None:
-        self._lengths = {
-            f"{name}.{layer}.base_{kind}": length
+        self._name = name
+        self._codes = {
+            f"{name}.{layer}.base_{kind}": Later(length, np.uint8)
             for layer in range(layers)
             for kind, length in lengths.items()
         }
-        self._name = name
-        self.codes: dict[str, Codes] = {}  # by name in a state
+        self._place = {one: place for place, one in enumerate(self._codes)}
+        self._is_known = zeros(len(self._codes), np.bool_)
 
     def get(self, layer: int, kind: str) -> Codes:
         """The codes of a layer; empty if they were not surveyed."""
-        return self.codes.get(f"{self._name}.{layer}.base_{kind}", _NONE)
+        name = f"{self._name}.{layer}.base_{kind}"
+        return self._codes[name]() if name in self._codes and self._known(name) else _NONE
 
     def put(self, layer: int, kind: str, codes: Codes) -> Codes:
         """Copy the codes of a layer; returns the copy."""
-        self.codes[f"{self._name}.{layer}.base_{kind}"] = kept = codes.copy()
+        name = f"{self._name}.{layer}.base_{kind}"
+        kept: Codes = self._codes[name]()
+        kept[:] = codes
+        self._is_known[self._place[name]] = True
         return kept
 
-    def room(self, names: Iterable[str]) -> dict[str, Codes]:
-        """New arrays for the surveyed values among these names of a saved state."""
-        return {
-            name: np.empty(self._lengths[name], np.uint8) for name in names if name in self._lengths
-        }
+    def expect(self, names: Iterable[str]) -> None:
+        """Take the arrays among these names of a saved state as surveyed, and no others."""
+        found = set(names)
+        for name, place in self._place.items():
+            self._is_known[place] = name in found
+
+    def state_dict(self) -> dict[str, Codes]:
+        """The surveyed arrays by name."""
+        return {name: codes() for name, codes in self._codes.items() if self._known(name)}
+
+    def _known(self, name: str) -> bool:
+        return bool(self._is_known[self._place[name]])

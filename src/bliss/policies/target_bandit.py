@@ -11,6 +11,7 @@ from bliss.errors import InputError
 from bliss.feedback import Feedback, News
 from bliss.graph import Graph
 from bliss.kernels import edge_bandits, frontier
+from bliss.memory import zeros
 from bliss.policies.base import RowSets, State
 from bliss.policies.configs import TargetBanditConfig
 from bliss.policies.exp3 import Exp3
@@ -52,7 +53,7 @@ class TargetBandit(Exp3):
 
     def __init__(self, graph: Graph, layers: int, config: TargetBanditConfig | None = None) -> None:
         super().__init__(graph, layers, config or TargetBanditConfig())
-        self._steps = np.zeros(layers, np.int64)
+        self._steps = zeros(layers, np.int64)
 
     def digest(self, layer: int, feedback: Feedback) -> News:
         """Growth of log w_ij for each draw of an edge."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from abc import ABC
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
@@ -113,6 +114,7 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         self._pending: list[list[StepNews]] = []  # steps of shards, oldest first
         self._changes: Changes | None = None  # if they are tracked
         self._updates = 0  # steps that were given to `apply`
+        self._take_turn: Callable[[Callable[[], None]], None] = _at_once
         self._scratch = threading.local()
         self._lock = threading.RLock()  # of the news and of the state that they change
 
@@ -322,7 +324,15 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         """Apply the queued news."""
         with self._lock:
             while self._pending:
-                self._learn(self._pending.pop(0))
+                self._take_turn(partial(self._learn, self._pending.pop(0)))
+
+    def change_by(self, take_turn: Callable[[Callable[[], None]], None]) -> None:
+        """Let `take_turn` decide when, and in which process, a change of the state is made.
+
+        For a state in memory that processes share (`bliss.memory`), which one of them changes. It
+        is called with a function that makes the change.
+        """
+        self._take_turn = take_turn
 
     def _learn(self, shards: Sequence[StepNews]) -> None:
         """Apply the news of one step."""
@@ -464,3 +474,7 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
             self._scratch.workspace = Workspace(self.graph)
         workspace: Workspace = self._scratch.workspace
         return workspace
+
+
+def _at_once(change: Callable[[], None]) -> None:
+    change()

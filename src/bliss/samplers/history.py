@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from bliss import checks
+from bliss import checks, memory
 from bliss.arrays import Array, FloatArray, IntArray
 from bliss.block import Block, Control
 from bliss.errors import InputError
@@ -23,6 +23,7 @@ from bliss.policies.base import RowSets, State, load_arrays
 
 PREFIX = "history."
 _LARGEST_HALF = 65504.0
+_CHUNK = 2**16  # nodes whose sums are computed at once
 
 
 class History:
@@ -79,10 +80,12 @@ class History:
         self.graph, self.kind = graph, kind
         self._type = np.dtype(number_type)
         self._folder = folder
-        self.now = np.zeros(1, np.int64)  # steps applied so far
-        self._stamp = [np.full(graph.num_nodes, -1, np.int32) for _ in widths]
+        self.now = memory.zeros(1, np.int64)  # steps applied so far
+        self._stamp = [memory.full(graph.num_nodes, -1, np.int32) for _ in widths]
         self._value = [self._allocate(width) for width in widths]
-        self._sums: list[FloatArray | None] = [None for _ in widths]  # [V, F] of kind "surveys"
+        # with kind "surveys", the first sum of every node
+        self._sums = [memory.Later((graph.num_nodes, width), np.float32) for width in widths]
+        self._is_summed = memory.zeros(len(widths), np.bool_)
 
     def value(self, layer: int) -> FloatArray:
         """Latest input of each node in a sampled layer. float32[V, F] or float16[V, F]."""
@@ -101,10 +104,10 @@ class History:
 
     def attach(self, block: Block, layer: int) -> Block:
         """The block with its control variate."""
-        dst, sums = block.dst.numpy(), self._sums[layer]
-        if self.kind == "surveys" and sums is None:
+        dst, looks_up = block.dst.numpy(), self.kind == "surveys"
+        if looks_up and not self._is_summed[layer]:
             return block
-        baseline = self._full_sums(layer, dst) if sums is None else sums[dst]
+        baseline = self._sums[layer]()[dst] if looks_up else self._full_sums(layer, dst)
         known = self._value[layer][block.src.numpy()].astype(np.float32, copy=False)
         control = Control(torch.from_numpy(baseline), torch.from_numpy(known))
         return replace(block, control=control, keeps_input=self.kind == "nodes")
@@ -166,9 +169,16 @@ class History:
             self._sum_if_needed(layer)
 
     def _sum_if_needed(self, layer: int) -> None:
-        if self.kind != "surveys" or (self._stamp[layer] < 0).any():
+        if self.kind != "surveys":
             return
-        self._sums[layer] = self._full_sums(layer, np.arange(self.graph.num_nodes))
+        if (self._stamp[layer] < 0).any():
+            self._is_summed[layer] = False
+            return
+        sums = self._sums[layer]()
+        for start in range(0, len(sums), _CHUNK):
+            nodes = np.arange(start, min(start + _CHUNK, len(sums)))
+            sums[start : start + _CHUNK] = self._full_sums(layer, nodes)
+        self._is_summed[layer] = True
 
     def _full_sums(self, layer: int, dst: IntArray) -> FloatArray:
         graph, value = self.graph, self._value[layer]
@@ -187,7 +197,7 @@ class History:
     def _allocate(self, width: int) -> Array:
         shape = self.graph.num_nodes, width
         if self._folder is None:
-            return np.zeros(shape, self._type)
+            return memory.zeros(shape, self._type)
         with writing(self._folder):
             self._folder.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=self._folder) as file:  # the map outlives it

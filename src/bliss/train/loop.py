@@ -15,6 +15,7 @@ from torch import Tensor
 from bliss import checks
 from bliss.data import Dataset
 from bliss.errors import DamagedError, InputError, TruncatedError
+from bliss.feedback import News
 from bliss.groups import Bytes, Group
 from bliss.records import decode, to_json
 from bliss.samplers.base import Sampler
@@ -214,28 +215,29 @@ class Trainer:
         is_due = step % self.config.evaluate_every == 0 or step == self.config.steps
         if not is_due or step == self.progress.evaluated:
             return
-        found: list[Evaluation] = []
+        scores, news = self._told_scores(signals)
+        if news:
+            self.learner.sampler.apply([news])
+        found = self._record(step, scores)
+        self._checkpoint()
+        self.learner.loader.renew_cache()
+        if on_evaluation:
+            on_evaluation(found)
+
+    def _told_scores(self, signals: Signals) -> tuple[dict[str, float], list[News]]:
+        """Scores and the news of a survey, which rank 0 computes and tells the others."""
+        student, own = Student(self.learner.sampler), dict[str, float]()
 
         def work(report: Callable[[float], None]) -> Bytes:
-            student = Student(self.learner.sampler)
             try:
-                scores = self._scores(report, student)
+                own.update(self._scores(report, student))
             except Interrupted:
                 self._checkpoint()
                 raise
-            found.append(self._record(step, scores))
-            self._checkpoint()
-            return pack_scores(scores, student) if self.group.size > 1 else as_bytes("")
+            return pack_scores(own, student.news) if self.group.size > 1 else as_bytes("")
 
         told = self.rounds.lead(work, signals)
-        if not self.rounds.leads:
-            scores, news = unpack_scores(told)
-            if news:
-                self.learner.sampler.apply([news])
-            found.append(self._record(step, scores))
-        self.learner.loader.renew_cache()
-        if on_evaluation:
-            on_evaluation(found[0])
+        return (own, student.news) if self.rounds.leads else unpack_scores(told)
 
     def _scores(self, report: Callable[[float], None], student: Student) -> dict[str, float]:
         splits = ("train", "val")
@@ -245,9 +247,7 @@ class Trainer:
         is_regular = self.learner.steps % self.config.evaluate_every == 0
         if not (self.config.survey and is_regular and self.config.evaluate == "full"):
             return evaluate(self.task, splits, report)
-        alone = self.group.size == 1
-        learner = self.learner.sampler if alone else cast(Sampler, student)
-        return evaluate(self.task, splits, report, student=learner)
+        return evaluate(self.task, splits, report, student=cast(Sampler, student))
 
     def _record(self, step: int, scores: dict[str, float]) -> Evaluation:
         """Count an evaluation. Rank 0 writes its metrics, and the weights if it is the best."""

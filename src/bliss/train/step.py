@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from statistics import median
 from time import perf_counter
 from typing import NamedTuple
@@ -23,6 +24,7 @@ from bliss.train.batch import NodeData, NodeLoader
 from bliss.train.records import Sampled
 from bliss.train.rounds import ALONE, Rounds
 from bliss.train.shards import ShardVector, combine, shards_of
+from bliss.train.sharing import build_shared
 from bliss.train.task import Task, torch_seed
 
 PARTS = ("sample", "gather", "forward", "backward", "update", "total")
@@ -62,7 +64,8 @@ class Learner:
         config = task.config
         self.own_shards = shards_of(group, config.shards)
         kind = config.sampler_config
-        self.sampler = kind.build(
+        build = partial(
+            kind.build,
             task.graph,
             config.budgets,
             layers=config.layers,
@@ -71,6 +74,7 @@ class Learner:
             widths=task.model.widths[:-1],
             folder=cache_folder(),
         )
+        self.sampler = build_shared(build, self.rounds, draws_ahead=config.prefetch > 0)
         seeds, batch_size = task.dataset.splits["train"], config.batch_size
         if config.shards > len(seeds):
             raise InputError(
@@ -191,11 +195,18 @@ class Learner:
         if self.sampler.learns:
             content = pack_news(shard.news for shard in shards)
         rows = self.rounds.meet(content.size, *sampled, notice=notice)
-        total = combine([one.vector for one in shards], group, config.shards, config.reduction)
+        total = combine(
+            [one.vector for one in shards],
+            content,
+            [row[2] for row in rows],
+            group,
+            config.shards,
+            config.reduction,
+        )
         self._vector.write(total.vector)
         news: list[StepNews] = []
         if self.sampler.learns:
-            for packed in group.gather_bytes(content, [row[2] for row in rows]):
+            for packed in total.content:
                 news += unpack_news(packed)
         return total.loss, news, [sum(row[3] for row in rows), sum(row[4] for row in rows)]
 

@@ -18,25 +18,23 @@ from bliss.train.rounds import as_bytes
 
 
 class Student:
-    """A sampler that learns from a survey, and keeps its news for the other processes."""
+    """Keeps the news of a survey, which all processes then give to their samplers."""
 
     def __init__(self, sampler: Sampler) -> None:
         self.sampler = sampler
         self.news: list[News] = []
 
     def survey(self, model: Iterable[Layer] | Layer, x: Tensor, **options: Any) -> Tensor:
-        """Infer all nodes and learn from the pass, as `Sampler.survey` does."""
+        """Infer all nodes, as `Sampler.survey` does; the sampler learns nothing yet."""
         out, self.news = self.sampler.surveyed(model, x, **options)
-        if self.news:
-            self.sampler.apply([self.news])
         return out
 
 
-def pack_scores(scores: dict[str, float], student: Student) -> Bytes:
+def pack_scores(scores: dict[str, float], news: list[News]) -> Bytes:
     """Scores and the news of a survey as bytes."""
     text = as_bytes(json.dumps(scores))
     length = np.array([text.size], "<u8").view(np.uint8)
-    return np.concatenate([length, text, pack_news([student.news])])
+    return np.concatenate([length, text, pack_news([news])])
 
 
 def unpack_scores(content: Bytes) -> tuple[dict[str, float], list[News]]:
