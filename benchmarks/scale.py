@@ -132,7 +132,9 @@ def work(store: Path, model: str, repeats: int, settings: dict[str, Any]) -> dic
     from bliss.groups import TorchGroup
     from bliss.packing import pack_news, unpack_news
     from bliss.train import Learner, TrainConfig, build_task
+    from bliss.train.exchange import Exchange
     from bliss.train.shards import ShardVector
+    from bliss.train.sharing import common_memory
 
     torch.set_num_threads(1)
     given = {"budgets": BUDGETS, "policy": "node", "steps": 10**6, "shards": 2} | settings
@@ -153,12 +155,12 @@ def work(store: Path, model: str, repeats: int, settings: dict[str, Any]) -> dic
         news = [learner.sampler.digest(step[0].blocks)]
         packed, vector = pack_news(news), ShardVector(task.model).read(torch.zeros(()))
         alone = []
+        exchange = Exchange(learner.rounds, 2, "exact", common_memory(learner.rounds))
         for _ in range(10):
-            group.gather(torch.zeros(6))
+            learner.rounds.meet()
             started = perf_counter()
-            group.gather(torch.zeros(6))
-            group.gather(vector.unsqueeze(0))
-            group.gather_bytes(packed)
+            exchange([vector], packed)
+            learner.rounds.meet()  # after the change of the policy
             alone.append(1e3 * (perf_counter() - started))
         started = perf_counter()
         learner.sampler.apply(unpack_news(packed))

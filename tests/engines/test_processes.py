@@ -34,6 +34,13 @@ def test_any_number_of_processes_gives_the_same_bits(runs, case, size):
     assert_same_run(one / case, other / case)
 
 
+@pytest.mark.parametrize(("size", "machines"), [(2, 2), (4, 2)])
+def test_any_number_of_machines_gives_the_same_bits(runs, tmp_path, size, machines):
+    for case in ("sage node", "gatv2 exp3"):
+        assert run_group(size, work.train_apart, tmp_path / case, case, machines) == [""] * size
+        assert_same_run(tmp_path / case, runs[1][0] / case)
+
+
 def test_a_run_killed_on_two_processes_ends_on_one_and_on_four_as_if_it_had_not(runs, tmp_path):
     case, killed = "gatv2 exp3", tmp_path / "two"
     found = run_group(2, work.train_until, killed, case, 5, 1, signal.SIGKILL, timeout=20.0)

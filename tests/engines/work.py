@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,7 @@ from bliss.samplers import Sampler
 from bliss.train import Standing, Trainer
 from bliss.train.equality import state_number
 from bliss.train.rounds import Rounds
-from bliss.train.sharing import build_shared
+from bliss.train.sharing import build_shared, common_memory
 from bliss.train.signals import Interrupted
 from tests.build import make_sampler, small_features, softmax
 from tests.train.conftest import make_dataset
@@ -80,6 +80,12 @@ def train_case(group: Group, folder: Path, case: str, resume: bool = True, **cha
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return ""
+
+
+def train_apart(group: Group, folder: Path, case: str, machines: int) -> str:
+    """Train a case on several machines."""
+    with on_machines(machines):
+        return train_case(group, folder, case)
 
 
 def train_until(group: Group, folder: Path, case: str, step: int, rank: int, number: int) -> str:
@@ -233,7 +239,7 @@ def share_states(group: Group, machines: int) -> dict[str, dict[str, Any]]:
         for name, options in SHARED.items():
             data = make_dataset()
             build = partial(make_sampler, name.split()[0], data.graph, **options)
-            shared, alone = build_shared(build, Rounds(group), draws_ahead=False), build()
+            shared, alone = shared_sampler(group, build), build()
             learn_together(group, [shared, alone], data)
             found[name] = {
                 "shared": state_number(shared.state_dict()),
@@ -241,6 +247,11 @@ def share_states(group: Group, machines: int) -> dict[str, dict[str, Any]]:
                 "is_mapped": is_mapped(shared),
             }
     return found
+
+
+def shared_sampler(group: Group, build: Callable[[], Sampler]) -> Sampler:
+    rounds = Rounds(group)
+    return build_shared(build, rounds, common_memory(rounds), draws_ahead=False)
 
 
 def is_mapped(sampler: Sampler) -> bool:
@@ -261,7 +272,7 @@ def all_change(group: Group) -> bool:
         return SharedMemory(os.open(address, os.O_RDWR), is_owner=True)
 
     with mock.patch.object(SharedMemory, "open", owned):
-        shared, alone = build_shared(build, Rounds(group), draws_ahead=False), build()
+        shared, alone = shared_sampler(group, build), build()
     learn_together(group, [shared, alone], data)
     group.gather(torch.zeros(1))  # all have ended
     return state_number(shared.state_dict()) == state_number(alone.state_dict())

@@ -7,9 +7,10 @@ import pytest
 import torch
 
 from bliss.errors import InputError
-from bliss.groups import Alone
 from bliss.train import Learner, build_task
-from bliss.train.shards import ShardVector, check_processes, combine
+from bliss.train.exchange import Exchange
+from bliss.train.rounds import Rounds
+from bliss.train.shards import ShardVector, check_processes
 from tests.train.runs import SETTINGS, assert_same_run, make_trainer, settings, stopped, trained
 
 
@@ -98,13 +99,14 @@ class Backwards:
     rank, size = 0, 1
 
     def gather(self, tensor):
-        return [tensor.view(4, -1).flip(0).view(-1)]  # bytes of the four shards
+        is_packed = tensor.dtype == torch.uint8  # the vectors of four shards as bytes
+        return [tensor.view(4, -1).flip(0).view(-1) if is_packed else tensor]
 
 
 def test_shards_are_added_in_their_order():
     vectors = [torch.tensor([value, 0.0]) for value in (1e8, 1.0, -1e8, 3.0)]
-    right = combine(vectors, NONE, [0], Alone(), 4, "exact").vector[0]
-    other = combine(vectors, NONE, [0], Backwards(), 4, "exact").vector[0]
+    right = Exchange(Rounds(), 4, "exact")(vectors, NONE).vector[0]
+    other = Exchange(Rounds(Backwards()), 4, "exact")(vectors, NONE).vector[0]
     assert right == (((torch.tensor(1e8) + 1.0) - 1e8) + 3.0) / 4
     assert right != other  # rounding shows the order
 

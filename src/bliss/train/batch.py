@@ -40,10 +40,10 @@ class NodeData(SimpleNamespace):
         setattr(self, name, value)
 
     def to(self, device: torch.device) -> NodeData:
-        """The batch with features, labels and blocks on a device."""
-        blocks = [block.to(device) for block in self.blocks]
-        moved = {"x": self.x.to(device), "y": self.y.to(device), "blocks": blocks}
-        return NodeData(**vars(self) | moved)
+        """Move features, labels and blocks to a device, in place; returns the batch."""
+        self.x, self.y = self.x.to(device), self.y.to(device)
+        self.blocks = [block.to(device) for block in self.blocks]
+        return self
 
 
 class NodeLoader(BlockLoader):

@@ -1,23 +1,12 @@
-"""Shards of a step: gradients and moving statistics are added in the order of shards."""
+"""Shards of a step: which process runs them, and what a shard gives to the step."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from bliss.errors import InputError
-from bliss.groups import Bytes, Group
-
-
-class Combined(NamedTuple):
-    """One step of all shards."""
-
-    vector: Tensor  # float32[P] mean of the shards' vectors
-    loss: float  # mean of the shards' losses
-    content: list[Bytes]  # what each process has sent with them
+from bliss.groups import Group
 
 
 def shards_of(group: Group, shards: int) -> range:
@@ -84,54 +73,3 @@ class ShardVector:
             end = place + one.numel()
             one.copy_(vector[place:end].view_as(one))
             place = end
-
-
-def combine(
-    vectors: Sequence[Tensor],
-    content: Bytes,
-    sizes: Sequence[int],
-    group: Group,
-    shards: int,
-    reduction: str,
-) -> Combined:
-    """Mean of the vectors of all shards, and the bytes of all processes.
-
-    exact: the vectors of all processes are gathered and added in the order of shards, so that any
-    number of processes gives the same bits. allreduce: each process adds its own, and the backend
-    adds the sums, which sends less but rounds differently.
-
-    Parameters
-    ----------
-    vectors
-        Those of the shards of this process.
-    content
-        Bytes that this process sends with them. uint8[N].
-    sizes
-        Number N of bytes of each process, by rank.
-    group, shards, reduction
-        The processes, the number of shards, and "exact" or "allreduce".
-    """
-    if reduction == "allreduce":
-        total = group.add(_sum(vectors)) / shards
-        return Combined(total, total[-1].item(), group.gather_bytes(content, sizes))
-    own = torch.stack(tuple(vectors))  # [S / R, P]
-    packed = own.new_empty(own.nbytes + max(sizes), dtype=torch.uint8)  # one exchange for both
-    packed[: own.nbytes] = own.view(torch.uint8).view(-1)
-    packed[own.nbytes : own.nbytes + content.size] = torch.from_numpy(content)
-    found = group.gather(packed)
-    stacked = [one[: own.nbytes].view(own.dtype).view_as(own) for one in found]
-    everyone = [vector for rank in stacked for vector in rank.unbind()]
-    losses = [vector[-1].item() for vector in everyone]
-    told = [
-        one[own.nbytes : own.nbytes + size].cpu().numpy()
-        for one, size in zip(found, sizes, strict=True)
-    ]
-    return Combined(_sum(everyone) / shards, sum(losses) / shards, told)
-
-
-def _sum(vectors: Sequence[Tensor]) -> Tensor:
-    """Sum in the order given."""
-    total = vectors[0].clone()
-    for vector in vectors[1:]:
-        total += vector
-    return total

@@ -1,21 +1,32 @@
-"""One copy of a sampler's learnt state per machine, in memory that its processes share."""
+"""What the processes of a machine share: one copy of a sampler's learnt state, and gradients."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
 
 from bliss.groups import first_ranks, gather_text
-from bliss.memory import SharedMemory, placed_in
+from bliss.memory import SharedMemory, placed_in, zeros
 from bliss.samplers.base import Sampler
 from bliss.train.rounds import Rounds
 
 
-def shared_memory(rounds: Rounds) -> SharedMemory | None:
-    """Memory that the processes of each machine share, owned by the first of them.
+class Common(NamedTuple):
+    """Memory that the processes of a machine share."""
+
+    memory: SharedMemory  # owned by the first of them
+    is_whole: bool  # whether all processes of the run are on this machine
+
+
+def common_memory(rounds: Rounds) -> Common | None:
+    """Memory that the processes of each machine share.
 
     None, in all processes, if every process has a machine of its own, or if a system does not allow
-    it; each process then has a state of its own.
+    it.
     """
     group = rounds.group
     if group.size == 1:
@@ -23,20 +34,24 @@ def shared_memory(rounds: Rounds) -> SharedMemory | None:
     first = first_ranks(group)
     if len(set(first)) == group.size:
         return None
-    found: SharedMemory | None = None
+    memory: SharedMemory | None = None
     with suppress(OSError):
         if first[group.rank] == group.rank:
-            found = SharedMemory.create()
-    told = gather_text(group, found.address if found else "")
+            memory = SharedMemory.create()
+    told = gather_text(group, memory.address if memory else "")
     with suppress(OSError):
-        if found is None and told[first[group.rank]]:
-            found = SharedMemory.open(told[first[group.rank]])
-    everyone = rounds.meet(int(found is not None))
-    return found if all(row[2] for row in everyone) else None
+        if memory is None and told[first[group.rank]]:
+            memory = SharedMemory.open(told[first[group.rank]])
+    everyone = rounds.meet(int(memory is not None))
+    if memory is None or not all(row[2] for row in everyone):
+        return None
+    return Common(memory, is_whole=len(set(first)) == 1)
 
 
-def build_shared(build: Callable[[], Sampler], rounds: Rounds, draws_ahead: bool) -> Sampler:
-    """A sampler whose state the processes of a machine share, if there is memory for that.
+def build_shared(
+    build: Callable[[], Sampler], rounds: Rounds, common: Common | None, draws_ahead: bool
+) -> Sampler:
+    """A sampler whose state the processes of a machine share, if they have common memory.
 
     Every process draws from the state and passes its changes to the sampler, in the same order, but
     only the owner of the memory makes them. All processes meet after each change. They meet before
@@ -45,15 +60,14 @@ def build_shared(build: Callable[[], Sampler], rounds: Rounds, draws_ahead: bool
 
     A sampler with learnt arrays elsewhere, such as histories in files, is built without sharing.
     """
-    memory = shared_memory(rounds)
-    if memory is None:
+    if common is None:
         return build()
-    with placed_in(memory):
+    with placed_in(common.memory):
         sampler = build()
     arrays = [one.numpy() for one in sampler.state_dict().values()]
-    if not sampler.learns or not memory.holds(arrays):
+    if not sampler.learns or not common.memory.holds(arrays):
         return build()
-    is_owner = memory.is_owner
+    is_owner = common.memory.is_owner
 
     def take_turn(change: Callable[[], None]) -> None:
         if draws_ahead:
@@ -64,3 +78,36 @@ def build_shared(build: Callable[[], Sampler], rounds: Rounds, draws_ahead: bool
 
     sampler.change_by(take_turn)
     return sampler
+
+
+class Slots:
+    """Vectors of all processes, gathered through the memory of their machine.
+
+    Each process writes its own, all meet, and each reads all. Two sets of slots take turns, because
+    a fast process writes its next vectors while a slow one still reads.
+
+    Parameters
+    ----------
+    common
+        The common memory.
+    rounds
+        The processes.
+    shape
+        Shape of the vectors of a process, float32.
+    """
+
+    def __init__(self, common: Common, rounds: Rounds, shape: tuple[int, ...]) -> None:
+        self._rank = rounds.group.rank
+        with placed_in(common.memory):
+            sets = [zeros((rounds.group.size, *shape), "float32") for _ in range(2)]
+        self._sets = [torch.from_numpy(one) for one in sets]  # [R, *shape]
+        self._turn = 0
+
+    def write(self, own: Tensor) -> None:
+        """Write the vectors of this process."""
+        self._turn = 1 - self._turn
+        self._sets[self._turn][self._rank] = own
+
+    def read(self) -> list[Tensor]:
+        """Vectors of all processes by rank, once all have met after writing."""
+        return list(self._sets[self._turn].unbind())

@@ -21,10 +21,11 @@ from bliss.rng import Stream
 from bliss.samplers.base import StepNews
 from bliss.train.adam import Adam
 from bliss.train.batch import NodeData, NodeLoader
+from bliss.train.exchange import Exchange
 from bliss.train.records import Sampled
 from bliss.train.rounds import ALONE, Rounds
-from bliss.train.shards import ShardVector, combine, shards_of
-from bliss.train.sharing import build_shared
+from bliss.train.shards import ShardVector, shards_of
+from bliss.train.sharing import build_shared, common_memory
 from bliss.train.task import Task, torch_seed
 
 PARTS = ("sample", "gather", "forward", "backward", "update", "total")
@@ -74,7 +75,9 @@ class Learner:
             widths=task.model.widths[:-1],
             folder=cache_folder(),
         )
-        self.sampler = build_shared(build, self.rounds, draws_ahead=config.prefetch > 0)
+        common = common_memory(self.rounds)
+        self.sampler = build_shared(build, self.rounds, common, draws_ahead=config.prefetch > 0)
+        self._combine = Exchange(self.rounds, config.shards, config.reduction, common)
         seeds, batch_size = task.dataset.splits["train"], config.batch_size
         if config.shards > len(seeds):
             raise InputError(
@@ -190,25 +193,16 @@ class Learner:
         self, shards: list[Shard], sampled: list[int], notice: int
     ) -> tuple[float, list[StepNews], list[int]]:
         """Set the gradient of all shards; returns their mean loss, their news and their sums."""
-        config, group = self.task.config, self.rounds.group
         content = np.empty(0, np.uint8)
         if self.sampler.learns:
             content = pack_news(shard.news for shard in shards)
-        rows = self.rounds.meet(content.size, *sampled, notice=notice)
-        total = combine(
-            [one.vector for one in shards],
-            content,
-            [row[2] for row in rows],
-            group,
-            config.shards,
-            config.reduction,
-        )
+        total = self._combine([one.vector for one in shards], content, sampled, notice)
         self._vector.write(total.vector)
         news: list[StepNews] = []
         if self.sampler.learns:
             for packed in total.content:
                 news += unpack_news(packed)
-        return total.loss, news, [sum(row[3] for row in rows), sum(row[4] for row in rows)]
+        return total.loss, news, total.sums
 
     def _cause(self, x: Tensor) -> str:
         """Likely cause of a loss that is not finite, and the remedy. x [S, F]: features."""
