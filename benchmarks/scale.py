@@ -135,7 +135,6 @@ def work(store: Path, model: str, repeats: int, settings: dict[str, Any]) -> dic
     from bliss.train import Learner, TrainConfig, build_task
     from bliss.train.exchange import Exchange
     from bliss.train.shards import ShardVector
-    from bliss.train.sharing import common_memory
 
     torch.set_num_threads(1)
     given = {"budgets": BUDGETS, "policy": "node", "steps": 10**6, "shards": 2} | settings
@@ -156,7 +155,7 @@ def work(store: Path, model: str, repeats: int, settings: dict[str, Any]) -> dic
         news = [learner.sampler.digest(step[0].blocks)]
         packed, vector = pack_news(news), ShardVector(task.model).read(torch.zeros(()))
         alone = []
-        exchange = Exchange(learner.rounds, 2, "exact", common_memory(learner.rounds))
+        exchange = Exchange(learner.rounds, 2, "exact", vector.numel(), vector.device)
         for _ in range(10):
             learner.rounds.meet()
             started = perf_counter()

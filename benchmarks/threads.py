@@ -8,14 +8,12 @@ one. OMP_NUM_THREADS must be at least 2.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import product
 from statistics import median
 from time import perf_counter
 from typing import Any
 
 import torch
-from torch_geometric.data import Data
 
 from benchmarks.graphs import power_law
 from benchmarks.step import random_dataset
@@ -68,7 +66,7 @@ def _learner(dataset: Dataset, model: str, prefetch: int) -> Learner:
 
 def _turn(learner: Learner) -> dict[str, float]:
     """Medians of some steps in ms: from batch to batch, and of each part."""
-    batches: Iterator[Data] = learner.batches()
+    batches = learner.batches()
     walls = []
     for _ in range(WARM_UP + STEPS):
         started = perf_counter()

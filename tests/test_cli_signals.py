@@ -30,7 +30,7 @@ EVALUATIONS = """
     from bliss.train import loop
 
     def run(out, numbers):
-        def evaluate(task, splits, progress, *, student=None):
+        def evaluate(task, splits, progress, *, surveyor=None):
             for number in numbers:
                 signal.raise_signal(number)
             progress(0.5)

@@ -11,10 +11,10 @@ import threading
 import numpy as np
 import pytest
 
-from bliss.memory import Later, SharedMemory, full, placed_in, zeros
+from bliss.memory import LazyZeros, SharedMemory, full, placed_in, zeros
 
 needs_files_in_memory = pytest.mark.skipif(
-    not hasattr(os, "memfd_create"), reason="this system has no files in memory"
+    not hasattr(os, "memfd_create"), reason="this system has no memfd_create"
 )
 
 
@@ -25,7 +25,7 @@ def memory():
 
 def allocated(memory: SharedMemory | None) -> list[np.ndarray]:
     with placed_in(memory):
-        later = Later((3, 2), np.float32)
+        later = LazyZeros((3, 2), np.float32)
         return [zeros(5), full(4, -1, np.int32), full((2, 2), [1.0, 0.0]), zeros(0), later()]
 
 
@@ -69,6 +69,15 @@ def test_memory_knows_what_it_holds(memory):
 
 
 @needs_files_in_memory
+def test_an_array_at_the_place_of_one_that_was_released_is_not_held(memory):
+    for _ in range(20):
+        with placed_in(memory):
+            released = zeros(10**6)
+        del released
+        assert not memory.holds([np.ones(10**6)])
+
+
+@needs_files_in_memory
 def test_a_large_array_takes_memory_when_it_is_written(memory):
     with placed_in(memory):
         large, behind = zeros(2**33, np.uint8), zeros(2)
@@ -79,7 +88,7 @@ def test_a_large_array_takes_memory_when_it_is_written(memory):
 
 
 def test_an_array_for_later_is_allocated_once_and_copied_with_its_owner():
-    later = Later(3, np.float32)
+    later = LazyZeros(3, np.float32)
     other = copy.deepcopy(later)
     later()[0] = 1
     assert later() is later()
@@ -102,5 +111,5 @@ def test_the_current_memory_is_that_of_a_thread(memory):
 
 def test_a_system_without_files_in_memory_says_so(monkeypatch):
     monkeypatch.delattr(os, "memfd_create", raising=False)
-    with pytest.raises(OSError, match="no files in memory"):
+    with pytest.raises(OSError, match="no memfd_create"):
         SharedMemory.create()

@@ -164,7 +164,10 @@ def first_ranks(group: Group) -> list[int]:
 
 
 def machine_name() -> str:
-    """Name of this machine; containers count as different machines, since they share no files."""
+    """Name of this machine, for processes that can open each other's memory and temporary files.
+
+    A container, with name spaces of its own for files and processes, counts as another machine.
+    """
     boot = _BOOT.read_text(encoding="ascii").strip() if _BOOT.exists() else ""
     spaces = [os.readlink(one) for one in _SPACES if os.path.islink(one)]
     return " ".join([socket.gethostname(), boot, *spaces])

@@ -333,13 +333,13 @@ class BlockLoader:
 
     def _load(self, seeds: _Seeds, step: int) -> Data:
         """Draw the blocks of a batch and gather the attributes of their nodes."""
+        batch = self._new_batch()
         self._gather.check()
         started = perf_counter()
         within = (seeds.shard,) if seeds.shard else ()
         blocks = self.node_sampler.sample(seeds.node, step, *within)
         sampled = perf_counter()
         nodes, targets = blocks[0].src, blocks[-1].dst
-        batch = self._new_batch()
         of_edges = edge_attributes(self.data)
         for name, value in self.data.to_dict().items():
             if name in _EDGE_NAMES:

@@ -20,11 +20,11 @@ _SIZE = 2**44
 
 
 class SharedMemory:
-    """A file in memory, without a name, that several processes of a machine map.
+    """A file without a name, in memory (Linux's memfd), that several processes of a machine map.
 
-    The process that creates it passes `address` to the others, which open it. All of them make the
-    same allocations in the same order, and so get the same arrays. The file vanishes with the last
-    process, however that ends.
+    The process that creates it passes `address` to the others, which open it. All of them must make
+    the same allocations in the same order; then each gets the same arrays. The file vanishes with
+    the last process, however that ends.
 
     `create` and `open` raise an `OSError` if the system does not allow it.
     """
@@ -34,16 +34,16 @@ class SharedMemory:
         self._descriptor = descriptor
         weakref.finalize(self, os.close, descriptor)  # maps outlive it
         self._end = 0
-        self._ranges: list[tuple[int, int]] = []  # addresses of mapped arrays
+        self._maps: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()
 
     @classmethod
     def create(cls) -> SharedMemory:
         """New memory of this process."""
         if not hasattr(os, "memfd_create"):
-            raise OSError("this system has no files in memory")
-        descriptor = os.memfd_create("bliss")
-        os.truncate(descriptor, _SIZE)
-        return cls(descriptor, is_owner=True)
+            raise OSError("this system has no memfd_create")
+        found = cls(os.memfd_create("bliss"), is_owner=True)
+        os.truncate(found._descriptor, _SIZE)
+        return found
 
     @classmethod
     def open(cls, address: str) -> SharedMemory:
@@ -56,7 +56,7 @@ class SharedMemory:
         return f"/proc/{os.getpid()}/fd/{self._descriptor}"
 
     def claim(self, size: int) -> int:
-        """Offset of `size` new bytes, which are zero. The same call in all processes."""
+        """Offset of `size` new bytes. All processes must make the same calls."""
         start, page = self._end, mmap.ALLOCATIONGRANULARITY
         self._end += -(-size // page) * page
         return start
@@ -67,26 +67,22 @@ class SharedMemory:
         if count == 0:
             return np.zeros(shape, kind)
         content = mmap.mmap(self._descriptor, count * kind.itemsize, offset=offset)
-        found: Array = np.frombuffer(content, kind).reshape(shape)
-        start = _address(found)
-        self._ranges.append((start, start + found.nbytes))
-        return found
+        self._maps.add(content)
+        return np.frombuffer(content, kind).reshape(shape)
 
     def holds(self, arrays: Iterable[Array]) -> bool:
-        """Whether all of these arrays are in this memory; those without elements are anywhere."""
-        return all(
-            one.nbytes == 0 or any(start <= _address(one) < end for start, end in self._ranges)
-            for one in arrays
-        )
+        """Whether all of these arrays are in this memory; empty arrays count as held."""
+        return all(one.nbytes == 0 or _map_of(one) in self._maps for one in arrays)
 
 
-class Later:
+class LazyZeros:
     """An array of zeros that is allocated when it is first asked for, by calling this object.
 
     Parameters
     ----------
     shape, dtype
-        Those of the array. It is in the memory that is current now, see `placed_in`.
+        Those of the array. It is in the memory that is current when this object is made, see
+        `placed_in`.
     """
 
     def __init__(self, shape: int | tuple[int, ...], dtype: npt.DTypeLike) -> None:
@@ -108,8 +104,12 @@ class Later:
 
 
 def zeros(shape: int | tuple[int, ...], dtype: npt.DTypeLike = np.float64) -> Array:
-    """A new array of zeros in the current memory, see `placed_in`."""
-    return Later(shape, dtype)()
+    """A new array of zeros in the current memory, see `placed_in`.
+
+    In shared memory another process may have written its initial values already, so give initial
+    values by assignment (`full`), not by adding to the zeros.
+    """
+    return LazyZeros(shape, dtype)()
 
 
 def full(shape: int | tuple[int, ...], value: Any, dtype: npt.DTypeLike = np.float64) -> Array:
@@ -132,5 +132,10 @@ def placed_in(memory: SharedMemory | None) -> Iterator[None]:
 _current: ContextVar[SharedMemory | None] = ContextVar("memory", default=None)
 
 
-def _address(array: Array) -> int:
-    return int(array.__array_interface__["data"][0])
+def _map_of(array: Array) -> mmap.mmap | None:
+    """The map whose memory an array uses, if there is one."""
+    found: Any = array
+    while isinstance(found, np.ndarray):
+        found = found.base
+    found = found.obj if isinstance(found, memoryview) else found
+    return found if isinstance(found, mmap.mmap) else None

@@ -63,6 +63,7 @@ def test_a_signal_to_one_process_stops_all_after_the_same_step(runs, tmp_path):
 
 
 SENTENCES = {
+    "one-sided": "InputError: class_weights has 99 numbers, but 'toy' has 3 classes: give one",
     "settings": "InputError: rank 1 has other settings than rank 0 (rank 1, rank 0): lr: 0.5, 0.1",
     "data": "rank 1 sees other data than rank 0 for dataset='toy': put the same files",
     "policy": "DamagedError: rank 1 has other policy values than rank 0 after step 4, ",
@@ -131,6 +132,19 @@ def test_processes_of_a_machine_share_one_state_and_learn_as_if_each_had_its_own
         found = [rank[name] for rank in ranks]
         assert len({one["shared"] for one in found} | {one["alone"] for one in found}) == 1
         assert all(one["is_mapped"] == (machines < 4) for one in found)
+
+
+def test_what_cannot_be_shared_is_built_again_and_every_process_learns(tmp_path):
+    first, second = run_group(2, work.not_shared, tmp_path)
+    assert first == second
+    private = {"builds": 2, "same": True, "mapped": False}
+    assert first["own_policy"] == private | {"calls": 6}
+    assert first["histories_in_files"] == private
+    assert first["ladies"]["builds"] == 1
+
+
+def test_nothing_is_shared_if_one_process_cannot_open_the_memory():
+    assert run_group(2, work.cannot_open) == [{"same": True, "mapped": False}] * 2
 
 
 def test_a_state_that_every_process_changes_is_wrong():

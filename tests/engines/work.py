@@ -21,11 +21,12 @@ from bliss.groups import Group
 from bliss.memory import SharedMemory
 from bliss.nn import GNN, ModelConfig
 from bliss.packing import pack_news, unpack_news
+from bliss.policies.node import NodeBandit
 from bliss.samplers import Sampler
 from bliss.train import Standing, Trainer
 from bliss.train.equality import state_number
 from bliss.train.rounds import Rounds
-from bliss.train.sharing import build_shared, common_memory
+from bliss.train.sharing import build_shared
 from bliss.train.signals import Interrupted
 from tests.build import make_sampler, small_features, softmax
 from tests.train.conftest import make_dataset
@@ -35,9 +36,10 @@ COMMON = {"steps": 8, "evaluate_every": 3, "batch_size": 10, "shards": 4}
 CASES: dict[str, dict[str, Any]] = {
     "sage node": {"model": "sage", "policy": "node", "normalisation": "batch", "dropout": 0.1},
     "sage exp3": {"model": "sage", "policy": "exp3", "normalisation": "batch"},
-    "gatv2 node": {"model": "gatv2", "policy": "node", "normalisation": "batch"},
+    "gatv2 node": {"model": "gatv2", "policy": "node", "normalisation": "batch", "prefetch": 1},
     "gatv2 exp3": {"model": "gatv2", "policy": "exp3", "dropout": 0.1, "prefetch": 1},
-    "history": {"model": "sage", "history": "nodes", "budgets": (30,)},
+    "history": {"model": "sage", "history": "nodes", "budgets": (30,), "prefetch": 1},
+    "surveys": {"model": "sage", "history": "surveys", "budgets": (30,)},
     "saint": {"sampler": "saint-rw", "budgets": (), "normalisation": "batch"},
 }
 
@@ -74,7 +76,9 @@ def train_all(group: Group, folder: Path) -> dict[str, tuple[dict[str, int], flo
 def train_case(group: Group, folder: Path, case: str, resume: bool = True, **changes: Any) -> str:
     """Train a case to its end; returns the name of the error, if there is one."""
     try:
-        trainer(group, folder, **CASES[case] | changes).run(resume)
+        with Rounds(group).guarded():
+            made = trainer(group, folder, **CASES[case] | changes)
+        made.run(resume)
     except Interrupted as error:
         return f"Interrupted {error.number}"
     except Exception as error:
@@ -150,7 +154,12 @@ def refused(group: Group, folder: Path) -> dict[str, str]:
             return f"{type(error).__name__}: {error}"
         return ""
 
+    def one_sided() -> str:
+        weights = {"class_weights": (1.0,) * 99} if is_second else {}
+        return train_case(group, folder / "classes", one, **weights)
+
     found = {
+        "one-sided": one_sided(),
         "settings": train_case(group, folder / "settings", one, lr=0.5 if is_second else 0.1),
         "data": other_data(),
         "policy": other_policy(),
@@ -250,8 +259,7 @@ def share_states(group: Group, machines: int) -> dict[str, dict[str, Any]]:
 
 
 def shared_sampler(group: Group, build: Callable[[], Sampler]) -> Sampler:
-    rounds = Rounds(group)
-    return build_shared(build, rounds, common_memory(rounds), draws_ahead=False)
+    return build_shared(build, Rounds(group), draws_ahead=False)
 
 
 def is_mapped(sampler: Sampler) -> bool:
@@ -261,6 +269,55 @@ def is_mapped(sampler: Sampler) -> bool:
     ranges = [(int(start, 16), int(end, 16)) for start, end in found]
     places = [one.data_ptr() for one in sampler.state_dict().values()]
     return all(any(start <= place < end for start, end in ranges) for place in places)
+
+
+class Counting(NodeBandit):
+    """A policy with a state of which `state_dict` does not know."""
+
+    calls = 0
+
+    def apply(self, layer: int, news: Any) -> None:
+        super().apply(layer, news)
+        self.calls += 1
+
+
+def not_shared(group: Group, folder: Path) -> dict[str, Any]:
+    """What this process has of samplers that cannot be shared, and how often each was built."""
+    data, found = make_dataset(), {}
+
+    def own_policy() -> Sampler:
+        return make_sampler("bliss", data.graph, policy=Counting(data.graph, 2))
+
+    def histories_in_files() -> Sampler:
+        return make_sampler("vrgcn", data.graph, history_folder=str(folder / str(group.rank)))
+
+    for build in (own_policy, histories_in_files, partial(make_sampler, "ladies", data.graph)):
+        made: list[Sampler] = []
+        sampler = shared_sampler(group, lambda b=build, m=made: m.append(b()) or m[-1])
+        alone = build()
+        if sampler.learns:
+            learn_together(group, [sampler, alone], data)
+        name = getattr(build, "__name__", "ladies")
+        same = state_number(sampler.state_dict()) == state_number(alone.state_dict())
+        found[name] = {"builds": len(made), "same": same, "mapped": is_mapped(sampler)}
+        if name == "own_policy":
+            found[name]["calls"] = sampler.policy.calls
+    return found
+
+
+def cannot_open(group: Group) -> dict[str, Any]:
+    """A shared sampler, if the second process cannot open the memory of the first."""
+
+    def refused(address: str) -> SharedMemory:
+        raise PermissionError(address)
+
+    data = make_dataset()
+    build = partial(make_sampler, "bliss", data.graph)
+    with mock.patch.object(SharedMemory, "open", refused):
+        sampler, alone = shared_sampler(group, build), build()
+    learn_together(group, [sampler, alone], data)
+    same = state_number(sampler.state_dict()) == state_number(alone.state_dict())
+    return {"same": same, "mapped": is_mapped(sampler)}
 
 
 def all_change(group: Group) -> bool:

@@ -19,7 +19,7 @@ def scripted(monkeypatch):
     """Evaluations during training give scores from a table by step."""
 
     def install(trainer: Trainer, val: dict[int, float] = VAL) -> None:
-        def scores(task, splits, progress=None, *, student=None):
+        def scores(task, splits, progress=None, *, surveyor=None):
             if "test" in splits:
                 return evaluate(task, splits, progress)
             step = trainer.learner.steps

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from bliss.errors import InputError
+from bliss.groups import Alone
 from bliss.train import Learner, build_task
 from bliss.train.exchange import Exchange
 from bliss.train.rounds import Rounds
@@ -105,8 +106,10 @@ class Backwards:
 
 def test_shards_are_added_in_their_order():
     vectors = [torch.tensor([value, 0.0]) for value in (1e8, 1.0, -1e8, 3.0)]
-    right = Exchange(Rounds(), 4, "exact")(vectors, NONE).vector[0]
-    other = Exchange(Rounds(Backwards()), 4, "exact")(vectors, NONE).vector[0]
+    right, other = (
+        Exchange(Rounds(group), 4, "exact", 2, torch.device("cpu"))(vectors, NONE).vector[0]
+        for group in (Alone(), Backwards())
+    )
     assert right == (((torch.tensor(1e8) + 1.0) - 1e8) + 3.0) / 4
     assert right != other  # rounding shows the order
 

@@ -28,6 +28,7 @@ def shared_dataset(group: Group, load: Callable[[], Dataset]) -> Dataset:
     if group.size == 1:
         return load()
     with rounds.guarded():
+        rounds.meet()  # an error in another process so far
         leader = first_ranks(group)[group.rank]
         own = load() if leader == group.rank else None
         is_store = own is not None and bool(own.digest)

@@ -33,6 +33,7 @@ class Exp3(Policy):
     """
 
     name = "exp3"
+    shares_state = True
     learns = True
     power = 0.5
     pairs_with = ("sources",)

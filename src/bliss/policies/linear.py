@@ -44,6 +44,7 @@ class Linear(Policy):
     """
 
     name = "linear"
+    shares_state = True
     learns = True
     pairs_with = ("sources",)
     needs_prob = True  # the gradient is divided by p_j

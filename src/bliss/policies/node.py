@@ -71,6 +71,7 @@ class NodeBandit(CoefficientPolicy):
     """
 
     name = "node"
+    shares_state = True
     learns = True
     learns_from_surveys = True
     power = 0.5

@@ -35,6 +35,7 @@ class ScaleFreeExp3(Policy):
     """
 
     name = "exp3-scale-free"
+    shares_state = True
     learns = True
     power = 0.5
     pairs_with = ("sources",)

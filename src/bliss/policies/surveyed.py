@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import numpy.typing as npt
 
-from bliss.memory import Later, zeros
+from bliss.memory import LazyZeros, zeros
 
 Codes = npt.NDArray[np.uint8]
 _NONE: Codes = np.empty(0, np.uint8)
@@ -29,7 +29,7 @@ class Surveyed:
     def __init__(self, name: str, layers: int, lengths: Mapping[str, int]) -> None:
         self._name = name
         self._codes = {
-            f"{name}.{layer}.base_{kind}": Later(length, np.uint8)
+            f"{name}.{layer}.base_{kind}": LazyZeros(length, np.uint8)
             for layer in range(layers)
             for kind, length in lengths.items()
         }
@@ -50,7 +50,7 @@ class Surveyed:
         return kept
 
     def expect(self, names: Iterable[str]) -> None:
-        """Take the arrays among these names of a saved state as surveyed, and no others."""
+        """Mark as surveyed exactly the arrays that a saved state names."""
         found = set(names)
         for name, place in self._place.items():
             self._is_known[place] = name in found

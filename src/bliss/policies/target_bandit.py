@@ -47,6 +47,7 @@ class TargetBandit(Exp3):
     """
 
     name = "target-bandit"
+    shares_state = True
     pairs_with = ("neighbours",)
     needs_prob = False  # rewards are divided by the probabilities of edges
     config: TargetBanditConfig

@@ -21,6 +21,7 @@ from bliss.errors import InputError
 from bliss.feedback import SURVEY, Feedback, News, check_feedback, check_news, is_survey
 from bliss.graph import Graph
 from bliss.groups import as_group
+from bliss.memory import SharedMemory
 from bliss.nn.inference import LayerSurvey, infer
 from bliss.nn.layers import Layer, layers_of
 from bliss.packing import pack_news, unpack_news
@@ -329,10 +330,14 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
     def change_by(self, take_turn: Callable[[Callable[[], None]], None]) -> None:
         """Let `take_turn` decide when, and in which process, a change of the state is made.
 
-        For a state in memory that processes share (`bliss.memory`), which one of them changes. It
-        is called with a function that makes the change.
+        Used when processes share the state and only one of them may change it. `take_turn` gets a
+        function that makes the change.
         """
         self._take_turn = take_turn
+
+    def is_shareable(self, memory: SharedMemory) -> bool:
+        """Whether all that changes when this sampler learns is in arrays of `memory`."""
+        return type(self)._apply is Sampler._apply and memory.holds(self._arrays().values())
 
     def _learn(self, shards: Sequence[StepNews]) -> None:
         """Apply the news of one step."""

@@ -84,7 +84,7 @@ class History:
         self._stamp = [memory.full(graph.num_nodes, -1, np.int32) for _ in widths]
         self._value = [self._allocate(width) for width in widths]
         # with kind "surveys", the first sum of every node
-        self._sums = [memory.Later((graph.num_nodes, width), np.float32) for width in widths]
+        self._sums = [memory.LazyZeros((graph.num_nodes, width), np.float32) for width in widths]
         self._is_summed = memory.zeros(len(widths), np.bool_)
 
     def value(self, layer: int) -> FloatArray:

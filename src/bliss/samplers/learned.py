@@ -7,6 +7,7 @@ from typing import Any
 
 from bliss.errors import InputError
 from bliss.feedback import SURVEY, Feedback, News, is_survey
+from bliss.memory import SharedMemory
 from bliss.policies.base import Policy, RowSets, State
 from bliss.samplers.base import Sampler
 from bliss.samplers.config_base import PolicySamplerConfig
@@ -50,6 +51,12 @@ class PolicySampler(Sampler):
     def learns_from_surveys(self) -> bool:
         """Whether the policy learns from surveys, or histories are written."""
         return self.policy.learns_from_surveys or super().learns_from_surveys
+
+    def is_shareable(self, memory: SharedMemory) -> bool:
+        """Whether the policy says so of its state, and all learnt arrays are in `memory`."""
+        is_known = type(self)._apply is PolicySampler._apply
+        says_so = not self.policy.learns or vars(type(self.policy)).get("shares_state", False)
+        return is_known and bool(says_so) and memory.holds(self._arrays().values())
 
     def _digest(self, layer: int, feedback: Feedback) -> News:
         return self.policy.digest(layer, feedback)

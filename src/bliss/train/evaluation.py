@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from statistics import mean, stdev
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -11,6 +12,7 @@ from torch import Tensor
 from bliss.data import cache_folder
 from bliss.gather import Gather
 from bliss.nn.inference import infer
+from bliss.nn.model import GNN
 from bliss.rng import Stream
 from bliss.samplers.base import Sampler
 from bliss.train.batch import NodeData
@@ -21,6 +23,13 @@ FEW = 1024
 """Training nodes that are scored in any case."""
 Progress = Callable[[float], None]
 """Called with the share done, about every second; may raise to stop."""
+
+
+class Surveyor(Protocol):
+    """A sampler, or what records a survey for one."""
+
+    def survey(self, model: GNN, x: Tensor, **options: Any) -> Tensor:
+        """Infer all nodes; returns the outputs."""
 
 
 def full_logits(
@@ -47,17 +56,17 @@ def evaluate(
     splits: Sequence[str],
     progress: Progress | None = None,
     *,
-    student: Sampler | None = None,
+    surveyor: Surveyor | None = None,
 ) -> dict[str, float]:
-    """Score by split from full neighbourhoods; a student learns from the same pass.
+    """Score by split from full neighbourhoods; the same pass is a survey for `surveyor`.
 
     The score is micro-F1, or for regression R2, with the mean squared error beside it: "val" and
-    "val_mse". All nodes are inferred with a student, and with the setting evaluate="full";
+    "val_mse". All nodes are inferred with a surveyor, and with the setting evaluate="full";
     otherwise the nodes of `scored_nodes` and what they see.
     """
     options = {"device": task.device, "progress": progress, "scratch": cache_folder()}
-    if student is not None:
-        logits = student.survey(task.model, task.x, **options)
+    if surveyor is not None:
+        logits = surveyor.survey(task.model, task.x, **options)
     elif infers_all(task):
         logits = full_logits(task, progress)
     else:

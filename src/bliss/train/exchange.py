@@ -1,4 +1,4 @@
-"""Exchange of a step: gradients are added in the order of shards, and news goes to all."""
+"""Exchange of a step: the mean gradient of all shards, and the news of all processes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from bliss.groups import Bytes
 from bliss.train.rounds import Rounds
-from bliss.train.sharing import Common, Slots
+from bliss.train.sharing import Slots, common_memory
 
 
 class Combined(NamedTuple):
@@ -18,7 +18,7 @@ class Combined(NamedTuple):
 
     vector: Tensor  # float32[P] mean of the shards' vectors
     loss: float  # mean of the shards' losses, the last entry of their vectors
-    content: list[Bytes]  # what each process has sent
+    news: list[Bytes]  # packed news of each process
     sums: list[int]  # sums of the numbers of all processes
 
 
@@ -26,10 +26,11 @@ class Exchange:
     """The exchange of each step, in one of three ways.
 
     * reduction "exact": the vectors of all processes are gathered and added in the order of shards,
-      so that any number of processes gives the same bits. Content is sent with them.
-    * "exact" with all processes on one machine, on the CPU: the same, through common memory.
+      so that any number of processes gives the same bits. News is sent in the same message.
+    * "exact" with all processes on one machine, on the CPU: the same sums, of vectors in common
+      memory.
     * "allreduce": each process adds its own vectors, and the backend adds the sums. This sends
-      less to many machines, but rounds differently.
+      fewer bytes, but rounds differently.
 
     Parameters
     ----------
@@ -39,22 +40,29 @@ class Exchange:
         Number S of shards of a step.
     reduction
         "exact" or "allreduce".
-    common
-        Memory that the processes of a machine share, if there is any.
+    length
+        Length P of a vector.
+    device
+        Device of the vectors.
     """
 
     def __init__(
-        self, rounds: Rounds, shards: int, reduction: str, common: Common | None = None
+        self, rounds: Rounds, shards: int, reduction: str, length: int, device: torch.device
     ) -> None:
         self._rounds, self._shards = rounds, shards
         self._is_exact = reduction == "exact"
-        self._common = common if common and common.is_whole and self._is_exact else None
         self._slots: Slots | None = None
+        common = common_memory(rounds) if self._is_exact else None
+        if common is None:
+            return
+        is_near = common.is_single_machine and device.type == "cpu"
+        if all(row[2] for row in rounds.meet(int(is_near))):
+            self._slots = Slots(common, rounds, (shards // rounds.group.size, length))
 
     def __call__(
         self,
         vectors: Sequence[Tensor],
-        content: Bytes,
+        news: Bytes,
         numbers: Sequence[int] = (),
         notice: int = 0,
     ) -> Combined:
@@ -64,45 +72,40 @@ class Exchange:
         ----------
         vectors
             Vectors float32[P] of the shards of this process, on any device.
-        content
-            Bytes for all processes. uint8[N].
+        news
+            Packed news of the same shards. uint8[N].
         numbers
             At most three numbers to add.
         notice
             A signal number to tell all processes.
         """
         own, group = torch.stack(tuple(vectors)), self._rounds.group  # [S / R, P]
-        slots = self._slots_for(own)
+        slots = self._slots
         if slots:
             slots.write(own)
-        rows = self._rounds.meet(content.size, *numbers, notice=notice)
+        rows = self._rounds.meet(news.size, *numbers, notice=notice)
         sizes = [row[2] for row in rows]
         sums = [sum(row[3 + place] for row in rows) for place in range(len(numbers))]
         if not self._is_exact:
             total = group.add(_sum(own.unbind())) / self._shards
-            told = group.gather_bytes(content, sizes)
+            told = group.gather_bytes(news, sizes)
             return Combined(total, total[-1].item(), told, sums)
         if slots:
-            found, told = slots.read(), group.gather_bytes(content, sizes)
+            found, told = slots.read(), group.gather_bytes(news, sizes)
         else:
-            found, told = self._gathered(own, content, sizes)
+            found, told = self._gathered(own, news, sizes)
         everyone = [vector for rank in found for vector in rank.unbind()]
         losses = [vector[-1].item() for vector in everyone]
         return Combined(_sum(everyone) / self._shards, sum(losses) / self._shards, told, sums)
 
-    def _slots_for(self, own: Tensor) -> Slots | None:
-        if self._common is not None and own.device.type == "cpu" and self._slots is None:
-            self._slots = Slots(self._common, self._rounds, tuple(own.shape))
-        return self._slots
-
     def _gathered(
-        self, own: Tensor, content: Bytes, sizes: Sequence[int]
+        self, own: Tensor, news: Bytes, sizes: Sequence[int]
     ) -> tuple[list[Tensor], list[Bytes]]:
-        """Vectors and content of all processes, in a single message of each."""
+        """Vectors and news of all processes, in a single message of each."""
         start = own.nbytes
         packed = own.new_empty(start + max(sizes), dtype=torch.uint8)
         packed[:start] = own.view(torch.uint8).view(-1)
-        packed[start : start + content.size] = torch.from_numpy(content)
+        packed[start : start + news.size] = torch.from_numpy(news)
         found = self._rounds.group.gather(packed)
         told = [
             one[start : start + size].cpu().numpy() for one, size in zip(found, sizes, strict=True)

@@ -8,7 +8,7 @@ from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from torch import Tensor
 
@@ -18,7 +18,6 @@ from bliss.errors import DamagedError, InputError, TruncatedError
 from bliss.feedback import News
 from bliss.groups import Bytes, Group
 from bliss.records import decode, to_json
-from bliss.samplers.base import Sampler
 from bliss.train.chain import Checkpoint
 from bliss.train.checkpoints import (
     Progress,
@@ -39,7 +38,7 @@ from bliss.train.rounds import ALONE, as_bytes, mark_told
 from bliss.train.signals import Interrupted, Signals, catch_signals
 from bliss.train.step import Learner
 from bliss.train.task import Task, build_task
-from bliss.train.telling import Student, pack_scores, unpack_scores
+from bliss.train.telling import SurveyRecorder, pack_scores, unpack_scores
 
 _TARGETS = "targets."  # before the names of a scale among the weights of a run
 GRACE = 2.0
@@ -218,6 +217,7 @@ class Trainer:
         scores, news = self._told_scores(signals)
         if news:
             self.learner.sampler.apply([news])
+        del news  # may be as large as the histories
         found = self._record(step, scores)
         self._checkpoint()
         self.learner.loader.renew_cache()
@@ -226,20 +226,22 @@ class Trainer:
 
     def _told_scores(self, signals: Signals) -> tuple[dict[str, float], list[News]]:
         """Scores and the news of a survey, which rank 0 computes and tells the others."""
-        student, own = Student(self.learner.sampler), dict[str, float]()
+        recorder, own = SurveyRecorder(self.learner.sampler), dict[str, float]()
 
         def work(report: Callable[[float], None]) -> Bytes:
             try:
-                own.update(self._scores(report, student))
+                own.update(self._scores(report, recorder))
             except Interrupted:
                 self._checkpoint()
                 raise
-            return pack_scores(own, student.news) if self.group.size > 1 else as_bytes("")
+            return pack_scores(own, recorder.news) if self.group.size > 1 else as_bytes("")
 
         told = self.rounds.lead(work, signals)
-        return (own, student.news) if self.rounds.leads else unpack_scores(told)
+        return (own, recorder.news) if self.rounds.leads else unpack_scores(told)
 
-    def _scores(self, report: Callable[[float], None], student: Student) -> dict[str, float]:
+    def _scores(
+        self, report: Callable[[float], None], recorder: SurveyRecorder
+    ) -> dict[str, float]:
         splits = ("train", "val")
         if self.config.evaluate == "sampled":
             return evaluate_sampled(self.task, self.learner.sampler, splits, report)
@@ -247,7 +249,7 @@ class Trainer:
         is_regular = self.learner.steps % self.config.evaluate_every == 0
         if not (self.config.survey and is_regular and self.config.evaluate == "full"):
             return evaluate(self.task, splits, report)
-        return evaluate(self.task, splits, report, student=cast(Sampler, student))
+        return evaluate(self.task, splits, report, surveyor=recorder)
 
     def _record(self, step: int, scores: dict[str, float]) -> Evaluation:
         """Count an evaluation. Rank 0 writes its metrics, and the weights if it is the best."""

@@ -40,6 +40,7 @@ class ShardVector:
         self._buffers = list(model.buffers())
         self._moving = [one for one in self._buffers if one.is_floating_point()]
         self._before = [one.clone() for one in self._buffers]
+        self.length = sum(one.numel() for one in [*self._parameters, *self._moving]) + 1  # P
 
     def begin_step(self) -> None:
         """Remember the running statistics before a step."""

@@ -19,7 +19,7 @@ class Common(NamedTuple):
     """Memory that the processes of a machine share."""
 
     memory: SharedMemory  # owned by the first of them
-    is_whole: bool  # whether all processes of the run are on this machine
+    is_single_machine: bool  # whether all processes of the run are on this machine
 
 
 def common_memory(rounds: Rounds) -> Common | None:
@@ -31,6 +31,7 @@ def common_memory(rounds: Rounds) -> Common | None:
     group = rounds.group
     if group.size == 1:
         return None
+    rounds.meet()  # an error in another process so far
     first = first_ranks(group)
     if len(set(first)) == group.size:
         return None
@@ -45,12 +46,10 @@ def common_memory(rounds: Rounds) -> Common | None:
     everyone = rounds.meet(int(memory is not None))
     if memory is None or not all(row[2] for row in everyone):
         return None
-    return Common(memory, is_whole=len(set(first)) == 1)
+    return Common(memory, is_single_machine=len(set(first)) == 1)
 
 
-def build_shared(
-    build: Callable[[], Sampler], rounds: Rounds, common: Common | None, draws_ahead: bool
-) -> Sampler:
+def build_shared(build: Callable[[], Sampler], rounds: Rounds, draws_ahead: bool) -> Sampler:
     """A sampler whose state the processes of a machine share, if they have common memory.
 
     Every process draws from the state and passes its changes to the sampler, in the same order, but
@@ -58,14 +57,17 @@ def build_shared(
     it, too, if a thread `draws_ahead`; otherwise each has ended its draws before the exchange of
     news, which comes before the change.
 
-    A sampler with learnt arrays elsewhere, such as histories in files, is built without sharing.
+    Nothing is shared if the sampler does not learn, and if it is not shareable
+    (`Sampler.is_shareable`), for instance because its histories are in files; it is then built
+    again.
     """
-    if common is None:
-        return build()
-    with placed_in(common.memory):
+    common = common_memory(rounds)
+    with placed_in(common.memory if common else None):
         sampler = build()
-    arrays = [one.numpy() for one in sampler.state_dict().values()]
-    if not sampler.learns or not common.memory.holds(arrays):
+    if common is None or not sampler.learns:
+        return sampler
+    if not all(row[2] for row in rounds.meet(int(sampler.is_shareable(common.memory)))):
+        del sampler, common
         return build()
     is_owner = common.memory.is_owner
 

@@ -25,7 +25,7 @@ from bliss.train.exchange import Exchange
 from bliss.train.records import Sampled
 from bliss.train.rounds import ALONE, Rounds
 from bliss.train.shards import ShardVector, shards_of
-from bliss.train.sharing import build_shared, common_memory
+from bliss.train.sharing import build_shared
 from bliss.train.task import Task, torch_seed
 
 PARTS = ("sample", "gather", "forward", "backward", "update", "total")
@@ -75,9 +75,7 @@ class Learner:
             widths=task.model.widths[:-1],
             folder=cache_folder(),
         )
-        common = common_memory(self.rounds)
-        self.sampler = build_shared(build, self.rounds, common, draws_ahead=config.prefetch > 0)
-        self._combine = Exchange(self.rounds, config.shards, config.reduction, common)
+        self.sampler = build_shared(build, self.rounds, draws_ahead=config.prefetch > 0)
         seeds, batch_size = task.dataset.splits["train"], config.batch_size
         if config.shards > len(seeds):
             raise InputError(
@@ -99,6 +97,9 @@ class Learner:
             feature_cache=config.feature_cache,
         )
         self._vector = ShardVector(task.model)
+        self._combine = Exchange(
+            self.rounds, config.shards, config.reduction, self._vector.length, task.device
+        )
         self.optimizer = Adam(
             task.model.parameters(), lr=config.lr, weight_decay=config.weight_decay, fused=True
         )
@@ -193,14 +194,14 @@ class Learner:
         self, shards: list[Shard], sampled: list[int], notice: int
     ) -> tuple[float, list[StepNews], list[int]]:
         """Set the gradient of all shards; returns their mean loss, their news and their sums."""
-        content = np.empty(0, np.uint8)
+        packed = np.empty(0, np.uint8)
         if self.sampler.learns:
-            content = pack_news(shard.news for shard in shards)
-        total = self._combine([one.vector for one in shards], content, sampled, notice)
+            packed = pack_news(shard.news for shard in shards)
+        total = self._combine([one.vector for one in shards], packed, sampled, notice)
         self._vector.write(total.vector)
         news: list[StepNews] = []
         if self.sampler.learns:
-            for packed in total.content:
+            for packed in total.news:
                 news += unpack_news(packed)
         return total.loss, news, total.sums
 

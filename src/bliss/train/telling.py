@@ -17,7 +17,7 @@ from bliss.samplers.base import Sampler
 from bliss.train.rounds import as_bytes
 
 
-class Student:
+class SurveyRecorder:
     """Keeps the news of a survey, which all processes then give to their samplers."""
 
     def __init__(self, sampler: Sampler) -> None:
