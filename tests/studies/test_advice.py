@@ -194,6 +194,37 @@ def test_advice_compares_all_kinds_and_checks_the_references(advice):
     assert "feels" in advice.sign
 
 
+@pytest.mark.parametrize(
+    ("losses", "half", "fitted"),
+    [
+        ([2.0, 2.0, 2.0, 1.9, 1.5], 5, 5),
+        ([2.0, 2.0, 2.0, 0.5, 0.4, 0.3, 0.2], 5, 7),  # 2.9 / 3 < 1
+        ([2.0, 2.0, 2.0, 0.1, 0.1, 0.1, 0.1], 5, 6),
+        ([2.0, 0.1], 2, 2),
+        ([3.0], 1, 1),
+    ],
+)
+def test_a_pilot_ends_where_its_loss_is_halved(losses, half, fitted):
+    assert pilot.first_below(losses, 0.5) == half
+    assert pilot.first_below(losses, 0.1) == fitted
+
+
+def test_a_network_that_fits_its_training_nodes_is_measured_before_it_does(dataset):
+    given = GIVEN | {"lr": 0.3, "dropout": 0.0, "hidden": 64, "batch_size": 120}
+    found = advise(given, dataset, pilot_steps=60)
+    assert 3 <= found.pilot_steps < 30
+    assert "has fitted its training nodes after 60 steps" in found.sign
+    assert found.batch_noise < 1e-9  # every batch has all training nodes
+    assert all(row.gradient_error < 100 for row in found.rows)
+
+
+def test_the_sign_does_not_divide_by_a_variance_that_is_an_error_of_rounding(dataset):
+    found = advise(GIVEN | {"batch_size": 120}, dataset, pilot_steps=6)
+    assert found.batch_noise < 1e-9
+    assert found.sign.startswith("With the default settings, sampling adds ")
+    assert "between batches" not in found.sign
+
+
 def test_the_advised_command_gives_the_advised_settings(advice):
     words = advice.command.split()
     assert words[:2] == ["bliss", "train"]

@@ -61,13 +61,13 @@ def test_surveys_come_from_full_evaluations_alone(dataset, tmp_path, monkeypatch
     surveyed = []
     for mode in ("full", "split", "sampled"):
         trainer = make_trainer(dataset, tmp_path / mode, evaluate=mode, steps=10)
-        original = trainer.learner.sampler.survey
+        original = trainer.learner.sampler.surveyed
 
         def survey(*arguments, mode=mode, original=original, **options):
             surveyed.append(mode)
             return original(*arguments, **options)
 
-        monkeypatch.setattr(trainer.learner.sampler, "survey", survey)
+        monkeypatch.setattr(trainer.learner.sampler, "surveyed", survey)
         trainer.run()
     assert surveyed == ["full"]
 

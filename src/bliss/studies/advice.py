@@ -29,6 +29,8 @@ PILOT_STEPS = 60
 """Steps of a pilot."""
 LIMIT = 0.1
 """Largest relative error of the gradient that is accepted."""
+ROUNDING = 1e-9
+"""A smaller variance of the gradient between batches, over its square, is an error of rounding."""
 DEFAULT = "default"
 """Name of the row of the settings without advice."""
 
@@ -107,9 +109,9 @@ def advise(
         rows=rows,
         limit=limit,
         batch_noise=noise,
-        sign=_sign(rows[-1] if compare else best, noise, limit),
+        sign=_sign(rows[-1] if compare else best, noise, limit, pilot),
         fits=[one.fit() for one in dict.fromkeys(c for _, c in found) if len(one.settings) > 1],
-        pilot_steps=pilot_steps,
+        pilot_steps=pilot.steps,
         seconds=perf_counter() - started,
         machine=machine(),
         date=datetime.now(timezone.utc).isoformat(timespec="seconds"),
@@ -179,10 +181,17 @@ def _checked(row: AdviceRow, candidate: Candidate) -> AdviceRow:
     return AdviceRow(**values | {"measured_error": error, "measured_ms": ms})
 
 
-def _sign(row: AdviceRow, batch_noise: float, limit: float) -> str:
+def _sign(row: AdviceRow, batch_noise: float, limit: float, pilot: Pilot) -> str:
     """Whether the task feels the variance of sampling, with the settings of a row."""
+    if pilot.is_fitted:
+        return (
+            f"The network has fitted its training nodes after {len(pilot.losses)} steps of the "
+            f"pilot (loss {pilot.losses[-1]:.2g}, at first {pilot.losses[0]:.2g}): the task hardly "
+            "feels the variance of sampling. Pass a larger --limit for faster steps."
+        )
     error = row.gradient_error if row.measured_error is None else row.measured_error
-    ratio = f", {error / batch_noise:.2g} times the variance between batches" if batch_noise else ""
+    has_noise = batch_noise > ROUNDING  # not if every batch has all training nodes
+    ratio = f", {error / batch_noise:.2g} times the variance between batches" if has_noise else ""
     verdict = "the task feels" if error > limit else "the task hardly feels"
     return (
         f"With the {row.name} settings, sampling adds {error:.2g} of the gradient's square{ratio}: "

@@ -69,6 +69,7 @@ class Advice(Record, frozen=True, kw_only=True, tag_field="kind", tag="advice"):
     """Whether the task feels the variance of sampling, by the usual settings."""
     fits: list[Fit]
     pilot_steps: int
+    """Steps after which errors were measured."""
     seconds: float
     machine: Machine
     date: str

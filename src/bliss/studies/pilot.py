@@ -21,10 +21,16 @@ from bliss.samplers import Full, Sampler
 from bliss.studies.budgets import Budgets
 from bliss.studies.costs import LayerWork, Work, count, mean_work
 from bliss.studies.layer_errors import ExactErrors, LayerError
-from bliss.train import Learner, TrainConfig, build_task
+from bliss.train import Learner, Task, TrainConfig, build_task
 
 BATCHES, SEEDS = 6, 1024
 """Batches of a measurement: at least BATCHES, for SEEDS seeds up to four times as many."""
+HALF = 0.5
+"""Share of its first value to which the loss may fall before errors are measured."""
+FITTED = 0.1
+"""Share of its first value below which a loss shows that the training nodes are fitted."""
+SMOOTH = 3
+"""Losses of neighbouring steps whose mean is compared."""
 EXPECTED_BATCHES = 2
 """Batches of each expected error."""
 TIMED_STEPS = 7
@@ -52,6 +58,10 @@ class Noise:
 class Pilot:
     """A network after a few steps of training, whose weights stay fixed from then on.
 
+    If the loss falls below HALF of its first value before the last step, the pilot is repeated and
+    ends there: once a network has fitted its training nodes, the gradient vanishes, and an error
+    relative to it tells nothing.
+
     The training surveys the network half of `evaluate_every` steps before its end (at most half of
     its steps), so that a history is as old as it is on average between two evaluations.
 
@@ -65,19 +75,19 @@ class Pilot:
     dataset
         The data set.
     steps
-        Number of steps.
+        Number of steps; at most so many.
     """
 
+    task: Task
+    learner: Learner
+
     def __init__(self, config: TrainConfig, dataset: Dataset, steps: int) -> None:
-        self.settings: dict[str, Any] = {"steps": steps, "schedule": "constant", "prefetch": 0}
-        self.settings["shards"] = 1  # of which each is a batch with these budgets
-        self.task = build_task(replace(config, **self.settings), dataset)
-        self.learner = Learner(self.task)
-        age = min(steps, config.evaluate_every) // 2
-        for batch in self.learner.batches():
-            self.learner.learn(batch)
-            if self.learner.steps == steps - age and self._surveys(self.learner.sampler):
-                self.learner.sampler.survey(self.task.model, self.task.x, device=self.task.device)
+        # each shard is a batch with these budgets
+        self.settings: dict[str, Any] = {"schedule": "constant", "prefetch": 0, "shards": 1}
+        self.losses = self._train(config, dataset, steps)
+        self.steps = first_below(self.losses, HALF)
+        if self.steps < steps:
+            self._train(config, dataset, self.steps)
         model = self.task.model
         self.weights = {name: value.clone() for name, value in model.state_dict().items()}
         self.exact = ExactErrors(model, self.task.graph, self.task.x)
@@ -85,6 +95,24 @@ class Pilot:
         self.batches = [self._seeds(place) for place in range(number)]
         full = Full(self.task.graph, layers=self.task.config.layers)
         self.noise = Noise(torch.stack([self._gradient(full, seeds, 0) for seeds in self.batches]))
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether the network had fitted its training nodes after all steps: a loss near 0."""
+        return first_below(self.losses, FITTED) < len(self.losses)
+
+    def _train(self, config: TrainConfig, dataset: Dataset, steps: int) -> list[float]:
+        """Train a new network; returns the loss of each step."""
+        self.settings["steps"] = steps
+        self.task = build_task(replace(config, **self.settings), dataset)
+        self.learner = Learner(self.task)
+        age = min(steps, config.evaluate_every) // 2
+        losses = []
+        for batch in self.learner.batches():
+            losses.append(self.learner.learn(batch))
+            if self.learner.steps == steps - age and self._surveys(self.learner.sampler):
+                self.learner.sampler.survey(self.task.model, self.task.x, device=self.task.device)
+        return losses
 
     def sampler(self, config: TrainConfig) -> Sampler:
         """A sampler as it is in training: the one that trained, or a new one after a survey."""
@@ -176,6 +204,17 @@ class Pilot:
         parameters = list(task.model.parameters())
         found = torch.autograd.grad(task.loss(logits, labels), parameters)
         return torch.cat([one.detach().flatten().cpu() for one in found])
+
+
+def first_below(losses: Sequence[float], share: float) -> int:
+    """Steps after which the loss was below a share of its first value, or all of them.
+
+    Means over SMOOTH steps are compared.
+    """
+    width = min(SMOOTH, len(losses))
+    means = np.convolve(losses, np.full(width, 1 / width), "valid")
+    below = np.flatnonzero(means < share * means[0])
+    return int(below[0]) + width if below.size else len(losses)
 
 
 @contextmanager
