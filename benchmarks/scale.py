@@ -29,7 +29,7 @@ from typing import Any
 BUDGETS = (4096, 2048, 1024)
 GRAPH = (232_965, 11_606_919, 602, 41)  # nodes, edges, features, classes
 WARM_UP = 5
-TURNS = 2
+TURNS = 4
 """How often one process and two processes take turns."""
 NETWORK = {"latency_us": 30.0, "bytes_per_second": 25e9 / 8}
 """Network of the model on paper: 25 Gbit/s."""

@@ -41,7 +41,7 @@ LINEAR = (
 )
 HISTORIES = {"history": "nodes", "survey history": "surveys"}
 SURVEYED = ("bliss+survey", "bliss+survey history")
-ATTENTION = ("bliss", "bliss+survey", "pladies", "neighbor", "full")
+ATTENTION = ("bliss", "bliss+survey", "pladies", "neighbor", "labor-*", "saint-rw", "full")
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,6 @@ CASES = {
         fanout=32,
         roots=4096,
         samplers=ATTENTION,
-        shares=(1 / 16, 1 / 4, 1.0),
         select=True,
     ),
     "physics-sage": Case(
@@ -128,7 +127,6 @@ CASES = {
         budget=8192,
         fanout=16,
         roots=8192,
-        shares=(1 / 16, 1 / 4),
     ),
 }
 
@@ -184,7 +182,7 @@ def train(case: Case, dataset: Dataset, sampler: str, share: float, seed: int) -
     for batch in learner.batches():
         learner.learn(batch)
         if learner.steps % case.survey_every == 0 and (case.select or student):
-            found.append(evaluate(task, splits, student=student))
+            found.append(evaluate(task, splits, surveyor=student))
     if not case.select:
         found = [evaluate(task, splits)]
     scores = max(found, key=lambda one: one["val"])

@@ -9,6 +9,7 @@ import matplotlib
 
 matplotlib.use("svg")
 import matplotlib.pyplot as plt
+from matplotlib.ticker import LogLocator
 
 from bliss import records
 from bliss.studies.records import mean_and_deviation
@@ -22,6 +23,8 @@ TITLES = {
     "physics-sage": "Physics, GraphSAGE, 3 layers of 64, batches of 256, 40 steps",
     "three-hops-sage": "Synthetic graph of 200,000 nodes, GraphSAGE, 3 layers of 128, 250 steps",
 }
+LEAST_RANGE = 0.2
+"""Least range of F1 that a figure shows, so that scatter does not look like a difference."""
 COLOURS = {
     "bliss+history": "#0b6e4f",
     "bliss+survey": "#0b6e4f",
@@ -84,7 +87,10 @@ def table(name: str, case: Case) -> str:
         if any(row):
             lines.append(f"| `{sampler}` | " + " | ".join(row) + " |")
     seeds = sorted({cell.seed for cell in cells})
-    return "\n".join([*lines, "", f"Seeds: {', '.join(map(str, seeds))}.", ""])
+    lines += ["", f"Seeds: {', '.join(map(str, seeds))}.", ""]
+    if ms:
+        lines += [f"![Test F1 over seconds of training, a line per sampler.]({name}.svg)", ""]
+    return "\n".join(lines)
 
 
 def share_for(cells: list[Cell], sampler: str, target: float) -> float | None:
@@ -148,7 +154,10 @@ def figure(name: str, path: Path) -> None:
             axes.plot(seconds, scores, label=sampler, linewidth=width, **style)
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_locator(LogLocator(subs=(2, 3, 5)))
     axes.xaxis.set_minor_formatter("{x:g}")
+    lowest, highest = axes.get_ylim()
+    axes.set_ylim(min(lowest, highest - LEAST_RANGE), highest)
     axes.set_xlabel("seconds of training (one thread)")
     axes.set_ylabel("test F1")
     axes.set_title(TITLES[name], fontsize=10)

@@ -1,4 +1,4 @@
-"""Time of a step in every cell of a case, with the samplers in turn on one thread.
+"""Time of a step in every cell of a case, with samplers and budgets in turn on one thread.
 
 `python -m experiments.payoff.times CASE --root DATA` writes results/CASE-times.json. Run it while
 the machine does nothing else; only ratios within a file compare.
@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import argparse
 import gc
+from itertools import product
 from pathlib import Path
 from statistics import median
 
 import torch
 
 from bliss import records
+from bliss.data import Dataset
 from bliss.studies.records import Machine
 from bliss.studies.runs import machine
 from bliss.train import Learner, build_task
-from experiments.payoff.run import CASES, HERE, SURVEYED, config, missing
+from experiments.payoff.run import CASES, HERE, SURVEYED, Case, config, missing
 
-WARM_UP = 5
+WARM_UP = 4
+ROUNDS = 3
+"""How often all budgets take turns, so that a slower minute of the machine slows all of them."""
 
 
 class Time(records.Record, frozen=True, kw_only=True):
@@ -37,35 +41,46 @@ class Times(records.Record, frozen=True, kw_only=True):
     times: list[Time]
 
 
+def timed(case: Case, dataset: Dataset, share: float, steps: int) -> dict[str, list[float]]:
+    """Milliseconds of some steps of each sampler at one share, with the samplers in turn."""
+    learners = {
+        sampler: Learner(build_task(config(case, sampler, share, 0), dataset))
+        for _, one, sampler in missing(case, [0], [])
+        if one == share
+    }
+    for name in set(SURVEYED) & set(learners):  # a survey is the time of an evaluation
+        learners[name].sampler.survey(learners[name].task.model, learners[name].task.x)
+    batches = {name: learner.batches() for name, learner in learners.items()}
+    for _ in range(WARM_UP + steps):
+        for name, learner in learners.items():
+            learner.learn(next(batches[name]))
+    return {
+        name: [1e3 * taken for taken in list(learner.times["total"])[WARM_UP:]]
+        for name, learner in learners.items()
+    }
+
+
 def main() -> None:
     """Measure a case."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("case", choices=CASES)
     parser.add_argument("--root", type=Path, help="folder of data sets")
-    parser.add_argument("--steps", type=int, default=15, help="steps timed after warm-up")
+    parser.add_argument("--steps", type=int, default=5, help="steps timed in each round")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     case = CASES[arguments.case]
     dataset = case.load(arguments.root)
-    times = []
-    for share in case.shares:
-        cells = [cell for cell in missing(case, [0], []) if cell[1] == share]
-        learners = {
-            sampler: Learner(build_task(config(case, sampler, share, 0), dataset))
-            for _, _, sampler in cells
-        }
-        for name in set(SURVEYED) & set(learners):  # a survey is the time of an evaluation
-            learners[name].sampler.survey(learners[name].task.model, learners[name].task.x)
-        batches = {name: learner.batches() for name, learner in learners.items()}
-        for _ in range(WARM_UP + arguments.steps):
-            for name, learner in learners.items():
-                learner.learn(next(batches[name]))
-        for name, learner in learners.items():
-            taken = median(list(learner.times["total"])[WARM_UP:]) * 1e3
-            times.append(Time(sampler=name, share=share, step_ms=taken))
-            print(name, f"{share:.4f}", f"{taken:.1f} ms", flush=True)
-        del learners, batches
+    found: dict[tuple[float, str], list[float]] = {}
+    for _, share in product(range(ROUNDS), case.shares):
+        for name, taken in timed(case, dataset, share, arguments.steps).items():
+            found.setdefault((share, name), []).extend(taken)
         gc.collect()
+    times = [
+        Time(sampler=name, share=share, step_ms=median(taken))
+        for (share, name), taken in found.items()
+    ]
+    for one in times:
+        print(one.sampler, f"{one.share:.4f}", f"{one.step_ms:.1f} ms", flush=True)
     path = HERE / "results" / f"{arguments.case}-times.json"
     records.write(path, Times(machine=machine(), times=times))
 
