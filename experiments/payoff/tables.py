@@ -5,14 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from statistics import mean
 
-import matplotlib
-
-matplotlib.use("svg")
-import matplotlib.pyplot as plt
 from matplotlib.ticker import LogLocator
 
 from bliss import records
 from bliss.studies.records import mean_and_deviation
+from experiments.figures import COLOURS, plt
 from experiments.payoff.noise import Errors
 from experiments.payoff.run import CASES, HERE, Case, Cell, Cells
 from experiments.payoff.times import Times
@@ -25,18 +22,6 @@ TITLES = {
 }
 LEAST_RANGE = 0.2
 """Least range of F1 that a figure shows, so that scatter does not look like a difference."""
-COLOURS = {
-    "bliss+history": "#0b6e4f",
-    "bliss+survey": "#0b6e4f",
-    "bliss+survey history": "#77c3a5",
-    "bliss": "#5aa469",
-    "pladies": "#d1495b",
-    "vrgcn": "#8d6a9f",
-    "neighbor": "#edae49",
-    "labor-*": "#30638e",
-    "saint-rw": "#8b8b8b",
-    "full": "#000000",
-}
 
 
 def load(name: str) -> tuple[list[Cell], dict[tuple[str, float], float]]:
@@ -168,16 +153,19 @@ def figure(name: str, path: Path) -> None:
     plt.close(plot)
 
 
-def main() -> None:
-    """Write README.md and one figure per case with times."""
-    names = [name for name in CASES if load(name)[0]]
+def page() -> str:
+    """Text of README.md: the notes, and the tables of all cases."""
     parts = [(HERE / "notes.md").read_text(encoding="utf-8")]
-    for name in names:
-        parts += [table(name, CASES[name]), equal_f1(name, CASES[name])]
-    (HERE / "README.md").write_text("\n".join(parts), encoding="utf-8")
-    for name in names:
-        if load(name)[1]:
-            figure(name, HERE / f"{name}.svg")
+    for name, case in CASES.items():
+        parts += [table(name, case), equal_f1(name, case)]
+    return "\n".join(parts)
+
+
+def main() -> None:
+    """Write README.md and the figures."""
+    (HERE / "README.md").write_text(page(), encoding="utf-8")
+    for name in CASES:
+        figure(name, HERE / f"{name}.svg")
     figure("ppi-sage", HERE.parents[1] / "docs" / "figures" / "payoff.svg")
 
 

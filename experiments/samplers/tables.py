@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import matplotlib
-
-matplotlib.use("svg")
-import matplotlib.pyplot as plt
-
 from bliss import records
 from bliss.studies.matching import Work
 from bliss.studies.records import Comparison, ComparisonRow
 from bliss.studies.sizes import size_text
+from experiments.figures import COLOURS, plt
 from experiments.samplers.run import CASES, HERE, MATCHES, SAMPLERS, Timed
 
 GRAPHS = {"ppi": "PPI", "pubmed": "PubMed", "physics": "Physics", "three-hops": "three hops"}
@@ -20,16 +16,12 @@ NETWORKS = {"sage": "GraphSAGE", "gatv2": "GATv2"}
 UNITS = {"edges": "edges", "ms": "milliseconds"}
 TARGET = 0.95
 """Share of the validation F1 of full neighbourhoods whose time is reported."""
-SHOWN = {
-    "bliss+history": "#0b6e4f",
-    "bliss": "#5aa469",
-    "pladies": "#d1495b",
-    "vrgcn": "#8d6a9f",
-    "neighbor": "#edae49",
-    "labor-*": "#30638e",
-    "saint-rw": "#8b8b8b",
-    "full": "#000000",
-}
+SHOWN = ("bliss+history", "bliss", "pladies", "vrgcn", "neighbor", "labor-*", "saint-rw", "full")
+"""Samplers in the figures."""
+
+
+PICTURES = ("ppi-sage", "three-hops-sage")
+"""Cases with a figure."""
 
 
 class Found:
@@ -133,9 +125,11 @@ def _line(one: Found, row: ComparisonRow) -> str:
 def figure(one: Found, path: Path) -> None:
     """Validation F1 over the seconds of training steps."""
     fig, axes = plt.subplots(figsize=(6, 3.6))
-    for sampler, colour in SHOWN.items():
+    for sampler in SHOWN:
         if sampler in one.rows:
-            axes.plot(*one.curve(sampler), "o-", color=colour, label=sampler, markersize=3)
+            axes.plot(
+                *one.curve(sampler), "o-", color=COLOURS[sampler], label=sampler, markersize=3
+            )
     axes.set(xlabel="seconds of training steps", ylabel="validation F1", xscale="log")
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(fontsize=7, frameon=False)
@@ -144,21 +138,26 @@ def figure(one: Found, path: Path) -> None:
     plt.close(fig)
 
 
-def main() -> None:
-    """Write the pages and the figures."""
-    found = load()
+def pages(found: list[Found]) -> dict[str, str]:
+    """Texts of README.md and tables.md."""
     notes = (HERE / "notes.md").read_text(encoding="utf-8").rstrip()
     networks = [name for name in NETWORKS if any(one.case.endswith(f"-{name}") for one in found)]
     parts = [line for network in networks for line in summary(found, network)]
-    pictures = []
-    for one in found:
-        if one.match == "ms" and one.case in ("ppi-sage", "three-hops-sage"):
-            figure(one, HERE / f"{one.case}.svg")
-            pictures += [f"![validation F1 over time, {one.case}]({one.case}.svg)", ""]
-    (HERE / "README.md").write_text("\n".join([notes, "", *parts, *pictures]), encoding="utf-8")
+    for case in PICTURES:
+        parts += [f"![validation F1 over time, {case}]({case}.svg)", ""]
     lines = ["# Comparison of all samplers, all numbers", ""]
     lines += [line for one in found for line in details(one)]
-    (HERE / "tables.md").write_text("\n".join(lines), encoding="utf-8")
+    return {"README.md": "\n".join([notes, "", *parts]), "tables.md": "\n".join(lines)}
+
+
+def main() -> None:
+    """Write the pages and the figures."""
+    found = load()
+    for name, text in pages(found).items():
+        (HERE / name).write_text(text, encoding="utf-8")
+    for one in found:
+        if one.match == "ms" and one.case in PICTURES:
+            figure(one, HERE / f"{one.case}.svg")
 
 
 if __name__ == "__main__":

@@ -76,7 +76,7 @@ def main() -> None:
             }
             path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
             print(path.stem, [layer["policies"] for layer in found["layers"]], flush=True)
-    write_tables()
+    (HERE / "README.md").write_text(page(), encoding="utf-8")
 
 
 def add_student_per_node(study: VarianceStudy) -> None:
@@ -87,8 +87,8 @@ def add_student_per_node(study: VarianceStudy) -> None:
     )
 
 
-def write_tables() -> None:
-    """Write README.md: notes.md and tables of the results."""
+def page() -> str:
+    """Text of README.md: the notes, and tables of the results."""
     paths = sorted((HERE / "results").glob("*.json"))
     results = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
     lines = [(HERE / "notes.md").read_text(encoding="utf-8")]
@@ -106,11 +106,10 @@ def write_tables() -> None:
         for number in range(1, len(found["layers"]) + 1):
             ratios = [one["layers"][number - 1][SURVEYED[0]] for one in found["ages"]]
             lines.append(row(*place(found, number), *(f"{ratio:.3f}" for ratio in ratios)))
-    facts, minutes = machine(), sum(found["seconds"] for found in results) / 60
-    lines.append(
-        f"\n{minutes:.0f} minutes in total, one thread of {facts.processor}, torch {facts.torch}."
-    )
-    (HERE / "README.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    facts, minutes = results[0]["machine"], sum(found["seconds"] for found in results) / 60
+    name, torch_version = facts["processor"], facts["torch"]
+    lines.append(f"\n{minutes:.0f} minutes in total, one thread of {name}, torch {torch_version}.")
+    return "\n".join(lines) + "\n"
 
 
 def place(found: dict[str, Any], layer: int) -> tuple[object, ...]:
