@@ -10,6 +10,7 @@ from matplotlib.ticker import LogLocator
 from bliss import records
 from bliss.studies.records import mean_and_deviation
 from experiments.figures import COLOURS, plt
+from experiments.payoff.advised import Advised
 from experiments.payoff.noise import Errors
 from experiments.payoff.run import CASES, HERE, Case, Cell, Cells
 from experiments.payoff.times import Times
@@ -153,11 +154,33 @@ def figure(name: str, path: Path) -> None:
     plt.close(plot)
 
 
+def advised() -> str:
+    """Samplers at the budgets of `bliss advise`."""
+    path = HERE / "results" / "ppi-sage-advised.json"
+    lines = [
+        "## PPI, GraphSAGE, at the unequal budgets that `bliss advise` finds for each",
+        "",
+        "Trained as above; timed in a run of their own, in turn (`experiments.payoff.advised`).",
+        "",
+        "| | budgets | ms a step | test F1 |",
+        "|---|---|---|---|",
+    ]
+    for row in records.read(path, Advised, "run it again").rows:
+        text = ""
+        if row.test_f1:
+            average, deviation = mean_and_deviation(row.test_f1)
+            text = f"{average:.4f} ± {deviation:.4f}"
+        budgets = ", ".join(map(str, row.budgets))
+        lines.append(f"| `{row.name}` | {budgets} | {row.step_ms:.0f} | {text} |")
+    return "\n".join([*lines, ""])
+
+
 def page() -> str:
     """Text of README.md: the notes, and the tables of all cases."""
     parts = [(HERE / "notes.md").read_text(encoding="utf-8")]
     for name, case in CASES.items():
         parts += [table(name, case), equal_f1(name, case)]
+    parts.append(advised())
     return "\n".join(parts)
 
 

@@ -16,15 +16,15 @@ import numpy.typing as npt
 from bliss.arrays import Array
 
 _SIZE = 2**44
-"""Bytes of a shared file. It has holes: only what is written takes memory."""
+"""Bytes of a shared file. It is sparse: only pages that are written take memory."""
 
 
 class SharedMemory:
     """A file without a name, in memory (Linux's memfd), that several processes of a machine map.
 
     The process that creates it passes `address` to the others, which open it. All of them must make
-    the same allocations in the same order; then each gets the same arrays. The file vanishes with
-    the last process, however that ends.
+    the same allocations in the same order; then each gets the same arrays. The memory is freed when
+    the last process exits, even if it is killed.
 
     `create` and `open` raise an `OSError` if the system does not allow it.
     """
@@ -38,7 +38,7 @@ class SharedMemory:
 
     @classmethod
     def create(cls) -> SharedMemory:
-        """New memory of this process."""
+        """Create memory that this process owns."""
         if not hasattr(os, "memfd_create"):
             raise OSError("this system has no memfd_create")
         found = cls(os.memfd_create("bliss"), is_owner=True)

@@ -200,6 +200,7 @@ def test_advice_compares_all_kinds_and_checks_the_references(advice):
         ([2.0, 2.0, 2.0, 1.9, 1.5], 5, 5),
         ([2.0, 2.0, 2.0, 0.5, 0.4, 0.3, 0.2], 5, 7),  # 2.9 / 3 < 1
         ([2.0, 2.0, 2.0, 0.1, 0.1, 0.1, 0.1], 5, 6),
+        ([2.0, 2.0, 2.0, 0.1, 0.1, 0.1], 5, 6),  # at the last step
         ([2.0, 0.1], 2, 2),
         ([3.0], 1, 1),
     ],
@@ -207,6 +208,7 @@ def test_advice_compares_all_kinds_and_checks_the_references(advice):
 def test_a_pilot_ends_where_its_loss_is_halved(losses, half, fitted):
     assert pilot.first_below(losses, 0.5) == half
     assert pilot.first_below(losses, 0.1) == fitted
+    assert pilot.falls_below(losses, 0.1) == (losses[-3:] == [0.1, 0.1, 0.1])
 
 
 def test_a_network_that_fits_its_training_nodes_is_measured_before_it_does(dataset):

@@ -28,7 +28,7 @@ def shared_dataset(group: Group, load: Callable[[], Dataset]) -> Dataset:
     if group.size == 1:
         return load()
     with rounds.guarded():
-        rounds.meet()  # an error in another process so far
+        rounds.meet()  # raises an error if another process has failed
         leader = first_ranks(group)[group.rank]
         own = load() if leader == group.rank else None
         is_store = own is not None and bool(own.digest)

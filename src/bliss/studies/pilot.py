@@ -24,13 +24,13 @@ from bliss.studies.layer_errors import ExactErrors, LayerError
 from bliss.train import Learner, Task, TrainConfig, build_task
 
 BATCHES, SEEDS = 6, 1024
-"""Batches of a measurement: at least BATCHES, for SEEDS seeds up to four times as many."""
+"""A measurement uses enough batches for SEEDS seeds, at least BATCHES and at most 4 BATCHES."""
 HALF = 0.5
 """Share of its first value to which the loss may fall before errors are measured."""
 FITTED = 0.1
 """Share of its first value below which a loss shows that the training nodes are fitted."""
 SMOOTH = 3
-"""Losses of neighbouring steps whose mean is compared."""
+"""Number of consecutive losses that are averaged before they are compared."""
 EXPECTED_BATCHES = 2
 """Batches of each expected error."""
 TIMED_STEPS = 7
@@ -75,7 +75,7 @@ class Pilot:
     dataset
         The data set.
     steps
-        Number of steps; at most so many.
+        Largest number of steps.
     """
 
     task: Task
@@ -98,8 +98,8 @@ class Pilot:
 
     @property
     def is_fitted(self) -> bool:
-        """Whether the network had fitted its training nodes after all steps: a loss near 0."""
-        return first_below(self.losses, FITTED) < len(self.losses)
+        """Whether the loss fell below FITTED of its first value: the training nodes are fitted."""
+        return falls_below(self.losses, FITTED)
 
     def _train(self, config: TrainConfig, dataset: Dataset, steps: int) -> list[float]:
         """Train a new network; returns the loss of each step."""
@@ -211,10 +211,21 @@ def first_below(losses: Sequence[float], share: float) -> int:
 
     Means over SMOOTH steps are compared.
     """
-    width = min(SMOOTH, len(losses))
-    means = np.convolve(losses, np.full(width, 1 / width), "valid")
+    means = _smooth(losses)
     below = np.flatnonzero(means < share * means[0])
-    return int(below[0]) + width if below.size else len(losses)
+    return int(below[0]) + len(losses) - len(means) + 1 if below.size else len(losses)
+
+
+def falls_below(losses: Sequence[float], share: float) -> bool:
+    """Whether the loss ever was below a share of its first value."""
+    means = _smooth(losses)
+    return bool((means < share * means[0]).any())
+
+
+def _smooth(losses: Sequence[float]) -> FloatArray:
+    """Means of SMOOTH consecutive losses, or of all if there are fewer."""
+    width = min(SMOOTH, len(losses))
+    return np.convolve(losses, np.full(width, 1 / width), "valid")
 
 
 @contextmanager

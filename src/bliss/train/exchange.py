@@ -25,12 +25,14 @@ class Combined(NamedTuple):
 class Exchange:
     """The exchange of each step, in one of three ways.
 
+    A vector holds the gradient, the running statistics and the loss of a shard (`ShardVector`).
+
     * reduction "exact": the vectors of all processes are gathered and added in the order of shards,
       so that any number of processes gives the same bits. News is sent in the same message.
     * "exact" with all processes on one machine, on the CPU: the same sums, of vectors in common
       memory.
     * "allreduce": each process adds its own vectors, and the backend adds the sums. This sends
-      fewer bytes, but rounds differently.
+      fewer bytes between machines, but rounds differently.
 
     Parameters
     ----------
@@ -66,7 +68,7 @@ class Exchange:
         numbers: Sequence[int] = (),
         notice: int = 0,
     ) -> Combined:
-        """Give what this process has, and get the step of all.
+        """Exchange the vectors and news of this process; returns the combined step.
 
         Parameters
         ----------
@@ -77,7 +79,7 @@ class Exchange:
         numbers
             At most three numbers to add.
         notice
-            A signal number to tell all processes.
+            Number of a signal that this process has received, for all processes; 0: none.
         """
         own, group = torch.stack(tuple(vectors)), self._rounds.group  # [S / R, P]
         slots = self._slots

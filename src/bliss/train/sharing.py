@@ -25,13 +25,13 @@ class Common(NamedTuple):
 def common_memory(rounds: Rounds) -> Common | None:
     """Memory that the processes of each machine share.
 
-    None, in all processes, if every process has a machine of its own, or if a system does not allow
-    it.
+    None, in all processes, if there is one process, if every process has a machine of its own, or
+    if a system does not allow it.
     """
     group = rounds.group
     if group.size == 1:
         return None
-    rounds.meet()  # an error in another process so far
+    rounds.meet()  # raises an error if another process has failed
     first = first_ranks(group)
     if len(set(first)) == group.size:
         return None
@@ -53,13 +53,13 @@ def build_shared(build: Callable[[], Sampler], rounds: Rounds, draws_ahead: bool
     """A sampler whose state the processes of a machine share, if they have common memory.
 
     Every process draws from the state and passes its changes to the sampler, in the same order, but
-    only the owner of the memory makes them. All processes meet after each change. They meet before
-    it, too, if a thread `draws_ahead`; otherwise each has ended its draws before the exchange of
-    news, which comes before the change.
+    only the owner of the memory makes them. All processes meet after each change. With
+    `draws_ahead`, that is, if a thread prefetches batches, they also meet before it; otherwise each
+    has ended its draws before the exchange of news, which comes before the change.
 
-    Nothing is shared if the sampler does not learn, and if it is not shareable
-    (`Sampler.is_shareable`), for instance because its histories are in files; it is then built
-    again.
+    Nothing is shared if the sampler does not learn or is not shareable (`Sampler.is_shareable`),
+    for instance because its histories are in files; in the latter case it is built again without
+    shared memory.
     """
     common = common_memory(rounds)
     with placed_in(common.memory if common else None):
