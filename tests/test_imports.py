@@ -19,6 +19,15 @@ COMMANDS = [
     ("train", "--dataset", "cora", "--help"),
 ]
 
+MAIN = """
+from bliss.__main__ import main
+try:
+    main()
+except SystemExit as end:
+    assert not end.code, end.code
+show_loaded()
+"""
+
 
 def loaded(code: str, *arguments: str) -> list[set[str]]:
     """Top-level modules that a program has imported at each of its calls of `show_loaded`."""
@@ -40,15 +49,7 @@ def loaded_and_printed(code: str, *arguments: str) -> tuple[list[set[str]], str]
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_help_version_and_listing_import_nothing_heavy(command):
-    code = """
-    from bliss.__main__ import main
-    try:
-        main()
-    except SystemExit as end:
-        assert not end.code, end.code
-    show_loaded()
-    """
-    (found,) = loaded(code, *command)
+    (found,) = loaded(MAIN, *command)
     assert "typer" in found  # the command did run
     assert not found & HEAVY
 
@@ -88,15 +89,7 @@ def test_names_sampling_and_updating_import_no_pyg_and_the_first_batch_does():
 
 
 def test_training_imports_neither_pyg_nor_the_compiler_of_torch(tmp_path):
-    code = """
-    from bliss.__main__ import main
-    try:
-        main()
-    except SystemExit as end:
-        assert not end.code, end.code
-    show_loaded()
-    print("compiler:", "torch._dynamo" in sys.modules)
-    """
+    code = MAIN + 'print("compiler:", "torch._dynamo" in sys.modules)'
     small = ("--steps", "2", "--budgets", "32,32,32", "--batch-size", "32", "--hidden", "8")
     found, printed = loaded_and_printed(code, "train", *small, "--out", str(tmp_path / "run"))
     assert (tmp_path / "run" / "result.json").exists()
