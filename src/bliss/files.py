@@ -1,8 +1,8 @@
 """Atomic file writes: scratch file, fsync, rename, fsync of the directory.
 
 A killed process leaves the old file or the new one, never part of one. It may also leave a scratch
-file called ``.NAME.XXXXXXXX.bliss-scratch``, which `remove_scratch` deletes, or a folder of such a
-name, which is deleted when the same path is written again.
+file called ``.NAME.*.bliss-scratch``, with random characters for the star, which `remove_scratch`
+deletes, or a folder of such a name, which is deleted when the same path is written again.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from bliss.nn import GNN, MODELS, ModelConfig, infer
 from bliss.nn import attention as attention_module
 from bliss.nn.aggregate import aggregate
 from bliss.nn.attention import attend, gatv2_scores
-from bliss.nn.convs import GATConv, GATv2Conv, GCNConv, SAGEConv
+from bliss.nn.convs import Attention, GATConv, GATv2Conv, GCNConv, LinearConv, SAGEConv
 from bliss.nn.dropout import dropout
 from tests.conftest import heavy_tailed_pairs
 
@@ -329,3 +329,12 @@ def test_the_wide_start_is_xavier_with_the_gain_of_relu(model):
         elif parameter.numel() > 10_000:
             expected = math.sqrt(2) * math.sqrt(2 / sum(parameter.shape))
             assert parameter.std().item() == pytest.approx(expected, rel=0.05), name
+
+
+@pytest.mark.parametrize(
+    ("base", "missing"), [(LinearConv, "_own"), (Attention, "_scores")], ids=lambda one: str(one)
+)
+def test_a_convolution_without_its_hooks_cannot_be_built(base, missing):
+    incomplete = type("Incomplete", (base,), {})
+    with pytest.raises(TypeError, match=rf"abstract class Incomplete .*{missing}"):
+        incomplete(4, 4)

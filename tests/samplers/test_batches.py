@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from bliss import BlockLoader, InputError
+from bliss import PLADIES, BlockLoader, InputError
 from bliss.samplers import SAMPLERS
 from tests.conftest import heavy_tailed_pairs
 
@@ -101,3 +101,9 @@ def test_cluster_batches_have_every_node_once_an_epoch(data):
     for _ in range(2):
         seen = torch.cat([batch.blocks[-1].dst for batch in made])
         np.testing.assert_array_equal(np.sort(seen), np.arange(0, NODES, 2))
+
+
+def test_a_sampler_that_makes_no_batches_says_how_to_get_some(data):
+    sampler = PLADIES(data, [20])
+    with pytest.raises(InputError, match="PLADIES does not choose the seeds of batches: pass them"):
+        sampler.batches(0)

@@ -7,6 +7,8 @@ Pass the input before dropout as `observed`, so that policies do not learn from 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -18,7 +20,7 @@ from bliss.nn.attention import attend, gatv2_scores
 from bliss.nn.layers import runs_only
 
 
-class LinearConv(nn.Module):
+class LinearConv(nn.Module, ABC):
     """Base class of convolutions with fixed coefficients: out_i = f(x_i) + W sum_j weight_ij x_j.
 
     x [S, F] -> [D, out]
@@ -79,18 +81,18 @@ class LinearConv(nn.Module):
             block, projected[:, :outputs]
         )
 
+    @abstractmethod
     def _own(self, x: Tensor) -> Tensor | float:
         """f of the targets' inputs, with the bias. [D, F] -> [D, out]."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _projected_own(self, projected: Tensor) -> Tensor | float:
         """f of the targets, from their projections. [D, projected_width] -> [D, out]."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def _projection(self) -> nn.Linear:
         """W."""
-        raise NotImplementedError
 
 
 class SAGEConv(LinearConv):
@@ -146,7 +148,7 @@ class GCNConv(LinearConv):
         return self.linear
 
 
-class Attention(nn.Module):
+class Attention(nn.Module, ABC):
     """Base class of GAT and GATv2: heads, importance correction and feedback.
 
     With correction="hajek" (default), -log p_ij (`block.edge_prob`) is added to the scores: the
@@ -188,17 +190,17 @@ class Attention(nn.Module):
         """All that `combine` needs of a node. [N, F] -> [N, K]."""
         return self._sources(x)
 
+    @abstractmethod
     def _sources(self, x: Tensor) -> Tensor:
         """W h_j. [N, F] -> [N, H C]."""
-        raise NotImplementedError
 
     def _targets(self, x: Tensor, sources: Tensor) -> Tensor:
         """What scores need of the targets, from their inputs and W h_i. [D, F] -> [D, H C]."""
         return sources
 
+    @abstractmethod
     def _scores(self, targets: Tensor, sources: Tensor, block: Block) -> Tensor:
         """Plain scores e_ij. [D, H, C], [S, H, C] -> [E', H]."""
-        raise NotImplementedError
 
     def _score(self, x: Tensor, block: Block) -> tuple[Tensor, Tensor]:
         """Plain scores [E', H] and values [S, H, C] of a layer's input [S, F]."""

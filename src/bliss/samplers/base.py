@@ -183,7 +183,10 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
 
     def batches(self, epoch: int) -> Sequence[IntArray]:
         """Seeds of each batch of an epoch, if the sampler `makes_batches`. Arrays int64[B]."""
-        raise NotImplementedError
+        raise InputError(
+            f"{type(self).__name__} does not choose the seeds of batches: pass them to sample, or "
+            "use a BlockLoader."
+        )
 
     def sample(self, seeds: Any, step: int, shard: int = 0) -> list[Block]:
         """Draw the blocks of a batch, input layer first.
@@ -428,7 +431,7 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
 
     def _layer(self, dst: IntArray, layer: int, key: np.uint64) -> Block:
         """Draw one layer for the targets dst [D]; their coins come from key."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} implements neither _layer nor sample")
 
     def _key(self, step: int, layer: int, shard: int = 0) -> np.uint64:
         """Key of a layer's coins: seed, step, layer and, except for the first one, shard."""
