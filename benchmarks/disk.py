@@ -150,8 +150,8 @@ def time_side(store: Path, side: dict[str, Any], repeats: int) -> dict[str, Any]
     """Steps per second and bytes read per step, in this process."""
     import torch
 
-    from bliss import mapped
     from bliss.data import load_dataset
+    from bliss.storage import mapped
     from bliss.train import Learner, TrainConfig, build_task
 
     torch.set_num_threads(1)

@@ -16,7 +16,7 @@ from bliss import Block, Graph
 from bliss.data import import_graph, load_dataset, open_graph
 from bliss.samplers import Sampler, sampler_config
 from bliss.train import predict, train
-from bliss.train.memory import forget_peak, peak_mb
+from bliss.train.peak_memory import forget_peak, peak_mb
 
 DEGREE = 10_000_000
 HOLE = 2**31 + 12_345

@@ -131,12 +131,12 @@ def work(store: Path, model: str, repeats: int, settings: dict[str, Any]) -> dic
     import torch
 
     from bliss.data import load_dataset
-    from bliss.engines.processes import joined, place_of
-    from bliss.groups import TorchGroup
-    from bliss.packing import pack_news, unpack_news
+    from bliss.distributed.exchange import Exchange
+    from bliss.distributed.groups import TorchGroup
+    from bliss.distributed.packing import pack_news, unpack_news
+    from bliss.distributed.processes import joined, place_of
+    from bliss.distributed.shards import ShardVector
     from bliss.train import Learner, TrainConfig, build_task
-    from bliss.train.exchange import Exchange
-    from bliss.train.shards import ShardVector
 
     torch.set_num_threads(1)
     given = {"budgets": BUDGETS, "policy": "node", "steps": 10**6, "shards": 2} | settings

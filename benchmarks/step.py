@@ -22,7 +22,7 @@ from benchmarks.graphs import power_law
 from bliss import Graph
 from bliss.data import Dataset
 from bliss.train import PARTS, Learner, TrainConfig, build_task
-from bliss.train.memory import forget_peak, peak_mb
+from bliss.train.peak_memory import forget_peak, peak_mb
 
 BUDGETS = (4096, 2048, 1024)
 WARM_UP = 8

@@ -14,8 +14,8 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GINEConv
 
 from bliss import PLADIES, BlockLoader, Graph
-from bliss.block import Block
 from bliss.nn import infer
+from bliss.nn.block import Block
 
 
 def load(nodes: int = 2000) -> Data:

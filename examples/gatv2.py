@@ -14,8 +14,8 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GATv2Conv
 
 from bliss import Bliss, BlockLoader, Graph
-from bliss.block import Block
 from bliss.nn import infer
+from bliss.nn.block import Block
 
 
 def load(nodes: int = 2000) -> Data:

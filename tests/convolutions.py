@@ -18,7 +18,7 @@ import torch_geometric.nn.conv as convs
 from torch import Tensor, nn
 
 from bliss import PLADIES, Block, Graph, InputError
-from bliss.propagation import support
+from bliss.nn.propagation import support
 from tests.statistics import normal_limit
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "convolutions.md"

@@ -13,8 +13,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "bliss"
 
-BASE = {"arrays", "checks", "digests", "errors", "files", "text"}
-CONTRACTS = {"block", "feedback", "graph"}
+BASE = {"arrays", "checks", "errors", "storage", "text"}
+CONTRACTS = {"feedback", "graph", "nn"}
 LEARNING = {"kernels", "policies", "rng", "samplers"}
 
 # Parts from the bottom up. A part may import itself, too.
@@ -22,41 +22,25 @@ ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "arrays": set(),
     "checks": {"arrays", "errors"},
-    "digests": set(),
     "text": set(),
-    "files": {"errors"},
-    "records": {"digests", "errors", "files"},
     "kernels": {"arrays"},
-    "memory": {"arrays"},
     "rng": {"arrays", "kernels"},
-    "mapped": {"arrays", "errors", "kernels"},
-    "conversion": {"arrays", "checks", "errors"},
-    "csc": {"arrays", "checks", "errors", "kernels"},
-    "graph": {"arrays", "checks", "conversion", "csc", "errors", "kernels"},
+    "storage": {"arrays", "errors", "kernels"},
+    "graph": {"arrays", "checks", "errors", "kernels"},
     "feedback": {"arrays", "errors", "graph", "kernels"},
-    "propagation": {"errors"},
-    "block": {"arrays", "errors", "feedback", "graph", "kernels", "propagation"},
-    "groups": {"errors"},
-    "packing": {"arrays", "errors", "feedback"},
-    "policies": {"arrays", "checks", "errors", "feedback", "graph", "kernels", "memory"},
-    "nn": (BASE - {"digests", "text"}) | CONTRACTS | {"kernels", "mapped", "rng"},
-    "samplers": (BASE - {"text"})
-    | CONTRACTS
-    | {"groups", "kernels", "mapped", "memory", "nn", "packing", "policies", "rng"},
-    "gather": {"arrays", "mapped", "samplers"},
-    "loader_options": {"checks", "errors"},
-    "loader": {"arrays", "checks", "conversion", "errors", "gather", "kernels"}
-    | {"loader_options", "rng", "samplers"},
-    "data": BASE | {"conversion", "graph", "kernels", "rng"},
-    "train": BASE
-    | CONTRACTS
-    | LEARNING
-    | {"data", "gather", "groups", "loader", "memory", "nn", "packing", "records"},
-    "studies": BASE | CONTRACTS | LEARNING | {"data", "loader", "nn", "records", "train"},
-    "report": BASE | {"records", "studies", "train"},
-    "engines": BASE | {"data", "groups", "loader", "records", "rng", "samplers", "train"},
+    "policies": {"arrays", "checks", "errors", "feedback", "graph", "kernels", "storage"},
+    "nn": {"arrays", "checks", "errors", "feedback", "graph", "kernels", "rng", "storage"},
+    "data": BASE | {"graph", "kernels", "rng"},
+    "distributed": {"arrays", "data", "errors", "feedback", "storage"},
+    "samplers": (BASE - {"text"}) | CONTRACTS | {"distributed", "kernels", "policies", "rng"},
+    "loader": {"arrays", "checks", "errors", "graph", "kernels", "rng", "samplers", "storage"},
+    "train": BASE | CONTRACTS | LEARNING | {"data", "distributed", "loader"},
+    "studies": BASE | CONTRACTS | LEARNING | {"data", "loader", "train"},
+    "report": BASE | {"studies", "train"},
+    "engines": BASE | {"data", "distributed", "loader", "rng", "samplers", "train"},
     "cli": BASE
-    | {"data", "engines", "nn", "policies", "records", "report", "samplers", "studies", "train"},
+    | {"data", "distributed", "engines", "nn"}
+    | {"policies", "report", "samplers", "studies", "train"},
     "__main__": {"cli"},
     "demo": {"data", "graph", "samplers", "studies", "train"},
 }
@@ -114,7 +98,7 @@ def test_kernels_and_policies_load_no_torch():
     names = [*modules("kernels"), *modules("policies")]
     names += ["bliss.feedback", "bliss.graph", "bliss.rng"]
     assert loaded(f"import {', '.join(names)}", "torch", "torch_geometric") == []
-    assert loaded("import bliss.block", "torch", "torch_geometric") == ["torch"]  # it would show
+    assert loaded("import bliss.nn.block", "torch", "torch_geometric") == ["torch"]  # it would show
 
 
 CONFIGS = ["bliss.samplers.configs", "bliss.policies.configs", "bliss.nn.config"]

@@ -14,8 +14,8 @@ import pytest
 from benchmarks import dgl, disk, dropout, inference, samplers, sampling, scale, step, threads
 from benchmarks.graphs import power_law
 from benchmarks.pyg import floyd_chances, one_sample, two_samples
-from bliss import mapped
 from bliss.samplers import SAMPLERS
+from bliss.storage import mapped
 
 
 @pytest.mark.parametrize(("population", "count"), [(4, 3), (7, 2), (9, 3), (3, 5)])

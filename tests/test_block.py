@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from bliss import PLADIES, InputError
-from bliss.block import Block
+from bliss.nn.block import Block
 from bliss.samplers import Neighbor
 
 

@@ -20,8 +20,8 @@ from typer.testing import CliRunner
 
 import bliss as package
 from bliss.cli import app, console
-from bliss.digests import sealed
 from bliss.samplers import SamplerConfig
+from bliss.storage.digests import sealed
 from bliss.studies import Standing as StudyStanding
 from bliss.train import Standing
 

@@ -10,8 +10,8 @@ from torch import Tensor
 from torch_geometric.nn import MessagePassing
 
 from bliss import PLADIES, Bliss, Full, Graph, InputError
-from bliss.block import Block
 from bliss.nn import SAGEConv as OurSAGEConv
+from bliss.nn.block import Block
 from tests import convolutions
 from tests.build import make_sampler
 from tests.statistics import heavy_tailed_graph

@@ -7,9 +7,9 @@ import stat
 
 import pytest
 
-from bliss import files
 from bliss.errors import InputError, ResourceError
-from bliss.files import new_folder, remove_scratch, replace_file, replacing, scratch_folder
+from bliss.storage import files
+from bliss.storage.files import new_folder, remove_scratch, replace_file, replacing, scratch_folder
 
 
 @pytest.fixture()

@@ -272,8 +272,8 @@ def test_scales_and_sums_of_some_nodes_are_those_of_all(toy_graph, norm, monkeyp
     arrays = toy_graph.indptr, toy_graph.indices
     graph = Graph.from_csc(*arrays, weight, norm, self_loops="keep", duplicates="keep")
     nodes = np.random.default_rng(0).permutation(60)[:25]
-    monkeypatch.setattr("bliss.graph._FEW_EDGES", 0)
-    monkeypatch.setattr("bliss.graph._CHUNK", 7)
+    monkeypatch.setattr("bliss.graph.graph._FEW_EDGES", 0)
+    monkeypatch.setattr("bliss.graph.graph._CHUNK", 7)
     sums = graph.coefficient_sum_of(nodes)
     assert "coefficient_sum" not in graph.__dict__
     np.testing.assert_array_equal(sums, graph.coefficient_sum[nodes])

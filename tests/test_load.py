@@ -15,8 +15,9 @@ import torch
 
 from benchmarks import extremes, load, soak
 from benchmarks.graphs import power_law
-from bliss import Bliss, graph
+from bliss import Bliss
 from bliss.data.npy import map_npy
+from bliss.graph import graph
 from bliss.samplers import SAMPLERS
 
 pytestmark = pytest.mark.slow

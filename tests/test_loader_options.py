@@ -10,8 +10,8 @@ import torch
 from torch_geometric.data import Data
 
 from bliss import PLADIES, Bliss, BlockLoader, Graph, InputError, Neighbor
-from bliss import loader as loader_module
-from bliss.loader_options import REFUSED
+from bliss.loader import block_loader as loader_module
+from bliss.loader.pyg_options import REFUSED
 from bliss.samplers import SAMPLERS
 from tests.build import make_sampler
 from tests.conftest import heavy_tailed_pairs

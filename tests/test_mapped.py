@@ -11,12 +11,13 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from bliss import Bliss, BlockLoader, mapped
+from bliss import Bliss, BlockLoader
 from bliss.data import import_graph, load_dataset
 from bliss.errors import DamagedError, TruncatedError
-from bliss.gather import draw_scores
-from bliss.kernels.reading import read_rows
-from bliss.mapped import Rows, Watch, files_of
+from bliss.kernels.row_reading import read_rows
+from bliss.loader.gather import draw_scores
+from bliss.storage import mapped
+from bliss.storage.mapped import RowReader, Watch, files_of
 from tests.train.runs import make_trainer, trained
 
 pytestmark = [
@@ -58,7 +59,7 @@ def test_rows_are_those_of_the_map(tmp_path, kind, cache):
     x = matrix(tmp_path / "x.npy", kind)
     (file,) = files_of([x])
     assert file.path == tmp_path / "x.npy"
-    rows, random = Rows(file, x, cache), np.random.default_rng(2)
+    rows, random = RowReader(file, x, cache), np.random.default_rng(2)
     assert rows.capacity == min(cache // (9 * x.itemsize + 16), 500)
     for _ in range(4):
         ids = random.permutation(500)[:60]
@@ -70,7 +71,7 @@ def test_rows_are_those_of_the_map(tmp_path, kind, cache):
 
 def test_the_cache_holds_the_best_rows_and_reads_each_once(tmp_path):
     x = matrix(tmp_path / "x.npy")
-    rows = Rows(files_of([x])[0], x, 100 * (36 + 16))
+    rows = RowReader(files_of([x])[0], x, 100 * (36 + 16))
     score = np.arange(500.0)
     rows.renew(score)
     assert rows.reads == 100
@@ -97,26 +98,26 @@ def test_the_kernel_reads_rows_into_their_places(tmp_path):
 def test_arrays_in_memory_have_no_file(tmp_path):
     x = np.zeros((500, 9), np.float32)
     assert files_of([x]) == [None]
-    assert Rows.of(x, 1000) is None
+    assert RowReader.of(x, 1000) is None
     on_disk = matrix(tmp_path / "x.npy")
-    assert Rows.of(on_disk) is None  # small beside the memory
-    assert Rows.of(on_disk, 1000) is not None
+    assert RowReader.of(on_disk) is None  # small beside the memory
+    assert RowReader.of(on_disk, 1000) is not None
     (tmp_path / "x.npy").unlink()
     assert files_of([on_disk]) == [None]
 
 
 def test_a_map_that_was_changed_in_memory_is_read_as_it_is(store):
     x = load_dataset(store).x.numpy()
-    assert Rows.of(x, 1000) is not None
+    assert RowReader.of(x, 1000) is not None
     x[3] += 1  # a private copy of the page
-    assert Rows.of(x, 1000) is None
+    assert RowReader.of(x, 1000) is None
 
 
 def test_a_file_larger_than_half_the_memory_is_read_by_rows(tmp_path, monkeypatch):
     on_disk = matrix(tmp_path / "x.npy")
     assert mapped.memory() > 2**28
     monkeypatch.setattr(mapped, "memory", lambda: 2 * on_disk.nbytes - 1)
-    assert Rows.of(on_disk) is not None
+    assert RowReader.of(on_disk) is not None
 
 
 @pytest.mark.parametrize("prefetch", [0, 1])
@@ -219,7 +220,7 @@ def test_a_file_cut_during_inference_is_noticed_between_chunks(store, hidden):
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path):
     x = matrix(tmp_path / "x.npy")
-    rows = Rows(files_of([x])[0], x)
+    rows = RowReader(files_of([x])[0], x)
     os.close(rows._handle)
     rows._handle = os.open(tmp_path, os.O_RDONLY)  # a folder
     with pytest.raises(DamagedError, match=r"x.npy cannot be read at row 4"):

@@ -11,7 +11,7 @@ import threading
 import numpy as np
 import pytest
 
-from bliss.memory import LazyZeros, SharedMemory, full, placed_in, zeros
+from bliss.storage.memory import LazyZeros, SharedMemory, full, placed_in, zeros
 
 needs_files_in_memory = pytest.mark.skipif(
     not hasattr(os, "memfd_create"), reason="this system has no memfd_create"
@@ -49,7 +49,7 @@ def test_who_opens_the_memory_and_allocates_in_the_same_order_has_the_same_array
 @needs_files_in_memory
 def test_another_process_writes_what_this_one_reads(memory):
     code = (
-        "import sys; from bliss.memory import SharedMemory, placed_in, zeros\n"
+        "import sys; from bliss.storage.memory import SharedMemory, placed_in, zeros\n"
         "with placed_in(SharedMemory.open(sys.argv[1])): zeros(3); zeros(2)[1] = 4.5"
     )
     with placed_in(memory):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from bliss.distributed.packing import pack_news, unpack_news
 from bliss.errors import InputError
 from bliss.kernels.node_bandit import CODES_PER_UNIT
-from bliss.packing import pack_news, unpack_news
 
 RANDOM = np.random.default_rng(0)
 NEWS = {

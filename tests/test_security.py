@@ -20,8 +20,8 @@ from typer.testing import CliRunner
 from bliss.cli import app
 from bliss.data import load_dataset
 from bliss.errors import InputError
-from bliss.files import new_folder, replacing
 from bliss.report import write_report
+from bliss.storage.files import new_folder, replacing
 from tests.report import factory
 from tests.test_packaging import name_of, project
 

@@ -14,8 +14,8 @@ from statistics import median
 
 import torch
 
-from bliss import records
 from bliss.data import Dataset, load_dataset
+from bliss.storage import records
 from bliss.studies.records import Machine
 from bliss.studies.runs import machine
 from bliss.train import Learner, TrainConfig, build_task, resolve

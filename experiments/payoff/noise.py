@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from bliss import records
+from bliss.storage import records
 from bliss.studies.pilot import Pilot
 from experiments.payoff.run import CASES, HERE, config, missing
 

@@ -20,8 +20,8 @@ from typing import Any
 
 import torch
 
-from bliss import records
 from bliss.data import Dataset, load_dataset
+from bliss.storage import records
 from bliss.train import Learner, TrainConfig, build_task, resolve
 from bliss.train.evaluation import evaluate
 from experiments.payoff.three_hops import three_hops

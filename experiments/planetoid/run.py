@@ -19,8 +19,8 @@ from typing import Any
 
 import torch
 
-from bliss import records
 from bliss.data import Dataset, load_dataset
+from bliss.storage import records
 from bliss.studies.runs import processor
 from bliss.train import RunResult, Trainer, resolve
 

@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 
-from bliss import records
 from bliss.data import Dataset, load_dataset
+from bliss.storage import records
 from bliss.studies.records import mean_and_deviation
 from bliss.studies.runs import machine
 from bliss.train import RunResult, Trainer, resolve

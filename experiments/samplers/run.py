@@ -18,8 +18,8 @@ from typing import Any
 
 import torch
 
-from bliss import records
 from bliss.data import Dataset, load_dataset
+from bliss.storage import records
 from bliss.studies import compare
 from bliss.studies.matching import Matcher, Work
 from bliss.studies.plan import Request, plan, sized

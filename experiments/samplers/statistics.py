@@ -18,10 +18,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bliss import records
-from bliss.block import Block
 from bliss.data import Dataset
 from bliss.nn import infer_layer
+from bliss.nn.block import Block
+from bliss.storage import records
 from bliss.train import Learner, TrainConfig, build_task
 from bliss.train.evaluation import evaluate
 from bliss.train.task import Task

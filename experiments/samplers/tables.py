@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bliss import records
+from bliss.storage import records
 from bliss.studies.matching import Work
 from bliss.studies.records import Comparison, ComparisonRow
 from bliss.studies.sizes import size_text

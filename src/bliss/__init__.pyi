@@ -1,10 +1,10 @@
-from .block import Block as Block
-from .block import Control as Control
-from .block import Observation as Observation
 from .errors import InputError as InputError
 from .feedback import Feedback as Feedback
 from .graph import Graph as Graph
 from .loader import BlockLoader as BlockLoader
+from .nn.block import Block as Block
+from .nn.block import Control as Control
+from .nn.block import Observation as Observation
 from .policies import Exp3Config as Exp3Config
 from .policies import NodeConfig as NodeConfig
 from .policies import Policy as Policy

@@ -25,3 +25,11 @@ class ResourceError(RuntimeError):
 
 class LostError(ResourceError):
     """Another process of the same run has ended, or does not answer in time."""
+
+
+class Interrupted(Exception):
+    """A signal ended the run; a checkpoint was written."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"interrupted by signal {number}")
+        self.number = number

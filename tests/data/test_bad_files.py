@@ -10,7 +10,7 @@ import scipy.sparse
 
 from bliss import InputError
 from bliss.data import import_graph, load_dataset, open_store
-from bliss.digests import file_digest, sealed
+from bliss.storage.digests import file_digest, sealed
 from tests.data.files import HOT, SOURCE, SPLITS, TARGET, WEIGHT, X, Y, write
 
 

@@ -24,8 +24,8 @@ from bliss.data import (
     open_graph,
     open_store,
 )
-from bliss.digests import sealed
 from bliss.errors import ResourceError
+from bliss.storage.digests import sealed
 from tests.data.files import HOT, SOURCE, SPLITS, TARGET, WEIGHT, X, Y, csv, write
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from bliss.data import import_graph, load_dataset, manifest, open_graph, open_store, verify_dataset
-from bliss.digests import file_digest, sealed
 from bliss.errors import DamagedError, InputError, ResourceError
+from bliss.storage.digests import file_digest, sealed
 from tests.data.files import WEIGHT, write
 
 FILES = (
@@ -124,7 +124,7 @@ def test_indices_of_a_large_store_are_checked_once_and_again_after_a_change(larg
     def fail(*_):
         raise InputError("checked")
 
-    monkeypatch.setattr("bliss.graph.check_arrays", fail)
+    monkeypatch.setattr("bliss.graph.graph.check_arrays", fail)
     open_store(large)
     os.utime(large / "indices.npy")
     with pytest.raises(InputError, match="checked"):
@@ -134,7 +134,7 @@ def test_indices_of_a_large_store_are_checked_once_and_again_after_a_change(larg
     monkeypatch.undo()
     monkeypatch.setattr(manifest, "SMALL", 0)
     open_store(large)
-    monkeypatch.setattr("bliss.graph.check_arrays", fail)
+    monkeypatch.setattr("bliss.graph.graph.check_arrays", fail)
     open_store(large)
     with pytest.raises(InputError, match="checked"):
         verify_dataset(large)

@@ -18,7 +18,7 @@ import scipy.sparse
 from bliss import InputError
 from bliss.data import import_graph, load_dataset, open_graph
 from bliss.data.npy import read_npz, read_sparse
-from bliss.data.reading import in_one_sentence, unpack_limit
+from bliss.data.safe_reading import in_one_sentence, unpack_limit
 from bliss.data.tables import read_matrix, read_parquet, read_table
 from bliss.errors import ResourceError
 from tests.data.files import SOURCE, TARGET, X, write

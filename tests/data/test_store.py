@@ -9,8 +9,8 @@ import pytest
 
 from bliss import Graph, InputError
 from bliss.data import open_graph, save_graph, store
-from bliss.digests import sealed
 from bliss.errors import ResourceError
+from bliss.storage.digests import sealed
 
 
 @pytest.fixture()

@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from bliss.engines.worker import work
+from bliss.engines.ray_worker import work
 from bliss.train.step import Learner
 
 STEP = 7

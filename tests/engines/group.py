@@ -13,7 +13,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from bliss.groups import TorchGroup
+from bliss.distributed.groups import TorchGroup
 
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["tests.engines.preloaded"])

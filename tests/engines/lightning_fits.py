@@ -17,10 +17,10 @@ from torch_geometric.data import Data
 
 from bliss import Bliss, BlockLoader, InputError
 from bliss.data import load_dataset
+from bliss.distributed.equality import state_number
 from bliss.engines.lightning import BlockDataModule, PolicyCallback
 from bliss.errors import DamagedError
 from bliss.nn import GNN, ModelConfig, infer
-from bliss.train.equality import state_number
 
 QUIET = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
 DATASET = load_dataset("synthetic")

@@ -3,6 +3,6 @@
 import torch_geometric.data  # noqa: F401
 
 import bliss.data.store
-import bliss.engines.sharing
+import bliss.distributed.shared_dataset
 import bliss.train.loop  # noqa: F401
 import tests.engines.work  # noqa: F401

@@ -19,9 +19,9 @@ from bliss import InputError
 from bliss.cli import app
 from bliss.data import load_dataset, save_dataset
 from bliss.engines import ray as engine
-from bliss.engines.worker import copy_newer, copy_run, metrics
-from bliss.errors import LostError
-from bliss.train import Interrupted, RunFolder, Trainer
+from bliss.engines.ray_worker import copy_newer, copy_run, metrics
+from bliss.errors import Interrupted, LostError
+from bliss.train import RunFolder, Trainer
 from tests.engines.dying import die_once
 from tests.train.conftest import make_dataset
 from tests.train.runs import assert_same_run, quiet, settings

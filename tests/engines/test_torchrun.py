@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from bliss.data import load_dataset
-from bliss.engines.processes import joined, place_of
+from bliss.distributed.processes import joined, place_of
 from bliss.errors import InputError
 from bliss.train import Trainer, resolve
 from tests.train.runs import assert_same_run, quiet

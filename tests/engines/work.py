@@ -15,19 +15,18 @@ import numpy as np
 import torch
 
 from bliss.data import Dataset
-from bliss.engines.sharing import shared_dataset
-from bliss.errors import InputError, LostError, ResourceError
-from bliss.groups import Group
-from bliss.memory import SharedMemory
+from bliss.distributed.equality import state_number
+from bliss.distributed.groups import Group
+from bliss.distributed.packing import pack_news, unpack_news
+from bliss.distributed.rounds import Rounds
+from bliss.distributed.shared_dataset import shared_dataset
+from bliss.distributed.shared_state import build_shared
+from bliss.errors import InputError, Interrupted, LostError, ResourceError
 from bliss.nn import GNN, ModelConfig
-from bliss.packing import pack_news, unpack_news
 from bliss.policies.node import NodeBandit
 from bliss.samplers import Sampler
+from bliss.storage.memory import SharedMemory
 from bliss.train import Standing, Trainer
-from bliss.train.equality import state_number
-from bliss.train.rounds import Rounds
-from bliss.train.sharing import build_shared
-from bliss.train.signals import Interrupted
 from tests.build import make_sampler, small_features, softmax
 from tests.train.conftest import make_dataset
 from tests.train.runs import quiet, settings
@@ -59,7 +58,7 @@ def state(made: Trainer) -> dict[str, int]:
 def on_machines(number: int) -> Iterator[None]:
     """Let the processes seem to be on several machines, in turn."""
     rank = int(torch.distributed.get_rank())
-    with mock.patch("bliss.groups.machine_name", lambda: f"machine {rank % number}"):
+    with mock.patch("bliss.distributed.groups.machine_name", lambda: f"machine {rank % number}"):
         yield
 
 

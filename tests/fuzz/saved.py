@@ -15,8 +15,8 @@ import safetensors.torch
 
 from bliss.data import import_graph, load_dataset
 from bliss.data.store import DATASET_HEADER, GRAPH_HEADER
-from bliss.digests import file_digest, sealed
 from bliss.report.load import load
+from bliss.storage.digests import file_digest, sealed
 from bliss.train import RunFolder, Trainer, predict
 from bliss.train.folder import _tensor_digest, settings_digest
 from tests.fuzz.mutations import NUMBERS, VALUES, Random, change_json, mutate, pick

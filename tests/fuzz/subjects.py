@@ -20,7 +20,7 @@ import torch
 
 from bliss.data import Dataset, import_graph, load_dataset
 from bliss.data.unpickle import read_planetoid_pickle
-from bliss.digests import new_digest
+from bliss.storage.digests import new_digest
 from tests.data.files import HOT, SOURCE, TARGET, WEIGHT, X, Y, csv
 from tests.data.test_foreign import make_data, ogb, people
 from tests.fuzz.mutations import mutate

@@ -11,7 +11,7 @@ import threading
 import numpy as np
 import pytest
 
-import bliss.block  # noqa: F401 (tells the pool of torch's threads)
+import bliss.nn.block  # noqa: F401 (tells the pool of torch's threads)
 from bliss.arrays import NOTHING
 from bliss.kernels import frontier, histories, messages, node_bandit, pool
 from bliss.kernels.gathering import gather

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from bliss import PLADIES, Graph
-from bliss.block import Block
 from bliss.nn import GNN, ModelConfig
 from bliss.nn import attention as attention_module
 from bliss.nn.aggregate import _Sum, aggregate
 from bliss.nn.attention import attend, gatv2_scores
+from bliss.nn.block import Block
 from bliss.nn.dropout import dropout
 from tests.conftest import heavy_tailed_pairs
 

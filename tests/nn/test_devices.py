@@ -28,10 +28,10 @@ from torch.utils._pytree import tree_leaves
 from torch_geometric.data import Data
 
 from bliss import Graph, InputError
-from bliss.block import Block, Control, Observation
 from bliss.nn import GNN, MODELS, ModelConfig, infer
 from bliss.nn import attention as attention_module
 from bliss.nn.aggregate import aggregate
+from bliss.nn.block import Block, Control, Observation
 from bliss.nn.convs import GATConv, GATv2Conv, GCNConv, SAGEConv
 from bliss.samplers import SAMPLERS, Full, sampler_config
 from tests.conftest import heavy_tailed_pairs

@@ -8,7 +8,7 @@ import torch
 
 from bliss import InputError
 from bliss.nn import GNN, ModelConfig, infer, inference
-from bliss.nn.needed import chunks, needed_nodes
+from bliss.nn.receptive_field import chunks, needed_nodes
 from tests.statistics import heavy_tailed_graph
 
 NETWORKS = {

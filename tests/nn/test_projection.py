@@ -10,7 +10,6 @@ import torch
 from torch import nn
 
 from bliss import Graph, InputError
-from bliss.block import Control
 from bliss.errors import TruncatedError
 from bliss.nn import (
     GNN,
@@ -26,6 +25,7 @@ from bliss.nn import (
     projection,
 )
 from bliss.nn.aggregate import aggregate
+from bliss.nn.block import Control
 from bliss.samplers import Full
 from tests.conftest import heavy_tailed_pairs
 

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bliss.digests import sealed
-from bliss.records import Log
+from bliss.storage.digests import sealed
+from bliss.storage.records import Log
 from bliss.train.folder import RunFolder, settings_digest
-from bliss.train.records import Evaluation
+from bliss.train.results import Evaluation
 
 MACHINE = {
     "processor": "Example 9000",

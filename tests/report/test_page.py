@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 import pytest
 
 from bliss.report import save_figures, write_report
-from bliss.report.tables import DASH
+from bliss.report.cells import DASH
 from tests.report import factory
 
 KINDS = ("run", "runs", "comparison", "reproduction", "variance", "together")

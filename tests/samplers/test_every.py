@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from bliss import Graph, InputError
-from bliss.block import Block
+from bliss.nn.block import Block
 from bliss.samplers import SAMPLERS, Sampler, sampler_config
 from tests import build
 from tests.build import small_features, softmax

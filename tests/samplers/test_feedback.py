@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from bliss import InputError
-from bliss.block import Block
+from bliss.nn.block import Block
 from bliss.samplers import Sampler
 from tests.build import make_sampler, softmax
 

@@ -13,9 +13,9 @@ from torch.nn import functional
 
 from bliss import InputError
 from bliss.arrays import NOTHING
-from bliss.block import Block
 from bliss.nn import GNN, ModelConfig
 from bliss.nn.aggregate import aggregate, aggregate_noise
+from bliss.nn.block import Block
 from bliss.samplers import Full, Neighbor, Sampler, sampler_config
 from tests.statistics import ROUNDING, features, full_aggregate, heavy_tailed_graph, normal_limit
 

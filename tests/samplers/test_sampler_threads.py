@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from bliss import loader as loading
 from bliss.kernels import pool
 from bliss.loader import BlockLoader
+from bliss.loader import block_loader as loading
 from bliss.samplers import SAMPLERS
 from bliss.train import Learner, TrainConfig, build_task
 from tests.build import make_sampler

@@ -12,8 +12,8 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from bliss import BlockLoader, Graph
-from bliss.block import Block
 from bliss.feedback import News
+from bliss.nn.block import Block
 from bliss.samplers import Sampler
 from tests.build import make_sampler, softmax
 from tests.conftest import heavy_tailed_pairs

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from bliss import records
 from bliss.errors import DamagedError
 from bliss.report.load import KINDS, load
+from bliss.storage import records
 from bliss.studies.records import PolicyRatios, average_curve
 from bliss.train import Evaluation, RunFolder, TrainConfig, Trainer
 from tests.studies.conftest import SMALL, quiet

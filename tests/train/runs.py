@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from bliss.data import Dataset
-from bliss.train import Interrupted, RunFolder, RunResult, Standing, TrainConfig, Trainer, resolve
+from bliss.errors import Interrupted
+from bliss.train import RunFolder, RunResult, Standing, TrainConfig, Trainer, resolve
 
 SETTINGS: dict[str, Any] = {
     "dataset": "toy",

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from bliss.train import RunFolder, chain, checkpoints
-from bliss.train.chain import Checkpoint, CheckpointFiles
+from bliss.train.incremental import Checkpoint, CheckpointFiles
 from tests.train.runs import assert_same_run, make_trainer, quiet, same, stopped, trained
 
 OPTIONS = {

@@ -14,7 +14,7 @@ import safetensors.torch
 
 from bliss.errors import DamagedError, InputError, ResourceError
 from bliss.train import Evaluation, RunFolder, open_task
-from bliss.train.records import StepTime
+from bliss.train.results import StepTime
 from tests.train.runs import make_trainer, settings, trained
 
 

@@ -12,7 +12,7 @@ import torch
 from bliss.errors import InputError
 from bliss.train import RunFolder, TrainConfig, evaluate
 from bliss.train.evaluation import evaluate_sampled
-from bliss.train.memory import forget_peak, peak_mb
+from bliss.train.peak_memory import forget_peak, peak_mb
 from bliss.train.tensorboard import tensorboard_writer
 from tests.train.runs import SETTINGS, make_trainer
 

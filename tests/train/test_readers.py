@@ -13,9 +13,10 @@ import torch
 
 from benchmarks.load import read_until, write_run
 from benchmarks.soak import make_dataset
-from bliss import InputError, records
+from bliss import InputError
 from bliss.errors import DamagedError
 from bliss.report.load import load
+from bliss.storage import records
 from bliss.train import RunFolder, predict
 from tests.train.runs import trained
 

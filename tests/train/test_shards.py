@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
+from bliss.distributed.exchange import Exchange
+from bliss.distributed.groups import Alone
+from bliss.distributed.rounds import Rounds
+from bliss.distributed.shards import ShardVector, check_processes
 from bliss.errors import InputError
-from bliss.groups import Alone
 from bliss.train import Learner, build_task
-from bliss.train.exchange import Exchange
-from bliss.train.rounds import Rounds
-from bliss.train.shards import ShardVector, check_processes
 from tests.train.runs import SETTINGS, assert_same_run, make_trainer, settings, stopped, trained
 
 

@@ -7,7 +7,8 @@ import signal
 
 import pytest
 
-from bliss.train import Interrupted, RunFolder, loop
+from bliss.errors import Interrupted
+from bliss.train import RunFolder, loop
 from tests.train.runs import assert_same_run, make_trainer, trained
 
 PLACES = {

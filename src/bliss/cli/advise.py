@@ -37,9 +37,9 @@ def advise(
     --limit. Settings of the sampler that are given stay as they are. See docs/advice.md.
     """
     with errors(debug):
-        from bliss import records
         from bliss.data import load_dataset
-        from bliss.files import refuse_folder
+        from bliss.storage import records
+        from bliss.storage.files import refuse_folder
         from bliss.studies import advise as find_advice
         from bliss.train import resolve
 

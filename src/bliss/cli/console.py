@@ -9,10 +9,9 @@ from functools import cache
 from time import perf_counter, sleep
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from bliss.errors import DamagedError, InputError, LostError, ResourceError
+from bliss.errors import DamagedError, InputError, Interrupted, LostError, ResourceError
 from bliss.text import printable
-from bliss.train.records import short_name
-from bliss.train.signals import Interrupted
+from bliss.train.results import short_name
 
 if TYPE_CHECKING:
     from rich.console import Console

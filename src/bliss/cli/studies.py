@@ -71,12 +71,12 @@ def variance(
     with errors(debug):
         from msgspec.structs import replace
 
-        from bliss import records
-        from bliss.cli.tables import show_variance
+        from bliss.cli.console_tables import show_variance
         from bliss.data import load_dataset
         from bliss.errors import InputError
-        from bliss.files import refuse_folder
         from bliss.report import save_figures
+        from bliss.storage import records
+        from bliss.storage.files import refuse_folder
         from bliss.studies import VarianceStudy
         from bliss.studies.runs import graph_facts, machine, today
         from bliss.train import resolve
@@ -180,7 +180,7 @@ def compare(
 ) -> None:
     """Compare samplers on the same data, recipe, work per step, estimator and seeds."""
     with errors(debug):
-        from bliss.cli.tables import show_comparison
+        from bliss.cli.console_tables import show_comparison
         from bliss.studies import EVERYTHING
         from bliss.studies import compare as run_comparison
 
@@ -235,7 +235,7 @@ def reproduce(
     Each data set takes 40 runs with the defaults. Finished runs in --out are not repeated.
     """
     with errors(debug):
-        from bliss.cli.tables import show_reproduction
+        from bliss.cli.console_tables import show_reproduction
         from bliss.report import save_figures
         from bliss.studies import reproduce as run_reproduction
 

@@ -79,7 +79,7 @@ def train(
     --shards 2. See docs/processes.md, and docs/ray.md for --engine ray.
     """
     with errors(debug, "Run the same command with --resume to continue."):
-        from bliss.engines.processes import joined, place_of
+        from bliss.distributed.processes import joined, place_of
 
         me = place_of()
         if me.rank > 0:
@@ -90,13 +90,13 @@ def train(
             checked = {"timeout": timeout, "check_every": check_every}
             train_with_ray(settings, workers, out, options | checked)
             return
-        from bliss.cli.tables import show_result
+        from bliss.cli.console_tables import show_result
         from bliss.data import load_dataset
-        from bliss.engines.sharing import shared_dataset
+        from bliss.distributed.rounds import Rounds
+        from bliss.distributed.shards import check_processes
+        from bliss.distributed.shared_dataset import shared_dataset
         from bliss.train import Trainer, resolve
         from bliss.train.entry import run_folder
-        from bliss.train.rounds import Rounds
-        from bliss.train.shards import check_processes
         from bliss.train.tensorboard import tensorboard_writer
 
         device = str(settings.get("device", "cpu"))
@@ -156,7 +156,7 @@ def train_with_ray(
     settings: dict[str, Any], workers: int | None, out: Path | None, options: dict[str, Any]
 ) -> None:
     """Train in workers of Ray and show the result; `options` are those of `engines.ray.trainer`."""
-    from bliss.cli.tables import show_result
+    from bliss.cli.console_tables import show_result
     from bliss.engines import ray
     from bliss.train import resolve
     from bliss.train.entry import run_folder

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from bliss import checks
-from bliss.data.reading import in_one_sentence
+from bliss.data.safe_reading import in_one_sentence
 from bliss.data.sources import ENTRIES, SAINT_FILES, Entry
 from bliss.errors import InputError
 
@@ -163,7 +163,7 @@ def _load_named(name: str, root: Path, seed: int) -> Dataset:
 
 
 def _load_folder(folder: Path) -> Dataset:
-    from bliss.data.saint import find_saint, read_saint
+    from bliss.data.graphsaint import find_saint, read_saint
     from bliss.data.store import DATASET_HEADER, open_store
 
     if (folder / DATASET_HEADER).exists():

@@ -14,9 +14,9 @@ from torch import Tensor
 from bliss import checks
 from bliss.arrays import Array, BoolArray, IntArray
 from bliss.data.names import NodeNames
-from bliss.digests import new_digest
 from bliss.errors import InputError
 from bliss.graph import Graph
+from bliss.storage.digests import new_digest
 
 SPLITS = ("train", "val", "test")
 TASKS = ("classes", "labels", "regression")

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
-from bliss.data.reading import first_line
+from bliss.data.safe_reading import first_line
 from bliss.data.sources import Source
 from bliss.errors import DamagedError
-from bliss.files import publish, scratch_folder
+from bliss.storage.files import publish, scratch_folder
 
 _TIMEOUT = 60  # seconds without an answer
 

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bliss.arrays import Array, IntArray
-from bliss.data.blocks import parquet_rows, table_blocks
+from bliss.data.chunked_tables import parquet_rows, table_blocks
 from bliss.data.nodes import Nodes, id_column
 from bliss.data.npy import NpyRows, npz_names, read_npz, read_sparse
 from bliss.data.tables import Table, column_values, is_table, suffix
 from bliss.errors import InputError
-from bliss.files import check_regular
 from bliss.graph import Graph
+from bliss.storage.files import check_regular
 from bliss.text import printable
 
 SOURCES = ("src", "source", "from", "row", "source_id", "src_id")

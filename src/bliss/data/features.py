@@ -12,7 +12,7 @@ import numpy as np
 from bliss.arrays import Array, FloatArray
 from bliss.data.nodes import ID_NAMES, id_column, id_place
 from bliss.data.npy import NpyRows, read_sparse
-from bliss.data.reading import check_unpacked
+from bliss.data.safe_reading import check_unpacked
 from bliss.data.tables import (
     INDEX,
     column_values,
@@ -24,7 +24,7 @@ from bliss.data.tables import (
     reading_parquet,
 )
 from bliss.errors import InputError
-from bliss.files import check_regular
+from bliss.storage.files import check_regular
 from bliss.text import printable
 
 CHUNK_BYTES = 1 << 25

@@ -19,7 +19,7 @@ from bliss.data.importing import Parts
 from bliss.data.labels import Labels, make_labels
 from bliss.data.nodes import Nodes
 from bliss.data.npy import read_npy, read_npz
-from bliss.data.reading import check_unpacked, in_one_sentence, reading
+from bliss.data.safe_reading import check_unpacked, in_one_sentence, reading
 from bliss.data.tables import read_matrix
 from bliss.errors import InputError
 

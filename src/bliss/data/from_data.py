@@ -10,7 +10,6 @@ import torch
 
 from bliss import checks
 from bliss.arrays import Array
-from bliss.conversion import adjacency_of, library_of
 from bliss.data.dataset import SPLITS, Dataset, labelled
 from bliss.data.edges import Edges, find_nodes, make_graph
 from bliss.data.labels import Labels, make_labels, no_labels
@@ -18,6 +17,7 @@ from bliss.data.nodes import Nodes
 from bliss.data.splits import SplitSource, read_splits
 from bliss.data.summary import import_summary
 from bliss.errors import InputError
+from bliss.graph.conversion import adjacency_of, library_of
 
 
 def from_data(

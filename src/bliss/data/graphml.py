@@ -18,7 +18,7 @@ from bliss.data.importing import Parts
 from bliss.data.labels import Labels, label_columns, no_labels
 from bliss.data.names import LONGEST, shown
 from bliss.data.nodes import Nodes, nodes_of
-from bliss.data.reading import reading
+from bliss.data.safe_reading import reading
 from bliss.errors import InputError
 from bliss.text import printable
 

@@ -22,8 +22,8 @@ from bliss.data.sorting import LEAST_MEMORY, EdgeSorter, SortedEdges, chunk_rows
 from bliss.data.splits import SplitSource, read_splits
 from bliss.data.store import StrPath, write_graph_header
 from bliss.errors import InputError
-from bliss.files import check_space
 from bliss.graph import Norm
+from bliss.storage.files import check_space
 
 SHARES = (0.6, 0.2, 0.2)
 """Default shares of train, validation and test nodes."""

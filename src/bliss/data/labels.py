@@ -14,7 +14,7 @@ from bliss.data.nodes import ID_NAMES, Nodes, as_rows, id_column, id_place
 from bliss.data.npy import read_npy
 from bliss.data.tables import is_table, read_table, suffix
 from bliss.errors import InputError
-from bliss.files import check_regular
+from bliss.storage.files import check_regular
 from bliss.text import printable
 
 AUTO = ("auto", "classes", "labels", "regression")

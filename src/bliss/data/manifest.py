@@ -18,10 +18,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from bliss.data.reading import reading
-from bliss.digests import file_digest, is_sealed, sealed
+from bliss.data.safe_reading import reading
 from bliss.errors import DamagedError, InputError, ResourceError
-from bliss.files import replace_file
+from bliss.storage.digests import file_digest, is_sealed, sealed
+from bliss.storage.files import replace_file
 
 SMALL = 1 << 26
 """Size in bytes up to which a file is read to compare its digest at each opening."""

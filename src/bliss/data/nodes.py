@@ -10,7 +10,7 @@ import numpy as np
 from bliss import checks
 from bliss.arrays import Array, IntArray
 from bliss.data.names import LONGEST, NodeNames, shown
-from bliss.data.reading import in_one_sentence
+from bliss.data.safe_reading import in_one_sentence
 from bliss.data.tables import INDEX, Table
 from bliss.errors import InputError
 

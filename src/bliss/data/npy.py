@@ -19,9 +19,9 @@ import numpy as np
 import scipy.sparse
 
 from bliss.arrays import Array
-from bliss.data.reading import check_unpacked, first_line, reading, unpack_limit
+from bliss.data.safe_reading import check_unpacked, first_line, reading, unpack_limit
 from bliss.errors import InputError
-from bliss.files import check_regular
+from bliss.storage.files import check_regular
 
 _NUMBERS = "biuf"  # kinds of bool, integers and floats
 _TEXTS = "SU"

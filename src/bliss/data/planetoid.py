@@ -14,7 +14,7 @@ import torch
 from bliss.arrays import Array, IntArray
 from bliss.data.dataset import Dataset
 from bliss.data.edges import undirected
-from bliss.data.reading import check_unpacked
+from bliss.data.safe_reading import check_unpacked
 from bliss.data.sources import PLANETOID_PARTS
 from bliss.data.unpickle import read_planetoid_pickle
 from bliss.errors import InputError

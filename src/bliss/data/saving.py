@@ -17,7 +17,7 @@ from bliss.data.names import NodeNames
 from bliss.data.npy import write_npy, write_npy_rows
 from bliss.data.store import DATASET_FILES, DATASET_FORMAT, DATASET_HEADER, StrPath, write_graph
 from bliss.errors import InputError
-from bliss.files import check_space, new_folder
+from bliss.storage.files import check_space, new_folder
 
 Progress = Callable[[str, float | None], None]
 """Called with what is being done, and with the share that is done, or None if it is not known."""

@@ -71,7 +71,7 @@ def _planetoid(folder: str, digests: str) -> Entry:
 def _saint(folder: str, *drive_ids: str) -> Entry:
     pairs = zip(SAINT_FILES, drive_ids, strict=True)
     sources = (Source(DRIVE + drive_id, f"raw/{file}") for file, drive_id in pairs)
-    return _entry(folder, "saint:read_saint", *sources)
+    return _entry(folder, "graphsaint:read_saint", *sources)
 
 
 def _benchmark(folder: str) -> Entry:
@@ -158,7 +158,7 @@ ENTRIES = {
         "1NI5pa5Chpd-52eSmLW60OnB3WS5ikxq_",
     ),
     # PPI in GraphSAINT's form has no download; the files that PyG fetches are of another form.
-    "ppi": Entry("PPI", tuple(f"raw/{file}" for file in SAINT_FILES), "saint:read_saint"),
+    "ppi": Entry("PPI", tuple(f"raw/{file}" for file in SAINT_FILES), "graphsaint:read_saint"),
     "computers": _benchmark("Computers"),
     "photo": _benchmark("Photo"),
     "cs": _benchmark("CS"),

@@ -16,8 +16,8 @@ from bliss.data.nodes import ID_NAMES, Nodes, id_column
 from bliss.data.npy import read_npy, read_npz
 from bliss.data.tables import TEXT, column_values, is_table, read_table, suffix
 from bliss.errors import InputError
-from bliss.files import check_regular
 from bliss.rng import Stream, derive_key, uniforms
+from bliss.storage.files import check_regular
 
 SplitSource = Mapping[str, Any] | Sequence[float] | str | PathLike[str]
 

@@ -36,11 +36,11 @@ from bliss.data.dataset import SPLITS, Dataset
 from bliss.data.manifest import check_files, checking_values, read_header, write_header
 from bliss.data.names import ENDS, NAMES, NodeNames
 from bliss.data.npy import map_npy, map_npy_private, read_npy, write_npy
-from bliss.data.reading import in_one_sentence
-from bliss.digests import json_digest
+from bliss.data.safe_reading import in_one_sentence
 from bliss.errors import InputError
-from bliss.files import new_folder
 from bliss.graph import NORMS, Graph, Norm
+from bliss.storage.digests import json_digest
+from bliss.storage.files import new_folder
 
 GRAPH_FORMAT = "bliss-graph-2"
 GRAPH_HEADER = "graph.json"

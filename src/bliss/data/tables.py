@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bliss.arrays import Array
-from bliss.data.reading import LimitedStream, check_unpacked, reading
+from bliss.data.safe_reading import LimitedStream, check_unpacked, reading
 from bliss.errors import InputError
 
 TEXT = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")

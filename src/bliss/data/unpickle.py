@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse
 
 from bliss.arrays import Array
-from bliss.data.reading import first_line
+from bliss.data.safe_reading import first_line
 from bliss.errors import InputError
 
 _KINDS = ("b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8")

@@ -13,14 +13,14 @@ import torch
 
 from bliss import checks
 from bliss.arrays import IntArray
+from bliss.distributed.equality import state_number
+from bliss.distributed.groups import Group, TorchGroup
+from bliss.distributed.rounds import ALONE
 from bliss.errors import DamagedError, InputError
-from bliss.groups import Group, TorchGroup
 from bliss.loader import BlockLoader
 from bliss.rng import Stream
 from bliss.samplers.base import Sampler
 from bliss.samplers.full import Full
-from bliss.train.equality import state_number
-from bliss.train.rounds import ALONE
 from bliss.train.task import torch_seed
 
 try:

@@ -19,17 +19,16 @@ from typing import Any
 
 from bliss import checks
 from bliss.data import canonical, dataset_names
-from bliss.engines.processes import TIMEOUT
-from bliss.engines.worker import Job, copy_run, work
-from bliss.errors import DamagedError, InputError, LostError, ResourceError
-from bliss.records import decode
+from bliss.distributed.equality import CHECK_EVERY
+from bliss.distributed.processes import TIMEOUT
+from bliss.distributed.shards import check_processes
+from bliss.engines.ray_worker import Job, copy_run, work
+from bliss.errors import DamagedError, InputError, Interrupted, LostError, ResourceError
+from bliss.storage.records import decode
 from bliss.train.config import TrainConfig
 from bliss.train.entry import run_folder
-from bliss.train.equality import CHECK_EVERY
 from bliss.train.folder import REMEDY, RunFolder
-from bliss.train.records import RunResult
-from bliss.train.shards import check_processes
-from bliss.train.signals import Interrupted
+from bliss.train.results import RunResult
 
 StrPath = str | PathLike[str]
 MAX_FAILURES = 3

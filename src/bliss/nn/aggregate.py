@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from bliss.block import Block
 from bliss.nn import ops
+from bliss.nn.block import Block
 
 
 def aggregate(block: Block, x: Tensor) -> Tensor:

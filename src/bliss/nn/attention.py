@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from bliss.block import Block
 from bliss.kernels import messages
 from bliss.nn import ops
+from bliss.nn.block import Block
 
 
 def gatv2_scores(

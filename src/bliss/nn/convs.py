@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from bliss.block import Block
 from bliss.errors import InputError
 from bliss.nn.aggregate import aggregate, aggregate_noise
 from bliss.nn.attention import attend, gatv2_scores
+from bliss.nn.block import Block
 from bliss.nn.layers import runs_only
 
 

@@ -16,17 +16,17 @@ from torch import Tensor, nn
 
 from bliss import checks
 from bliss.arrays import NOTHING, FloatArray, IntArray
-from bliss.block import Block
 from bliss.errors import InputError
 from bliss.feedback import encode_attention
-from bliss.files import refuse_folder, replacing
 from bliss.graph import Graph
 from bliss.kernels import frontier, nodewise
-from bliss.mapped import Rows, Watch, release
+from bliss.nn.block import Block
 from bliss.nn.layers import Layer, layers_of
-from bliss.nn.needed import chunks, needed_nodes
 from bliss.nn.outputs import Outputs
 from bliss.nn.projection import pays, project
+from bliss.nn.receptive_field import chunks, needed_nodes
+from bliss.storage.files import refuse_folder, replacing
+from bliss.storage.mapped import RowReader, Watch, release
 
 _KINDS = (torch.float16, torch.float32, torch.float64)  # of features that may be mapped
 LARGE = 2**30
@@ -134,7 +134,7 @@ def infer(
         _evaluating(modules),
         nullcontext() if path is None else replacing(path) as written,
     ):
-        rows: Rows | None = None
+        rows: RowReader | None = None
         for number, layer in enumerate(layers):
             is_last = number == len(layers) - 1
             scratch_of = folder if path is None else path.parent
@@ -166,7 +166,7 @@ class Where(NamedTuple):
     place: Path | None = None  # .npy file, or folder of a file without a name; None: in memory
     scratch: Path | None = None  # folder of projected inputs
     room: int = 0  # bytes of outputs or projections that stay in memory if there is a folder
-    rows: Rows | None = None  # reads the inputs from a file, if they are in one
+    rows: RowReader | None = None  # reads the inputs from a file, if they are in one
 
 
 EVERYWHERE = Where()

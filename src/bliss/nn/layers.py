@@ -8,8 +8,8 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from torch import Tensor, nn
 
-from bliss.block import Block
 from bliss.errors import InputError
+from bliss.nn.block import Block
 
 Layer: TypeAlias = Callable[[Tensor, Block], Tensor]
 """A layer of a network: layer(x [S, F], block) -> [D, F']."""

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from bliss.block import Block, Control
+from bliss.nn.block import Block, Control
 from bliss.nn.config import ModelConfig
 from bliss.nn.convs import Attention, GATConv, GATv2Conv, GCNConv, LinearConv, SAGEConv
 from bliss.nn.dropout import dropout

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bliss.files import check_space, writing
-from bliss.mapped import MappedFile, Rows
+from bliss.storage.files import check_space, writing
+from bliss.storage.mapped import MappedFile, RowReader
 
 
 class Outputs:
@@ -25,7 +25,7 @@ class Outputs:
     Parameters
     ----------
     shape
-        Rows and columns, float32.
+        RowReader and columns, float32.
     place
         An .npy file, or a folder; None: in memory.
     room
@@ -35,7 +35,7 @@ class Outputs:
     def __init__(self, shape: tuple[int, int], place: Path | None = None, room: int = 0) -> None:
         size = 4 * shape[0] * shape[1]
         self._handle = -1  # of a nameless file
-        self.rows: Rows | None = None  # reads a nameless file
+        self.rows: RowReader | None = None  # reads a nameless file
         if place is None or size == 0 or (size <= room and not place.is_file()):
             self.tensor = torch.empty(shape)
             if place is not None and place.is_file():
@@ -55,7 +55,7 @@ class Outputs:
             self.tensor = torch.from_numpy(array)
             if sys.platform == "linux":
                 name = Path(f"/proc/self/fd/{self._handle}")
-                self.rows = Rows(MappedFile(name, 0, size), array, is_cold=False)
+                self.rows = RowReader(MappedFile(name, 0, size), array, is_cold=False)
         self._folder = place
 
     def write(self, start: int, rows: Tensor) -> None:

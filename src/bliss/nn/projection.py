@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from bliss.arrays import IntArray
-from bliss.block import Block
 from bliss.graph import Graph
-from bliss.mapped import Rows, Watch, release
+from bliss.nn.block import Block
 from bliss.nn.layers import Layer, ProjectingLayer
 from bliss.nn.outputs import Outputs
+from bliss.storage.mapped import RowReader, Watch, release
 
 KINDS = (torch.float16, torch.float32)
 """Types of inputs that are projected first: projections are in float32."""
@@ -64,7 +64,7 @@ def pays(
 def project(
     layer: ProjectingLayer,
     x: Tensor,
-    rows: Rows | None,
+    rows: RowReader | None,
     place: Path | None,
     room: int,
     chunk_bytes: int,

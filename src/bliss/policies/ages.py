@@ -8,8 +8,8 @@ import numpy as np
 
 from bliss.arrays import NOTHING, FloatArray, IntArray
 from bliss.kernels import histories
-from bliss.memory import zeros
 from bliss.policies.base import State
+from bliss.storage.memory import zeros
 
 
 class AgeCurve:

@@ -45,8 +45,9 @@ class Policy(ABC):
     learns_from_surveys: ClassVar[bool] = False
     shares_state: ClassVar[bool] = False
     """Whether `apply` and `survey` change nothing but the arrays of `state_dict`, in place, and
-    these are allocated by `bliss.memory`. The processes of a machine then share them, and only one
-    process calls `apply` and `survey`. A subclass does not inherit it, since it may change more."""
+    these are allocated by `bliss.storage.memory`. The processes of a machine then share them, and
+    only one process calls `apply` and `survey`. A subclass does not inherit it, since it may change
+    more."""
 
     def __init__(self, graph: Graph, layers: int, config: PolicyConfig | None = None) -> None:
         self.graph = graph

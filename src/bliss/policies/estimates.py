@@ -8,8 +8,8 @@ import numpy as np
 
 from bliss.arrays import FloatArray, IntArray
 from bliss.kernels import node_bandit as kernels
-from bliss.memory import zeros
 from bliss.policies.base import State
+from bliss.storage.memory import zeros
 
 FIRST_PRIOR = 0.5
 """s before any node is observed twice, when W and B are unknown."""

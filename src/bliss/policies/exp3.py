@@ -10,9 +10,9 @@ from bliss.arrays import NOTHING, FloatArray, IntArray
 from bliss.feedback import EdgeMass, Feedback, News, optional
 from bliss.graph import Graph
 from bliss.kernels import edge_bandits, nodewise
-from bliss.memory import full, zeros
 from bliss.policies.base import Policy, RowSets, State
 from bliss.policies.configs import Exp3Config
+from bliss.storage.memory import full, zeros
 
 
 class Exp3(Policy):

@@ -11,9 +11,9 @@ from bliss.arrays import NOTHING, FloatArray, IntArray
 from bliss.feedback import EdgeMass, Feedback, News
 from bliss.graph import Graph
 from bliss.kernels import edge_bandits
-from bliss.memory import zeros
 from bliss.policies.base import Policy, State
 from bliss.policies.configs import LinearConfig
+from bliss.storage.memory import zeros
 
 
 class Linear(Policy):

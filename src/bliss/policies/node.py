@@ -11,12 +11,12 @@ from bliss.errors import InputError
 from bliss.feedback import ATTENTION_TABLE, EdgeMass, Feedback, News, NodeCodes, log_size
 from bliss.graph import Graph
 from bliss.kernels import node_bandit as kernels
-from bliss.memory import full
 from bliss.policies.ages import AgeCurve
 from bliss.policies.base import CoefficientPolicy, RowSets, State
 from bliss.policies.configs import NodeConfig
 from bliss.policies.estimates import RunningEstimates
 from bliss.policies.surveyed import Codes, Surveyed
+from bliss.storage.memory import full
 
 _DECODED = ((np.arange(256) - kernels.CODE_OF_ONE) / kernels.CODES_PER_UNIT).astype(np.float32)
 _SMALLEST_SUM = 1e-30  # for a target without in-edges

@@ -10,9 +10,9 @@ from bliss.arrays import FloatArray, IntArray
 from bliss.feedback import EdgeMass, Feedback, News, joined, log_size
 from bliss.graph import Graph
 from bliss.kernels import edge_bandits
-from bliss.memory import full, zeros
 from bliss.policies.base import Policy, State
 from bliss.policies.configs import ScaleFreeConfig
+from bliss.storage.memory import full, zeros
 
 MEMORY = 0.1
 """Smallest weight of the newest step in the running level."""

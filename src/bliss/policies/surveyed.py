@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import numpy.typing as npt
 
-from bliss.memory import LazyZeros, zeros
+from bliss.storage.memory import LazyZeros, zeros
 
 Codes = npt.NDArray[np.uint8]
 _NONE: Codes = np.empty(0, np.uint8)

@@ -11,10 +11,10 @@ from bliss.errors import InputError
 from bliss.feedback import Feedback, News
 from bliss.graph import Graph
 from bliss.kernels import edge_bandits, frontier
-from bliss.memory import zeros
 from bliss.policies.base import RowSets, State
 from bliss.policies.configs import TargetBanditConfig
 from bliss.policies.exp3 import Exp3
+from bliss.storage.memory import zeros
 
 
 class TargetBandit(Exp3):

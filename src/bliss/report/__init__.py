@@ -1,6 +1,6 @@
 """Figures, tables and an HTML page from saved results; nothing here trains.
 
-load.py          paths -> records of `bliss.train.records` and `bliss.studies.records`
+load.py          paths -> records of `bliss.train.results` and `bliss.studies.records`
 charts.py        numbers -> matplotlib figures, with the colours and lines of style.py
 svg.py           figures -> SVG that follows the theme of the page
 tables.py        numbers -> cells with rounded text and an exact sorting key
@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from bliss.files import refuse_folder, replace_file
+from bliss.storage.files import refuse_folder, replace_file
 
 __all__ = ["save_figures", "write_report"]
 

@@ -12,8 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
+from bliss.report.cells import DASH, Number, significant
 from bliss.report.style import GRID, INK, PAPER, SERIES, WIDTH, look, settings
-from bliss.report.tables import DASH, Number, significant
 from bliss.text import printable
 
 DODGE = 0.06  # distance between lines over shares, in powers of 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from bliss.report.cells import fixed, plural, plus, sentence_list, significant
 from bliss.report.charts import Chart, Series, shrinking
 from bliss.report.comparison_tables import (
     conditions,
@@ -34,11 +35,10 @@ from bliss.report.sections import (
     step_time,
 )
 from bliss.report.significance import corrected, equals, standing, verdict
-from bliss.report.tables import fixed, plural, plus, sentence_list, significant
 from bliss.report.variance import variance_group, variance_table, variance_words
 from bliss.studies.ranking import LEVEL
 from bliss.studies.records import Comparison, ComparisonRow, Variance
-from bliss.train.records import short_name
+from bliss.train.results import short_name
 
 Look = dict[tuple[str, str], tuple[int, str]]  # (sampler, policy) -> place among all, label
 

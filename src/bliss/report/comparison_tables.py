@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from bliss.report.significance import corrected
-from bliss.report.tables import (
+from bliss.report.cells import (
     Cell,
     Number,
     Table,
@@ -20,6 +19,7 @@ from bliss.report.tables import (
     text,
     whole_numbers,
 )
+from bliss.report.significance import corrected
 from bliss.studies.records import Comparison, ComparisonRow
 
 Columns = dict[str, Callable[[ComparisonRow], Cell]]

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from bliss import records
 from bliss.errors import DamagedError, InputError
+from bliss.storage import records
 from bliss.studies.records import Comparison, Reproduction, Variance
 from bliss.text import shorten
 from bliss.train.folder import RunFolder
-from bliss.train.records import Evaluation, RunResult, RunSettings
+from bliss.train.results import Evaluation, RunResult, RunSettings
 
 S = TypeVar("S", Comparison, Reproduction, Variance)
 

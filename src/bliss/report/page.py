@@ -11,9 +11,9 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup
 
+from bliss.report.cells import sentence_list
 from bliss.report.sections import Section
 from bliss.report.svg import inline
-from bliss.report.tables import sentence_list
 from bliss.text import printable
 
 HERE = Path(__file__).parent

@@ -5,6 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from statistics import mean, median
 
+from bliss.report.cells import (
+    Cell,
+    Table,
+    f1_spread,
+    fixed,
+    number,
+    plural,
+    plus,
+    rounded,
+    rounded_spread,
+    sentence_list,
+    signed,
+    significant,
+    text,
+)
 from bliss.report.charts import Chart, Series, against, growth
 from bliss.report.sections import (
     Entry,
@@ -19,21 +34,6 @@ from bliss.report.sections import (
     machine_words,
     origin,
     present,
-)
-from bliss.report.tables import (
-    Cell,
-    Table,
-    f1_spread,
-    fixed,
-    number,
-    plural,
-    plus,
-    rounded,
-    rounded_spread,
-    sentence_list,
-    signed,
-    significant,
-    text,
 )
 from bliss.studies.records import Growth, Pace, PresetCurve, Reproduction, Rerun, Score
 

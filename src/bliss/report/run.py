@@ -7,6 +7,18 @@ from collections.abc import Callable, Sequence
 from statistics import mean
 from typing import TypeVar
 
+from bliss.report.cells import (
+    Number,
+    Table,
+    f1,
+    fixed,
+    number,
+    plural,
+    rounded,
+    sentence_list,
+    significant,
+    text,
+)
 from bliss.report.load import Run, Study
 from bliss.report.sections import (
     Details,
@@ -22,21 +34,9 @@ from bliss.report.sections import (
     present,
     step_time,
 )
-from bliss.report.tables import (
-    Number,
-    Table,
-    f1,
-    fixed,
-    number,
-    plural,
-    rounded,
-    sentence_list,
-    significant,
-    text,
-)
 from bliss.report.variance import variance_group, variance_table, variance_words
 from bliss.studies.records import Variance, average_curve
-from bliss.train.records import F1, R2, Evaluation, RunResult, short_name
+from bliss.train.results import F1, R2, Evaluation, RunResult, short_name
 
 T = TypeVar("T")
 

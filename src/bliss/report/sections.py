@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from bliss.report.cells import DASH, Table, fixed, plural, sentence_list, significant
 from bliss.report.charts import Chart, Level, Series, coinciding, curves, stacks
-from bliss.report.tables import DASH, Table, fixed, plural, sentence_list, significant
 from bliss.studies.records import Curve, GraphFacts, Machine
 
 PARTS_OF_A_STEP = ("sample", "gather", "forward", "backward", "update")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from bliss.report.tables import plural, plus, probability, sentence_list
+from bliss.report.cells import plural, plus, probability, sentence_list
 from bliss.studies.ranking import LEVEL, holm
 from bliss.studies.records import ComparisonRow
 

@@ -2,6 +2,16 @@
 
 from __future__ import annotations
 
+from bliss.report.cells import (
+    Table,
+    fixed,
+    number,
+    rounded,
+    sentence_list,
+    significant,
+    text,
+    whole_numbers,
+)
 from bliss.report.charts import Chart, Series, ratios
 from bliss.report.sections import (
     Details,
@@ -16,16 +26,6 @@ from bliss.report.sections import (
     known,
     origin,
     present,
-)
-from bliss.report.tables import (
-    Table,
-    fixed,
-    number,
-    rounded,
-    sentence_list,
-    significant,
-    text,
-    whole_numbers,
 )
 from bliss.studies.records import LayerRatios, PolicyRatios, Variance
 

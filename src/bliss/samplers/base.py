@@ -16,15 +16,14 @@ import torch
 
 from bliss import checks
 from bliss.arrays import Array, IntArray
-from bliss.block import Block
+from bliss.distributed.groups import as_group
+from bliss.distributed.packing import pack_news, unpack_news
 from bliss.errors import InputError
 from bliss.feedback import SURVEY, Feedback, News, check_feedback, check_news, is_survey
 from bliss.graph import Graph
-from bliss.groups import as_group
-from bliss.memory import SharedMemory
+from bliss.nn.block import Block
 from bliss.nn.inference import LayerSurvey, infer
 from bliss.nn.layers import Layer, layers_of
-from bliss.packing import pack_news, unpack_news
 from bliss.policies.base import RowSets, State, load_arrays
 from bliss.rng import derive_key
 from bliss.samplers.changes import Changes
@@ -32,6 +31,7 @@ from bliss.samplers.config_base import EstimatorConfig, SamplerConfig
 from bliss.samplers.first_hop import FirstHop
 from bliss.samplers.history import PREFIX, History, declared_widths, without_history
 from bliss.samplers.workspace import Workspace
+from bliss.storage.memory import SharedMemory
 
 StepNews = Sequence[News]
 """News of one shard of a step, by layer, input layer first."""

@@ -9,9 +9,9 @@ import numpy as np
 
 from bliss import checks
 from bliss.arrays import FloatArray, IntArray
-from bliss.block import Block
 from bliss.graph import Graph
 from bliss.kernels.gathering import gather
+from bliss.nn.block import Block
 from bliss.rng import uniforms
 from bliss.samplers.base import Sampler
 from bliss.samplers.config_base import SamplerConfig

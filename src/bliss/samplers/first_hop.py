@@ -9,12 +9,12 @@ import numpy as np
 import torch
 
 from bliss.arrays import FloatArray, IntArray
-from bliss.block import Block, Control
-from bliss.digests import new_digest
-from bliss.files import replacing
 from bliss.graph import Graph
 from bliss.kernels.histories import full_sums
-from bliss.mapped import Rows
+from bliss.nn.block import Block, Control
+from bliss.storage.digests import new_digest
+from bliss.storage.files import replacing
+from bliss.storage.mapped import RowReader
 
 LARGE = 2**28
 """Bytes above which aggregated features are memory-mapped, if there is a folder for them."""
@@ -43,7 +43,7 @@ class FirstHop:
     def __init__(self, graph: Graph, features: FloatArray, folder: Path | None = None) -> None:
         self.graph = graph
         self.sums: FloatArray
-        self._rows: Rows | None = None  # reads sums that are mapped
+        self._rows: RowReader | None = None  # reads sums that are mapped
         if folder is None or features.nbytes <= LARGE:
             self.sums = np.empty(features.shape, np.float32)
             _fill(self.sums, graph, features)
@@ -57,7 +57,7 @@ class FirstHop:
                 _fill(made, graph, features)
                 made.flush()
         self.sums = np.load(path, mmap_mode="r")
-        self._rows = Rows.of(self.sums)
+        self._rows = RowReader.of(self.sums)
 
     def block(self, dst: IntArray) -> Block:
         """Block of the targets dst [D]: no edges, and the exact aggregate as its baseline."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from bliss import checks
 from bliss.arrays import IntArray
-from bliss.block import Block
+from bliss.nn.block import Block
 from bliss.nn.inference import full_block
 from bliss.samplers.base import Sampler
 from bliss.samplers.config_base import SamplerConfig

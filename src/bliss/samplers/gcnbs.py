@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from bliss.arrays import IntArray
-from bliss.block import Block
+from bliss.nn.block import Block
 from bliss.policies.base import Policy
 from bliss.samplers.config_base import SamplerConfig
 from bliss.samplers.configs import GATBSConfig, GCNBSConfig

@@ -11,15 +11,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from bliss import checks, memory
+from bliss import checks
 from bliss.arrays import Array, FloatArray, IntArray
-from bliss.block import Block, Control
 from bliss.errors import InputError
 from bliss.feedback import SURVEY, Feedback, News, is_survey
-from bliss.files import writing
 from bliss.graph import Graph
 from bliss.kernels import histories as kernels
+from bliss.nn.block import Block, Control
 from bliss.policies.base import RowSets, State, load_arrays
+from bliss.storage import memory
+from bliss.storage.files import writing
 
 PREFIX = "history."
 _LARGEST_HALF = 65504.0

@@ -10,10 +10,10 @@ import numpy as np
 
 from bliss import checks
 from bliss.arrays import FloatArray, IntArray
-from bliss.block import Block
 from bliss.errors import InputError
 from bliss.kernels import frontier
 from bliss.kernels.gathering import gather
+from bliss.nn.block import Block
 from bliss.samplers.config_base import EstimatorConfig, SamplerConfig
 from bliss.samplers.configs import LayerSamplerConfig
 from bliss.samplers.draws import Draw, Poisson

@@ -7,10 +7,10 @@ from typing import Any
 
 from bliss.errors import InputError
 from bliss.feedback import SURVEY, Feedback, News, is_survey
-from bliss.memory import SharedMemory
 from bliss.policies.base import Policy, RowSets, State
 from bliss.samplers.base import Sampler
 from bliss.samplers.config_base import PolicySamplerConfig
+from bliss.storage.memory import SharedMemory
 
 
 class PolicySampler(Sampler):

@@ -9,8 +9,8 @@ import numpy as np
 
 from bliss import checks
 from bliss.arrays import FloatArray, IntArray
-from bliss.block import Block
 from bliss.kernels import nodewise
+from bliss.nn.block import Block
 from bliss.policies.base import Policy
 from bliss.samplers.base import Sampler
 from bliss.samplers.config_base import EstimatorConfig, SamplerConfig

@@ -11,9 +11,9 @@ import torch
 
 from bliss import checks
 from bliss.arrays import FloatArray, IntArray
-from bliss.block import Block
 from bliss.errors import InputError
 from bliss.kernels.gathering import gather
+from bliss.nn.block import Block
 from bliss.samplers.base import Sampler
 from bliss.samplers.estimators import coefficients
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bliss.records import Record
+from bliss.storage.records import Record
 from bliss.studies.records import Machine
 from bliss.train.config import TrainConfig
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bliss import records
+from bliss.storage import records
 from bliss.studies.matching import Matcher
 from bliss.studies.plan import Key, Plan, Request, coverage_notes, plan, sized
 from bliss.studies.ranking import ENOUGH_SEEDS

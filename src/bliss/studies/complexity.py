@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from bliss.block import Block
 from bliss.data import Dataset
 from bliss.graph import Graph
+from bliss.nn.block import Block
 from bliss.samplers import SAMPLERS as REGISTRY
 from bliss.studies.records import Growth
 from bliss.studies.variance import VarianceStudy

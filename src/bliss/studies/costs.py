@@ -19,8 +19,8 @@ import numpy as np
 import scipy.optimize
 
 from bliss.arrays import FloatArray
-from bliss.block import Block
 from bliss.graph import Graph
+from bliss.nn.block import Block
 
 
 class LayerWork(NamedTuple):

@@ -29,10 +29,10 @@ import torch
 from torch import Tensor
 
 from bliss.arrays import BoolArray, FloatArray, IntArray
-from bliss.block import Block
 from bliss.graph import Graph
 from bliss.kernels import nodewise
 from bliss.nn import GNN, infer
+from bliss.nn.block import Block
 from bliss.nn.inference import LayerSurvey
 from bliss.samplers import Full, LayerSampler, Sampler
 from bliss.samplers.config_base import EstimatorConfig

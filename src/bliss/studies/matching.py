@@ -10,9 +10,9 @@ from statistics import median
 
 import msgspec
 
-from bliss import records
 from bliss.data import Dataset
-from bliss.records import Record
+from bliss.storage import records
+from bliss.storage.records import Record
 from bliss.studies.sizes import Size, scaled, size_of, unit_of, with_size
 from bliss.train import Learner, TrainConfig, build_task
 from bliss.train.folder import settings_digest

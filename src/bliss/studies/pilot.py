@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from bliss.arrays import FloatArray, IntArray
-from bliss.block import Block
 from bliss.data import Dataset
+from bliss.nn.block import Block
 from bliss.rng import Stream, derive_key, hashes
 from bliss.samplers import Full, Sampler
 from bliss.studies.budgets import Budgets

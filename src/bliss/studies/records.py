@@ -11,8 +11,8 @@ from statistics import mean, stdev
 
 import msgspec
 
-from bliss.records import Record
-from bliss.train.records import F1, Evaluation, StepTime
+from bliss.storage.records import Record
+from bliss.train.results import F1, Evaluation, StepTime
 
 
 def mean_and_deviation(values: Iterable[float]) -> tuple[float, float | None]:

@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from bliss import checks, records
+from bliss import checks
 from bliss.data import missing_files
+from bliss.storage import records
 from bliss.studies.complexity import measure_complexity
 from bliss.studies.records import (
     TABLES,

@@ -19,7 +19,7 @@ from bliss.errors import DivergedError, InputError
 from bliss.studies.records import GraphFacts, Machine
 from bliss.train import Evaluation, RunFolder, RunResult, TrainConfig, Trainer
 from bliss.train.loop import Standing as RunStanding
-from bliss.train.records import StepTime, short_name
+from bliss.train.results import StepTime, short_name
 
 
 @dataclass(frozen=True)

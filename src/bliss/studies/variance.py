@@ -21,12 +21,12 @@ from torch.func import functional_call
 
 from bliss import checks
 from bliss.arrays import FloatArray, IntArray
-from bliss.block import Block
 from bliss.data import Dataset
 from bliss.errors import InputError
 from bliss.graph import Graph
 from bliss.kernels import frontier
 from bliss.nn import GNN, infer_layer
+from bliss.nn.block import Block
 from bliss.policies import POLICIES
 from bliss.rng import Stream, derive_key, hashes
 from bliss.samplers import PLADIES, Bliss, Full, LayerSampler

@@ -11,9 +11,8 @@ from .loop import open_task as open_task
 from .metrics import micro_f1 as micro_f1
 from .metrics import probabilities as probabilities
 from .metrics import r2 as r2
-from .records import Evaluation as Evaluation
-from .records import RunResult as RunResult
-from .signals import Interrupted as Interrupted
+from .results import Evaluation as Evaluation
+from .results import RunResult as RunResult
 from .step import PARTS as PARTS
 from .step import Learner as Learner
 from .task import Task as Task

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bliss.block import Block
 from bliss.loader import BlockLoader, Seconds
+from bliss.nn.block import Block
 
 
 class NodeData(SimpleNamespace):

@@ -13,10 +13,10 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
+from bliss.distributed.groups import Group
 from bliss.errors import DamagedError
-from bliss.groups import Group
-from bliss.train.chain import Checkpoint
 from bliss.train.folder import settings_digest
+from bliss.train.incremental import Checkpoint
 from bliss.train.step import PARTS, TIMED, Learner
 
 LARGE = 2**26

@@ -14,7 +14,7 @@ from bliss.train.config import TrainConfig, resolve
 from bliss.train.folder import RunFolder
 from bliss.train.loop import Trainer, open_task
 from bliss.train.predictions import prediction_columns
-from bliss.train.records import RunResult
+from bliss.train.results import RunResult
 
 StrPath = str | PathLike[str]
 

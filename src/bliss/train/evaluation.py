@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from bliss.data import cache_folder
-from bliss.gather import Gather
+from bliss.loader.gather import Gather
 from bliss.nn.inference import infer
 from bliss.nn.model import GNN
 from bliss.rng import Stream

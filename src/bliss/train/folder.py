@@ -26,14 +26,14 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from bliss import records
-from bliss.digests import json_digest, new_digest
 from bliss.errors import DamagedError, InputError, ResourceError
-from bliss.files import check_regular, make_folder, remove_scratch, replace_file, writing
+from bliss.storage import records
+from bliss.storage.digests import json_digest, new_digest
+from bliss.storage.files import check_regular, make_folder, remove_scratch, replace_file, writing
 from bliss.text import shorten
-from bliss.train.chain import Checkpoint, CheckpointFiles
 from bliss.train.config import TrainConfig
-from bliss.train.records import Evaluation, RunResult, RunSettings, StepTime
+from bliss.train.incremental import Checkpoint, CheckpointFiles
+from bliss.train.results import Evaluation, RunResult, RunSettings, StepTime
 
 L = TypeVar("L", Evaluation, StepTime)
 REMEDY = "start the run again in another folder"

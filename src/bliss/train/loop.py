@@ -14,11 +14,13 @@ from torch import Tensor
 
 from bliss import checks
 from bliss.data import Dataset
-from bliss.errors import DamagedError, InputError, TruncatedError
+from bliss.distributed.equality import CHECK_EVERY, check_equal_states, check_same_start
+from bliss.distributed.groups import Bytes, Group
+from bliss.distributed.rounds import ALONE, as_bytes, mark_told
+from bliss.distributed.signals import Signals, catch_signals
+from bliss.errors import DamagedError, InputError, Interrupted, TruncatedError
 from bliss.feedback import News
-from bliss.groups import Bytes, Group
-from bliss.records import decode, to_json
-from bliss.train.chain import Checkpoint
+from bliss.storage.records import decode, to_json
 from bliss.train.checkpoints import (
     Progress,
     capture,
@@ -28,14 +30,12 @@ from bliss.train.checkpoints import (
     track_if_large,
 )
 from bliss.train.config import TrainConfig
-from bliss.train.equality import CHECK_EVERY, check_equal_states, check_same_start
 from bliss.train.evaluation import evaluate, evaluate_sampled
 from bliss.train.folder import REMEDY, RunFolder, settings_digest
-from bliss.train.memory import forget_peak, peak_mb
+from bliss.train.incremental import Checkpoint
 from bliss.train.metrics import TargetScale
-from bliss.train.records import F1, Evaluation, RunResult, StepTime, short_name
-from bliss.train.rounds import ALONE, as_bytes, mark_told
-from bliss.train.signals import Interrupted, Signals, catch_signals
+from bliss.train.peak_memory import forget_peak, peak_mb
+from bliss.train.results import F1, Evaluation, RunResult, StepTime, short_name
 from bliss.train.step import Learner
 from bliss.train.task import Task, build_task
 from bliss.train.telling import SurveyRecorder, pack_scores, unpack_scores
@@ -110,7 +110,7 @@ class Trainer:
         """Train to the end and return the result."""
         grace = GRACE if self.group.size > 1 else 0.0
         with ExitStack() as lock, catch_signals(grace) as signals, self.rounds.guarded():
-            check_same_start(self.rounds, self.config, self.task.dataset)
+            check_same_start(self.rounds, self.config.to_dict(), self.task.dataset.fingerprint)
             if self.rounds.leads:
                 lock.enter_context(self.folder.locked())
             forget_peak(self.task.device)
@@ -122,7 +122,7 @@ class Trainer:
                     loss = self.learner.learn(step, signals.number or 0)
                     self.progress.seconds = perf_counter() - started
                     if self.check_every and self.learner.steps % self.check_every == 0:
-                        check_equal_states(self.rounds, self.task.model, self.learner)
+                        check_equal_states(self.rounds, self.learner.steps, self._states())
                     self._evaluate_if_due(signals, on_evaluation)
                     if on_step:
                         on_step(self._standing(loss))
@@ -275,6 +275,10 @@ class Trainer:
             if self.rounds.leads:
                 self.folder.save_best(best_weights(self.task))
         return found
+
+    def _states(self) -> dict[str, dict[str, Tensor]]:
+        sampler = self.learner.sampler
+        return {"weights": self.task.model.state_dict(), "policy values": sampler.state_dict()}
 
     def _checkpoint(self) -> None:
         if not self.rounds.leads:

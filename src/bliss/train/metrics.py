@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from bliss.train.records import F1, R2
+from bliss.train.results import F1, R2
 
 METRICS = {"classes": F1, "labels": F1, "regression": R2}
 """Name of the score by task; higher is better."""

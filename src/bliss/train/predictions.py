@@ -14,7 +14,7 @@ from torch import Tensor
 from bliss import checks
 from bliss.data import Dataset
 from bliss.errors import InputError
-from bliss.files import replacing
+from bliss.storage.files import replacing
 from bliss.train.evaluation import full_logits
 from bliss.train.metrics import probabilities
 from bliss.train.task import Task

@@ -14,18 +14,18 @@ import torch
 from torch import Tensor
 
 from bliss.data import cache_folder
+from bliss.distributed.exchange import Exchange
+from bliss.distributed.groups import Group
+from bliss.distributed.packing import pack_news, unpack_news
+from bliss.distributed.rounds import ALONE, Rounds
+from bliss.distributed.shards import ShardVector, shards_of
+from bliss.distributed.shared_state import build_shared
 from bliss.errors import DivergedError, InputError
-from bliss.groups import Group
-from bliss.packing import pack_news, unpack_news
 from bliss.rng import Stream
 from bliss.samplers.base import StepNews
 from bliss.train.adam import Adam
 from bliss.train.batch import NodeData, NodeLoader
-from bliss.train.exchange import Exchange
-from bliss.train.records import Sampled
-from bliss.train.rounds import ALONE, Rounds
-from bliss.train.shards import ShardVector, shards_of
-from bliss.train.sharing import build_shared
+from bliss.train.results import Sampled
 from bliss.train.task import Task, torch_seed
 
 PARTS = ("sample", "gather", "forward", "backward", "update", "total")

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from bliss.distributed.groups import Bytes
+from bliss.distributed.packing import pack_news, unpack_news
+from bliss.distributed.rounds import as_bytes
 from bliss.feedback import News
-from bliss.groups import Bytes
 from bliss.nn.layers import Layer
-from bliss.packing import pack_news, unpack_news
 from bliss.samplers.base import Sampler
-from bliss.train.rounds import as_bytes
 
 
 class SurveyRecorder:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bliss.errors import InputError
-from bliss.train.records import Evaluation, short_name
+from bliss.train.results import Evaluation, short_name
 
 
 @contextmanager

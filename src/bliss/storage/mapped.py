@@ -1,7 +1,7 @@
 """Arrays that are mapped from files: which file, whether it is still whole, and fast random reads.
 
 The operating system expects a map to be read in order: on a miss it reads some 128 KB around the
-page. Rows of a batch lie anywhere, so `Rows` reads them from the file instead, in the order in
+page. Rows of a batch lie anywhere, so `RowReader` reads them from the file instead, in the order in
 which they lie there, after it has announced all of them. This needs Linux; elsewhere, and for files
 that are small beside the memory, maps are read as they are.
 """
@@ -145,7 +145,7 @@ def memory() -> int:
     return int(found)
 
 
-class Rows:
+class RowReader:
     """Rows of a mapped matrix, read from its file, with a cache of the rows that are drawn most.
 
     Parameters
@@ -178,7 +178,7 @@ class Rows:
         self.hits, self.reads = 0, 0  # rows from the cache, and from the file
 
     @classmethod
-    def of(cls, matrix: Any, cache: int = 0) -> Rows | None:
+    def of(cls, matrix: Any, cache: int = 0) -> RowReader | None:
         """Reader of a matrix that is mapped from a large file, or has a cache; None for others."""
         if not isinstance(matrix, np.ndarray) or matrix.ndim != 2 or sys.platform != "linux":
             return None
@@ -219,7 +219,7 @@ class Rows:
             self._ids, self._slots = ids[order], slots[order]
 
     def _read(self, ids: IntArray, slot: IntArray, out: Array) -> None:
-        from bliss.kernels.reading import read_rows
+        from bliss.kernels.row_reading import read_rows
 
         order = np.argsort(ids)
         row, to = ids[order].astype(np.int64), slot[order].astype(np.int64)

@@ -9,13 +9,7 @@ from contextlib import contextmanager
 from time import monotonic
 from types import FrameType
 
-
-class Interrupted(Exception):
-    """A signal ended the run; a checkpoint was written."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(f"interrupted by signal {number}")
-        self.number = number
+from bliss.errors import Interrupted
 
 
 class Signals:

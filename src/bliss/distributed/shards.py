@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from bliss.distributed.groups import Group
 from bliss.errors import InputError
-from bliss.groups import Group
 
 
 def shards_of(group: Group, shards: int) -> range:

@@ -19,7 +19,7 @@ from bliss.feedback import Feedback
 from bliss.graph import Graph
 from bliss.kernels import pool
 from bliss.kernels.frontier import edge_weights, group_by_target
-from bliss.propagation import propagate
+from bliss.nn.propagation import propagate
 
 # torch warns once per process that CSR is in beta; `Block.matrix` uses only its stable part.
 warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")

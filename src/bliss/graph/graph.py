@@ -13,8 +13,9 @@ import scipy.sparse
 
 from bliss import checks
 from bliss.arrays import NOTHING, Array, FloatArray, IntArray
-from bliss.conversion import Pairs, adjacency_of, edge_attributes, edges_of, library_of
-from bliss.csc import (
+from bliss.errors import InputError
+from bliss.graph.conversion import Pairs, adjacency_of, edge_attributes, edges_of, library_of
+from bliss.graph.csc import (
     check_arrays,
     check_pointers,
     check_weight,
@@ -23,7 +24,6 @@ from bliss.csc import (
     inverse_power,
     loop_columns,
 )
-from bliss.errors import InputError
 from bliss.kernels import frontier
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from bliss.arrays import IntArray
-from bliss.files import check_regular, replace_file, replacing
+from bliss.storage.files import check_regular, replace_file, replacing
 
 LONGEST = 100
 """Checkpoints of a chain."""

@@ -1,4 +1,4 @@
-"""Rows of a batch from the attributes of nodes, in memory or mapped from files."""
+"""RowReader of a batch from the attributes of nodes, in memory or mapped from files."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import torch
 from torch import Tensor
 
 from bliss.arrays import FloatArray
-from bliss.mapped import Rows, Watch
 from bliss.samplers.base import Sampler
 from bliss.samplers.learned import PolicySampler
+from bliss.storage.mapped import RowReader, Watch
 
 
 class Gather:
     """Selects rows of node attributes.
 
-    Mapped attributes of large files are read by `Rows`. Features `x` may have a cache, which holds
-    the rows that the sampler is most likely to draw.
+    Mapped attributes of large files are read by `RowReader`. Features `x` may have a cache, which
+    holds the rows that the sampler is most likely to draw.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ class Gather:
 
     def __init__(self, data: Any, sampler: Sampler, cache: int = 0) -> None:
         self.sampler = sampler
-        self.rows: dict[str, Rows] = {}
+        self.rows: dict[str, RowReader] = {}
         graph = sampler.graph
         arrays = [graph.indptr, graph.indices, graph.weight]
         for name, value in data.to_dict().items():
@@ -42,7 +42,7 @@ class Gather:
                 continue
             array = value.detach().numpy()
             arrays.append(array)
-            reader = Rows.of(array, cache if name == "x" else 0)
+            reader = RowReader.of(array, cache if name == "x" else 0)
             if reader is not None:
                 self.rows[name] = reader
         self._watch = Watch(arrays)
@@ -53,7 +53,7 @@ class Gather:
         self._watch.check()
 
     def __call__(self, name: str, value: Tensor, ids: Tensor) -> Tensor:
-        """Rows of an attribute. value [V, ...], ids int64[N] -> [N, ...]."""
+        """RowReader of an attribute. value [V, ...], ids int64[N] -> [N, ...]."""
         reader = self.rows.get(name)
         if reader is None:
             return value.index_select(0, ids.to(value.device))

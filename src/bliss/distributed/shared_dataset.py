@@ -10,9 +10,9 @@ from pathlib import Path
 
 from bliss.data import Dataset, save_dataset
 from bliss.data.store import open_store
+from bliss.distributed.groups import Group, first_ranks, gather_text
+from bliss.distributed.rounds import Rounds
 from bliss.errors import ResourceError
-from bliss.groups import Group, first_ranks, gather_text
-from bliss.train.rounds import Rounds
 
 _MEMORY = Path("/dev/shm")
 

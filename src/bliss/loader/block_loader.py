@@ -19,11 +19,11 @@ from torch import Tensor
 
 from bliss import checks
 from bliss.arrays import IntArray
-from bliss.conversion import edge_attributes
 from bliss.errors import InputError
-from bliss.gather import Gather
+from bliss.graph.conversion import edge_attributes
 from bliss.kernels import pool
-from bliss.loader_options import refuse_others
+from bliss.loader.gather import Gather
+from bliss.loader.pyg_options import refuse_others
 from bliss.rng import Stream, derive_key, hashes
 from bliss.samplers.base import Sampler
 

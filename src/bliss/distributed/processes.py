@@ -8,9 +8,9 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import NamedTuple
 
+from bliss.distributed.groups import Group, TorchGroup
+from bliss.distributed.rounds import ALONE
 from bliss.errors import InputError, LostError
-from bliss.groups import Group, TorchGroup
-from bliss.train.rounds import ALONE
 
 TIMEOUT = 600.0
 """Seconds that a process waits for the others by default."""

@@ -14,9 +14,9 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from bliss.digests import is_sealed, sealed
 from bliss.errors import DamagedError, ResourceError
-from bliss.files import check_regular, replace_file, writing
+from bliss.storage.digests import is_sealed, sealed
+from bliss.storage.files import check_regular, replace_file, writing
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ from rich.table import Table
 
 from bliss.cli.console import console, say
 from bliss.studies.records import Comparison, ComparisonRow, Reproduction, Rerun, Variance
-from bliss.train.records import RunResult, short_name
+from bliss.train.results import RunResult, short_name
 
 SPLITS = ("train", "validation", "test")
 

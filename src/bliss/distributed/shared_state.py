@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
-from bliss.groups import first_ranks, gather_text
-from bliss.memory import SharedMemory, placed_in, zeros
-from bliss.samplers.base import Sampler
-from bliss.train.rounds import Rounds
+from bliss.distributed.groups import first_ranks, gather_text
+from bliss.distributed.rounds import Rounds
+from bliss.storage.memory import SharedMemory, placed_in, zeros
 
 
 class Common(NamedTuple):
@@ -49,7 +48,24 @@ def common_memory(rounds: Rounds) -> Common | None:
     return Common(memory, is_single_machine=len(set(first)) == 1)
 
 
-def build_shared(build: Callable[[], Sampler], rounds: Rounds, draws_ahead: bool) -> Sampler:
+class Shareable(Protocol):
+    """A sampler, as far as its state may be shared."""
+
+    @property
+    def learns(self) -> bool:
+        """Whether feedback changes the state."""
+
+    def is_shareable(self, memory: SharedMemory) -> bool:
+        """Whether all that changes when this sampler learns is in arrays of `memory`."""
+
+    def change_by(self, take_turn: Callable[[Callable[[], None]], None]) -> None:
+        """Let `take_turn` decide when, and in which process, a change of the state is made."""
+
+
+Built = TypeVar("Built", bound=Shareable)
+
+
+def build_shared(build: Callable[[], Built], rounds: Rounds, draws_ahead: bool) -> Built:
     """A sampler whose state the processes of a machine share, if they have common memory.
 
     Every process draws from the state and passes its changes to the sampler, in the same order, but

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bliss.records import Record
+from bliss.storage.records import Record
 
 F1, R2 = "micro-F1", "R2"
 """Names of the score of a run: F1 for classes and labels, R2 for regression."""

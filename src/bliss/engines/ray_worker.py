@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from bliss.data import Dataset, load_dataset
-from bliss.engines.sharing import shared_dataset
-from bliss.files import replace_file
-from bliss.groups import TorchGroup
-from bliss.records import to_json
+from bliss.distributed.groups import TorchGroup
+from bliss.distributed.rounds import ALONE
+from bliss.distributed.shared_dataset import shared_dataset
+from bliss.storage.files import replace_file
+from bliss.storage.records import to_json
 from bliss.train.config import TrainConfig
 from bliss.train.folder import RunFolder
 from bliss.train.loop import Trainer
-from bliss.train.records import Evaluation, RunResult, short_name
-from bliss.train.rounds import ALONE
+from bliss.train.results import Evaluation, RunResult, short_name
 
 
 @dataclass(frozen=True, kw_only=True)

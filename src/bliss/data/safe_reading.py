@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bliss.errors import DamagedError, InputError, ResourceError
-from bliss.files import check_regular
+from bliss.storage.files import check_regular
 
 UNPACK_VARIABLE = "BLISS_UNPACK_GIB"
 """Environment variable with the number of GiB that a compressed file may unpack to."""

@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypeAlias
 
 import torch
-from torch import nn
 
-from bliss.data import Dataset
-from bliss.digests import new_digest
+from bliss.distributed.rounds import Rounds, as_bytes
 from bliss.errors import DamagedError, InputError
-from bliss.train.config import TrainConfig
-from bliss.train.rounds import Rounds, as_bytes
-from bliss.train.step import Learner
+from bliss.storage.digests import new_digest
+
+State: TypeAlias = Mapping[str, torch.Tensor]
 
 CHECK_EVERY = 100
 """Steps between comparisons of weights and policies."""
 
 
-def check_same_start(rounds: Rounds, config: TrainConfig, dataset: Dataset) -> None:
-    """Raise an error that names the rank if settings or data differ from those of rank 0."""
+def check_same_start(rounds: Rounds, settings: Mapping[str, Any], fingerprint: str) -> None:
+    """Raise an error that names the rank if settings or data differ from those of rank 0.
+
+    settings     the settings of a run by name; "device" may differ
+    fingerprint  digest of the data
+    """
     if rounds.group.size == 1:
         return
     rounds.meet()
-    own = {"settings": config.to_dict() | {"device": ""}, "data": dataset.fingerprint}
+    own = {"settings": {**settings, "device": ""}, "data": fingerprint}
     told = rounds.group.gather_bytes(as_bytes(json.dumps(own)))
     first, *others = (json.loads(content.tobytes()) for content in told)
     for rank, other in enumerate(others, start=1):
@@ -36,28 +39,31 @@ def check_same_start(rounds: Rounds, config: TrainConfig, dataset: Dataset) -> N
             )
         if other["data"] != first["data"]:
             raise InputError(
-                f"rank {rank} sees other data than rank 0 for dataset={config.dataset!r}: put the "
-                "same files on all machines (check --root)."
+                f"rank {rank} sees other data than rank 0 for dataset={settings['dataset']!r}: put "
+                "the same files on all machines (check --root)."
             )
 
 
-def check_equal_states(rounds: Rounds, model: nn.Module, learner: Learner) -> None:
-    """Raise an error that names the rank if weights or policy differ from those of rank 0."""
+def check_equal_states(rounds: Rounds, step: int, states: Mapping[str, State]) -> None:
+    """Raise an error that names the rank if a state differs from that of rank 0.
+
+    step    number of steps taken
+    states  named tensors by what they are: weights, policy values
+    """
     if rounds.group.size == 1:
         return
-    states = {"weights": model.state_dict(), "policy values": learner.sampler.state_dict()}
     rows = rounds.meet(*(state_number(state) for state in states.values()))
     for place, what in enumerate(states, start=2):
         for rank, row in enumerate(rows):
             if row[place] != rows[0][place]:
                 raise DamagedError(
-                    f"rank {rank} has other {what} than rank 0 after step {learner.steps}, so "
+                    f"rank {rank} has other {what} than rank 0 after step {step}, so "
                     f"that machines, versions or memory are not alike: check "
                     f"the machine of rank {rank}, then continue from the last checkpoint."
                 )
 
 
-def state_number(state: dict[str, Any]) -> int:
+def state_number(state: State) -> int:
     """Digest of named tensors, as a whole number of 64 bits."""
     digest = new_digest()
     for name in sorted(state):

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from bliss.groups import Bytes
-from bliss.train.rounds import Rounds
-from bliss.train.sharing import Slots, common_memory
+from bliss.distributed.groups import Bytes
+from bliss.distributed.rounds import Rounds
+from bliss.distributed.shared_state import Slots, common_memory
 
 
 class Combined(NamedTuple):

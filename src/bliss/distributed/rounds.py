@@ -10,9 +10,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from bliss.errors import DamagedError, DivergedError, InputError, LostError, ResourceError
-from bliss.groups import Alone, Bytes, Group
-from bliss.train.signals import Interrupted, Signals
+from bliss.distributed.groups import Alone, Bytes, Group
+from bliss.distributed.signals import Signals
+from bliss.errors import (
+    DamagedError,
+    DivergedError,
+    InputError,
+    Interrupted,
+    LostError,
+    ResourceError,
+)
 
 ALONE = Alone()
 WORKING, DONE, FAILED = 0, 1, 2

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from bliss.data.reading import LimitedStream, check_unpacked, reading
+from bliss.data.safe_reading import LimitedStream, check_unpacked, reading
 from bliss.data.tables import (
     Table,
     decoded,

@@ -1,0 +1,1 @@
+"""Files: whole-file writes, digests, records, memory maps and shared memory."""
