@@ -194,7 +194,7 @@ def widths(nodes: int = 200, sizes: Sequence[int] = (1, 100_000)) -> dict[str, A
                 columns = predict(folder / "run", load_dataset(store))
             if len(columns["label"]) != nodes or not np.isfinite(columns["probability"]).all():
                 raise AssertionError(f"predictions with {width} features are wrong")
-            row["test_f1"] = result.test_f1
+            row["test_score"] = result.test_score
         rows[str(width)] = row
     return {"nodes": nodes, "widths": rows}
 

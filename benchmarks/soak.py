@@ -65,7 +65,12 @@ def soak(steps: int, out: Path) -> list[dict[str, float]]:
             return
         taken = perf_counter() - started
         curve.append(
-            {"step": now.step, "loss": now.loss, "val_f1": now.val_f1, "step_ms": taken / every}
+            {
+                "step": now.step,
+                "loss": now.loss,
+                "val_score": now.val_score,
+                "step_ms": taken / every,
+            }
             | process()
             | {"folder_kb": sum(p.stat().st_size for p in out.rglob("*") if p.is_file()) / 1e3}
             | policy(trainer.learner.sampler)

@@ -67,10 +67,10 @@ def run(store, tmp_path_factory):
 
 def test_a_person_gets_from_files_to_predictions_without_writing_python(run, tmp_path, own):
     result = json.loads((run / "result.json").read_text())
-    wanted = {"dataset", "model", "sampler", "policy", "seed", "steps", "train_f1", "val_f1"}
-    assert wanted | {"test_f1", "seconds", "step_ms"} <= set(result)
+    wanted = {"dataset", "model", "sampler", "policy", "seed", "steps", "train_score", "val_score"}
+    assert wanted | {"test_score", "seconds", "step_ms"} <= set(result)
     evaluated = bliss("evaluate", run)
-    assert f"{result['test_f1']:.4f}" in evaluated.output
+    assert f"{result['test_score']:.4f}" in evaluated.output
     for suffix in ("csv", "parquet"):
         out = tmp_path / f"predictions.{suffix}"
         assert bliss("predict", run, "--out", out).exit_code == 0

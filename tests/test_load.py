@@ -112,4 +112,4 @@ def test_stores_with_a_hole_open_and_are_drawn(monkeypatch):
 @pytest.mark.parametrize("width", [1, 20_000])
 def test_features_of_any_width_are_imported_trained_and_predicted(width):
     (row,) = extremes.widths(nodes=60, sizes=(width,))["widths"].values()
-    assert 0 <= row["test_f1"] <= 1
+    assert 0 <= row["test_score"] <= 1

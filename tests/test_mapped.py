@@ -166,7 +166,7 @@ def test_runs_with_and_without_a_cache_are_the_same(store, tmp_path):
     options = {"steps": 10, "evaluate_every": 5}
     dataset = load_dataset(store)
     scores = [
-        trained(dataset, tmp_path / str(cache), feature_cache=cache, **options)[1].val_f1
+        trained(dataset, tmp_path / str(cache), feature_cache=cache, **options)[1].val_score
         for cache in (0, 5000)
     ]
     lines = [(tmp_path / name / "metrics.jsonl").read_bytes() for name in ("0", "5000")]

@@ -43,7 +43,7 @@ class Row(records.Record, frozen=True, kw_only=True):
     name: str
     budgets: list[int]
     step_ms: float
-    test_f1: list[float]
+    test_score: list[float]
 
 
 class Advised(records.Record, frozen=True, kw_only=True):
@@ -89,7 +89,7 @@ def main() -> None:
     rows = []
     for name, one in configs.items():
         scores = [score(name, dataset, seed) for seed in SEEDS] if name in ADVISED else []
-        rows.append(Row(name=name, budgets=list(one.budgets), step_ms=ms[name], test_f1=scores))
+        rows.append(Row(name=name, budgets=list(one.budgets), step_ms=ms[name], test_score=scores))
         print(rows[-1], flush=True)
     path = HERE / "results" / "ppi-sage-advised.json"
     records.write(path, Advised(machine=machine(), rows=rows))

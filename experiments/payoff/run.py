@@ -138,9 +138,9 @@ class Cell(records.Record, frozen=True, kw_only=True):
     share: float
     seed: int
     budgets: list[int]
-    train_f1: float
-    val_f1: float
-    test_f1: float
+    train_score: float
+    val_score: float
+    test_score: float
     nodes: float  # of the input layer, mean of a batch
     edges: float  # of all sampled layers
 
@@ -192,9 +192,9 @@ def train(case: Case, dataset: Dataset, sampler: str, share: float, seed: int) -
         share=share,
         seed=seed,
         budgets=list(task.config.budgets),
-        train_f1=scores["train"],
-        val_f1=scores["val"],
-        test_f1=scores["test"],
+        train_score=scores["train"],
+        val_score=scores["val"],
+        test_score=scores["test"],
         nodes=sampled.nodes,
         edges=sampled.edges,
     )
@@ -230,7 +230,7 @@ def main() -> None:
             continue
         cells = [*cells, train(case, dataset, sampler, share, seed)]
         records.write(path, Cells(cells=cells))
-        print(sampler, f"{share:.4f}", seed, f"test F1 {cells[-1].test_f1:.4f}", flush=True)
+        print(sampler, f"{share:.4f}", seed, f"test F1 {cells[-1].test_score:.4f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -61,7 +61,7 @@ def table(name: str, case: Case) -> str:
     for sampler in case.samplers:
         row = []
         for share in shares:
-            scores = [c.test_f1 for c in cells if (c.sampler, c.share) == (sampler, share)]
+            scores = [c.test_score for c in cells if (c.sampler, c.share) == (sampler, share)]
             if not scores:
                 row.append("")
                 continue
@@ -85,7 +85,9 @@ def share_for(cells: list[Cell], sampler: str, target: float) -> float | None:
     Between two measured shares, F1 is linear in the logarithm of the share.
     """
     known = sorted({cell.share for cell in cells if cell.sampler == sampler})
-    scores = [mean(c.test_f1 for c in cells if (c.sampler, c.share) == (sampler, s)) for s in known]
+    scores = [
+        mean(c.test_score for c in cells if (c.sampler, c.share) == (sampler, s)) for s in known
+    ]
     if not known or max(scores) < target:
         return None
     place = next(n for n, score in enumerate(scores) if score >= target)
@@ -95,7 +97,7 @@ def share_for(cells: list[Cell], sampler: str, target: float) -> float | None:
     return float(known[place - 1] * (known[place] / known[place - 1]) ** part)
 
 
-def equal_f1(name: str, case: Case) -> str:
+def equal_score(name: str, case: Case) -> str:
     """Shares that other samplers need for the F1 of PLADIES, less half a point."""
     cells, _ = load(name)
     others = [one for one in case.samplers if one.startswith("bliss")]
@@ -108,7 +110,7 @@ def equal_f1(name: str, case: Case) -> str:
         "|---" * (len(others) + 2) + "|",
     ]
     for share in sorted(case.shares)[1:]:
-        scores = [c.test_f1 for c in cells if (c.sampler, c.share) == ("pladies", share)]
+        scores = [c.test_score for c in cells if (c.sampler, c.share) == ("pladies", share)]
         if scores:
             target = mean(scores) - 0.005
             found = [share_for(cells, one, target) for one in others]
@@ -130,7 +132,7 @@ def figure(name: str, path: Path) -> None:
     for sampler in case.samplers:
         points = []
         for share in case.shares:
-            scores = [c.test_f1 for c in cells if (c.sampler, c.share) == (sampler, share)]
+            scores = [c.test_score for c in cells if (c.sampler, c.share) == (sampler, share)]
             if scores and (sampler, share) in ms:
                 points.append((ms[sampler, share] * steps / 1e3, mean(scores)))
         if points:
@@ -167,8 +169,8 @@ def advised() -> str:
     ]
     for row in records.read(path, Advised, "run it again").rows:
         text = ""
-        if row.test_f1:
-            average, deviation = mean_and_deviation(row.test_f1)
+        if row.test_score:
+            average, deviation = mean_and_deviation(row.test_score)
             text = f"{average:.4f} ± {deviation:.4f}"
         budgets = ", ".join(map(str, row.budgets))
         lines.append(f"| `{row.name}` | {budgets} | {row.step_ms:.0f} | {text} |")
@@ -179,7 +181,7 @@ def page() -> str:
     """Text of README.md: the notes, and the tables of all cases."""
     parts = [(HERE / "notes.md").read_text(encoding="utf-8")]
     for name, case in CASES.items():
-        parts += [table(name, case), equal_f1(name, case)]
+        parts += [table(name, case), equal_score(name, case)]
     parts.append(advised())
     return "\n".join(parts)
 

@@ -48,7 +48,7 @@ def main() -> None:
             if not path.exists():
                 result = run(dataset, name, model, sampler, seed)
                 records.write(path, result)
-                print(path.stem, f"test F1 {result.test_f1:.3f}", flush=True)
+                print(path.stem, f"test F1 {result.test_score:.3f}", flush=True)
     write_table()
 
 
@@ -99,7 +99,7 @@ def summary(found: list[dict[str, Any]]) -> str:
     """Mean and standard deviation, and the number of seeds if some are missing."""
     if not found:
         return "not run"
-    scores = [r["test_f1"] for r in found]
+    scores = [r["test_score"] for r in found]
     spread = f" ± {stdev(scores):.3f}" if len(scores) > 1 else ""
     missing = "" if len(scores) == len(SEEDS) else f" ({len(scores)} of {len(SEEDS)} seeds)"
     return f"{mean(scores):.3f}{spread}{missing}"
@@ -109,7 +109,7 @@ def difference(found: dict[str, list[dict[str, Any]]]) -> str:
     """BLISS minus full batch in points; empty until both are complete."""
     if any(len(rows) < len(SEEDS) for rows in found.values()):
         return ""
-    bliss, full = (mean(r["test_f1"] for r in found[s]) for s in SAMPLERS)
+    bliss, full = (mean(r["test_score"] for r in found[s]) for s in SAMPLERS)
     return f"{100 * (bliss - full):+.1f}"
 
 

@@ -48,7 +48,7 @@ def main() -> None:
         if not path.exists():
             result = run(dataset, kind, seed)
             records.write(path, result)
-            print(path.stem, f"test F1 {result.test_f1:.4f}", flush=True)
+            print(path.stem, f"test F1 {result.test_score:.4f}", flush=True)
     write_table()
 
 
@@ -80,7 +80,7 @@ def write_table() -> None:
         if not found:
             lines.append(f"| {title} | not run | | | |")
             continue
-        score, deviation = mean_and_deviation(r["test_f1"] for r in found)
+        score, deviation = mean_and_deviation(r["test_score"] for r in found)
         spread = "" if deviation is None else f" ± {deviation:.4f}"
         means = [
             sum(values) / len(found)

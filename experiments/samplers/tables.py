@@ -43,11 +43,11 @@ class Found:
     def curve(self, sampler: str) -> tuple[list[float], list[float]]:
         """Seconds of training steps on an idle machine, and mean validation F1."""
         curve, ms = self.rows[sampler].curve, self.works[sampler].ms
-        return [step * ms / 1e3 for step in curve.step], list(curve.val_f1)
+        return [step * ms / 1e3 for step in curve.step], list(curve.val_score)
 
     def seconds_to_target(self, sampler: str) -> float | None:
         """Seconds of steps until the mean validation F1 first reaches the target."""
-        target = TARGET * max(self.rows["full"].curve.val_f1)
+        target = TARGET * max(self.rows["full"].curve.val_score)
         seconds, scores = self.curve(sampler)
         return next((s for s, f1 in zip(seconds, scores, strict=True) if f1 >= target), None)
 
@@ -80,7 +80,7 @@ def _score(one: Found, sampler: str) -> str:
     if row is None:
         return ""
     mark = "" if sampler == "full" or abs(one.matched(sampler) - 1) <= 0.1 else "†"
-    score = f"{row.test_f1:.3f}{mark}"
+    score = f"{row.test_score:.3f}{mark}"
     best = min(r.rank for name, r in one.rows.items() if r.rank is not None and name != "full")
     return f"**{score}**" if row.rank is not None and row.rank <= best else score
 
@@ -114,7 +114,7 @@ def details(one: Found) -> list[str]:
 def _line(one: Found, row: ComparisonRow) -> str:
     waited, rank = one.seconds_to_target(row.sampler), f"{row.rank}{'=' if row.is_tied else ''}"
     size = size_text(row.unit, row.budgets or [row.batch_size])
-    score = f"{row.test_f1:.4f} ± {row.test_f1_interval or 0:.4f}"
+    score = f"{row.test_score:.4f} ± {row.test_score_interval or 0:.4f}"
     return (
         f"| `{row.sampler}` | {size} | {score} | {rank} "
         f"| {one.matched(row.sampler):.2f} | {one.works[row.sampler].ms:.1f} | {row.nodes:,.0f} "

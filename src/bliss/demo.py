@@ -49,7 +49,7 @@ def train(dataset: Dataset, sampler: str, show: bool = False) -> tuple[Trainer, 
 
         def on_step(now: Standing) -> None:
             if show and now.step % 50 == 0:
-                print(f"  step {now.step:3d}   loss {now.loss:.3f}   val F1 {now.val_f1:.3f}")
+                print(f"  step {now.step:3d}   loss {now.loss:.3f}   val F1 {now.val_score:.3f}")
 
         return trainer, trainer.run(on_step=on_step)
 
@@ -57,7 +57,7 @@ def train(dataset: Dataset, sampler: str, show: bool = False) -> tuple[Trainer, 
 def print_row(sampler: str, result: RunResult) -> None:
     """Print one line of the table."""
     nodes, edges = result.sampled.nodes, result.sampled.edges
-    numbers = f"{result.test_f1:.3f}{result.step_ms['total']:12.0f}{nodes:15,.0f}{edges:15,.0f}"
+    numbers = f"{result.test_score:.3f}{result.step_ms['total']:12.0f}{nodes:15,.0f}{edges:15,.0f}"
     print(f"  {sampler:16} {numbers}")
 
 

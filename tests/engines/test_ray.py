@@ -89,7 +89,7 @@ def test_two_workers_of_which_one_is_killed_train_like_one_process(
     monkeypatch.setattr(engine, "work", die_once)
     app(command, standalone_mode=False)
     expected = RunFolder(alone).result()
-    assert f"test {expected.test_f1:.4f}" in capsys.readouterr().out
+    assert f"test {expected.test_score:.4f}" in capsys.readouterr().out
     assert (tmp_path / "died").exists()
     assert_same_run(alone, tmp_path / "run")
 
@@ -97,7 +97,7 @@ def test_two_workers_of_which_one_is_killed_train_like_one_process(
 
     found = Result.from_path(tmp_path / "run.ray")
     assert found.metrics["step"] == 12
-    assert found.metrics["test_f1"] == expected.test_f1
+    assert found.metrics["test_score"] == expected.test_score
     assert found.metrics["best_step"] == expected.best_step
     with found.checkpoint.as_directory() as folder:
         assert_same_run(alone, Path(folder))
@@ -137,12 +137,17 @@ def test_a_newer_checkpoint_of_ray_replaces_the_folder_and_an_older_one_does_not
 def test_metrics_have_the_names_of_scores(alone):
     folder = RunFolder(alone)
     first = folder.metrics()[0]
-    expected = {"step": 5, "loss": first.loss, "train_f1": first.train_f1, "val_f1": first.val_f1}
+    expected = {
+        "step": 5,
+        "loss": first.loss,
+        "train_f1": first.train_score,
+        "val_f1": first.val_score,
+    }
     assert metrics(first) == expected
     regression = replace_record(first, metric="R2", val_mse=2.0)
-    assert metrics(regression)["val_r2"] == first.val_f1
+    assert metrics(regression)["val_r2"] == first.val_score
     assert metrics(regression)["val_mse"] == 2.0
-    assert metrics(folder.result())["test_f1"] == folder.result().test_f1
+    assert metrics(folder.result())["test_f1"] == folder.result().test_score
 
 
 def replace_record(record, **changes):

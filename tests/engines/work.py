@@ -68,7 +68,7 @@ def train_all(group: Group, folder: Path) -> dict[str, tuple[dict[str, int], flo
     for name, changes in CASES.items():
         made, states = trainer(group, folder / name, **changes), {}
         result = made.run(on_step=lambda now, m=made, s=states: s.update(state(m)))
-        found[name] = (states, result.test_f1)
+        found[name] = (states, result.test_score)
     return found
 
 

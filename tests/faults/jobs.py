@@ -56,7 +56,7 @@ def run_digest(folder: Path, has_checkpoint: bool = True) -> str:
     run = RunFolder(folder)
     result, best = run.result(), run.load_best()
     assert result is not None
-    values = [result.test_f1, result.val_f1, result.best_step, result.sampled, run.metrics()]
+    values = [result.test_score, result.val_score, result.best_step, result.sampled, run.metrics()]
     tensors = [best[name] for name in sorted(best)]
     steps = [line.step for line in run.times()]
     if has_checkpoint:
@@ -105,7 +105,7 @@ def run_compare(folder: Path) -> None:
 def compare_digest(folder: Path) -> str:
     study = folder / "study"
     rows = json.loads((study / "compare.json").read_text())["rows"]
-    names = ("model", "sampler", "budgets", "test_f1", "val_f1", "nodes", "edges")
+    names = ("model", "sampler", "budgets", "test_score", "val_score", "nodes", "edges")
     runs = sorted(path.parent for path in study.glob("runs/*/config.json"))
     assert len(runs) == len(rows)
     return digest_of(

@@ -85,7 +85,7 @@ def read_run(folder: Path) -> str:
     run = RunFolder(folder)
     result, best, checkpoint = run.result(), run.load_best(), run.load_checkpoint(quiet)
     run.settings()
-    scores = None if result is None else (result.test_f1, result.best_step, result.sampled)
+    scores = None if result is None else (result.test_score, result.best_step, result.sampled)
     weights = [best[name] for name in sorted(best)]
     steps = [line.step for line in run.times()]
     assert checkpoint is not None

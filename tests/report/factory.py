@@ -39,8 +39,8 @@ def curve(quality: float, steps: int = 300, every: int = 20) -> dict[str, list[f
     f1 = [0.9 + 0.01 * quality - 0.5 * math.exp(-s / (90 - 12 * quality)) for s in step]
     return {
         "step": step,
-        "val_f1": [y + 0.004 * wobble(s, quality) for s, y in zip(step, f1, strict=True)],
-        "val_f1_std": [0.012 + 0.01 * math.exp(-s / 80) for s in step],
+        "val_score": [y + 0.004 * wobble(s, quality) for s, y in zip(step, f1, strict=True)],
+        "val_score_std": [0.012 + 0.01 * math.exp(-s / 80) for s in step],
         "loss": [0.5 + 2 * math.exp(-s / (70 - 8 * quality)) for s in step],
         "loss_std": [0.04 + 0.1 * math.exp(-s / 60) for s in step],
         "seconds": [s * (0.02 + 0.004 * quality) for s in step],
@@ -70,8 +70,8 @@ def run(folder: Path, finished: bool = True, **changes: Any) -> Path:
     write(folder / "config.json", config)
     learnt = curve(1 + 0.2 * config["seed"], steps=300 if finished else 180)
     lines = [
-        {"step": s, "loss": loss, "train_f1": f1 + 0.02, "val_f1": f1}
-        for s, loss, f1 in zip(learnt["step"], learnt["loss"], learnt["val_f1"], strict=True)
+        {"step": s, "loss": loss, "train_score": f1 + 0.02, "val_score": f1}
+        for s, loss, f1 in zip(learnt["step"], learnt["loss"], learnt["val_score"], strict=True)
     ]
     owner = settings_digest(config)
     log = Log(folder / "metrics.jsonl", Evaluation, lambda: owner)
@@ -81,9 +81,9 @@ def run(folder: Path, finished: bool = True, **changes: Any) -> Path:
         result |= {
             "steps": 300,
             "best_step": 280,
-            "train_f1": 0.9312345,
-            "val_f1": 0.9023456,
-            "test_f1": 0.8976543 + 0.001 * config["seed"],
+            "train_score": 0.9312345,
+            "val_score": 0.9023456,
+            "test_score": 0.8976543 + 0.001 * config["seed"],
             "seconds": 12.65,
             "step_ms": times(1.0),
             "sampled": {"nodes": 3312.4, "edges": 21834.9},
@@ -124,12 +124,12 @@ def comparison(folder: Path, models: tuple[str, ...] = ("sage", "gatv2"), **chan
                         "budget_share": share,
                         "budgets": [int(b * share) for b in (2048, 1024, 512)],
                         "seeds": 5,
-                        "train_f1": score + 0.03,
-                        "train_f1_std": 0.0011,
-                        "val_f1": score + 0.005,
-                        "val_f1_std": 0.0021,
-                        "test_f1": score,
-                        "test_f1_std": 0.0032 + 0.002 * (1 - share),
+                        "train_score": score + 0.03,
+                        "train_score_std": 0.0011,
+                        "val_score": score + 0.005,
+                        "val_score_std": 0.0021,
+                        "test_score": score,
+                        "test_score_std": 0.0032 + 0.002 * (1 - share),
                         "difference": None if quality == 0 else 0.004 * quality,
                         "p_value": None if quality == 0 else (0.21, 0.034, 0.0004)[quality - 1],
                         "step_ms": times(quality),
@@ -147,11 +147,11 @@ def comparison(folder: Path, models: tuple[str, ...] = ("sage", "gatv2"), **chan
                         "dropout": 0.1,
                         "match": 1 + 0.01 * quality,
                         "scores": [score] * 5,
-                        "test_f1_interval": 0.0040,
+                        "test_score_interval": 0.0040,
                         "rank": (3, 3, 1, 1)[quality],
                         "is_tied": True,
                         "search": {
-                            "trials": [{"lr": 0.002, "dropout": 0.1, "val_f1": 0.9}],
+                            "trials": [{"lr": 0.002, "dropout": 0.1, "val_score": 0.9}],
                             "seconds": 31.0,
                         },
                     }
@@ -163,7 +163,7 @@ def comparison(folder: Path, models: tuple[str, ...] = ("sage", "gatv2"), **chan
         "machine": MACHINE,
         "date": "2026-02-03",
         "seeds": [0, 1, 2, 3, 4],
-        "target_f1": 0.87,
+        "target_score": 0.87,
         "match": "nodes",
         "estimator": "hajek",
         "load": 0.02,

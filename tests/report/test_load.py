@@ -56,9 +56,9 @@ def test_only_the_last_line_of_metrics_may_be_cut_short(tmp_path):
 @pytest.mark.parametrize("value", ["null", "NaN", "Infinity", "1" + "0" * 400])
 def test_a_score_that_is_no_number_is_refused(tmp_path, value):
     file = factory.run(tmp_path) / "result.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"test_f1": 0.125}))
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"test_score": 0.125}))
     file.write_text(file.read_text().replace("0.125", value))
-    with pytest.raises(DamagedError, match=r"result.json .*(\$.test_f1|out of range)"):
+    with pytest.raises(DamagedError, match=r"result.json .*(\$.test_score|out of range)"):
         load([tmp_path])
 
 
@@ -97,8 +97,8 @@ def test_a_kind_of_any_length_makes_a_short_sentence(tmp_path):
 def test_numbers_of_the_wrong_kind_are_refused(tmp_path):
     row = json.loads((factory.comparison(tmp_path) / "compare.json").read_text())["rows"][0]
     for values, part in (
-        ({"test_f1": "high"}, r"got `str` - at `\$.rows\[0\].test_f1`"),
-        ({"test_f1": True}, r"got `bool` - at `\$.rows\[0\].test_f1`"),
+        ({"test_score": "high"}, r"got `str` - at `\$.rows\[0\].test_score`"),
+        ({"test_score": True}, r"got `bool` - at `\$.rows\[0\].test_score`"),
         ({"curve": row["curve"] | {"loss": [1.0]}}, "1 values of `loss` for 15 steps"),
     ):
         change(tmp_path / "compare.json", rows=[row | values])

@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from bliss.report import tables
+from bliss.report import cells as tables
 from bliss.report.build import build
 from bliss.report.significance import holm
 from tests.report import factory
@@ -31,9 +31,9 @@ def test_a_run(results, sections_of):
     result = read(results["run"][0] / "result.json")
     found = table(sections_of("run"), "Results")
     for name, value in {
-        "Test F1": result["test_f1"],
-        "Validation F1": result["val_f1"],
-        "Training F1": result["train_f1"],
+        "Test F1": result["test_score"],
+        "Validation F1": result["val_score"],
+        "Training F1": result["train_score"],
         "Best step": result["best_step"],
         "Training, s": result["seconds"],
         "Step, ms": result["step_ms"]["total"],
@@ -55,7 +55,7 @@ def test_a_comparison_separates_the_largest_share_from_the_others(results, secti
         own = [row for row in rows if row["model"] == model]
         whole = [row for row in own if row["budget_share"] == 1]
         scores, cost = (table(sections, name, part) for name in ("Scores", "Cost"))
-        assert [float(c.key) for c in column(scores, "Test F1")] == [r["test_f1"] for r in whole]
+        assert [float(c.key) for c in column(scores, "Test F1")] == [r["test_score"] for r in whole]
         assert [c.key for c in column(scores, "p")] == [
             "" if r["p_value"] is None else repr(r["p_value"]) for r in whole
         ]
@@ -67,7 +67,7 @@ def test_a_comparison_separates_the_largest_share_from_the_others(results, secti
         ]
         assert [float(c.key) for c in column(cost, "Nodes per step")] == [r["nodes"] for r in whole]
         shares = table(sections, "As the budget shrinks", part)
-        assert [float(c.key) for c in column(shares, "Test F1")] == [r["test_f1"] for r in own]
+        assert [float(c.key) for c in column(shares, "Test F1")] == [r["test_score"] for r in own]
         step = table(sections, "Time of a step, in milliseconds", part)
         assert [float(c.key) for c in column(step, "Sample")] == [
             r["step_ms"]["sample"] for r in whole
@@ -88,7 +88,7 @@ def test_scores_start_with_rank_test_f1_and_difference(sections_of):
 
 
 NEW = (
-    "unit", "batch_size", "estimator", "lr", "dropout", "match", "scores", "test_f1_interval",
+    "unit", "batch_size", "estimator", "lr", "dropout", "match", "scores", "test_score_interval",
     "rank", "is_tied", "search",
 )  # fmt: skip
 
@@ -120,7 +120,7 @@ def test_a_comparison_without_the_full_budget_uses_its_largest_share(tmp_path):
     small = [row for row in rows if row["budget_share"] in (0.25, 0.5)]
     small.sort(key=lambda row: row["budget_share"])  # smallest first
     sections = build([factory.comparison(tmp_path, rows=small)])
-    half = [row["test_f1"] for row in small if row["budget_share"] == 0.5]
+    half = [row["test_score"] for row in small if row["budget_share"] == 0.5]
     assert [float(c.key) for c in column(table(sections, "Scores"), "Test F1")] == half
 
 
@@ -203,7 +203,8 @@ def test_runs_that_differ_by_seed_share_a_line_with_its_deviation(tmp_path):
     lines = section.charts[0].figure.axes[0].get_legend_handles_labels()[1]
     assert lines == ["bliss, lr 0.002", "bliss, lr 0.01"]
     finals = [
-        json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])["val_f1"] for run in runs
+        json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])["val_score"]
+        for run in runs
     ]
     mean = sum(finals) / 3
     deviation = math.sqrt(sum((f - mean) ** 2 for f in finals) / 2)
@@ -244,7 +245,7 @@ def test_a_difference_that_is_significant_alone_may_not_be_among_many(tmp_path):
 
 
 def test_one_seed_has_no_deviation_and_no_test(tmp_path):
-    section = two_samplers(tmp_path, seeds=1, p_value=None, test_f1_std=None, val_f1_std=None)
+    section = two_samplers(tmp_path, seeds=1, p_value=None, test_score_std=None, val_score_std=None)
     found = table([section], "Scores")
     assert column(found, "Test F1")[1].text == f"0.8960 ± {tables.DASH}"
     assert "bliss 0.896." in section.summary[0]
@@ -284,8 +285,8 @@ def test_an_unfinished_run_is_a_remark(tmp_path):
     [
         (tables.f1_spread(0.98765, 0.00123).text, "0.9877 ± 0.0012"),
         (tables.f1_spread(0.5, None).text, "0.5000 ± \u2013"),
-        (tables.f1(None).text, "\u2013"),
-        (tables.f1(0.5).text, "0.5000"),
+        (tables.score_cell(None).text, "\u2013"),
+        (tables.score_cell(0.5).text, "0.5000"),
         (tables.number(math.inf).text, "\u2013"),
         (tables.number(12345.6).text, "12,346"),
         (tables.signed(-0.00123).text, "\u22120.0012"),

@@ -38,9 +38,9 @@ def test_each_row_has_the_means_of_its_runs(compared):
     assert keys == [("bliss", 1), ("bliss", 0.5), ("pladies", 1), ("pladies", 0.5)]
     for row in found.rows:
         group = results(out, row.sampler, f"{row.budget_share:g}")
-        scores = [one["test_f1"] for one in group]
-        assert row.test_f1 == pytest.approx(mean(scores))
-        assert row.test_f1_std == pytest.approx(stdev(scores))
+        scores = [one["test_score"] for one in group]
+        assert row.test_score == pytest.approx(mean(scores))
+        assert row.test_score_std == pytest.approx(stdev(scores))
         assert row.step_ms["total"] == pytest.approx(mean(r["step_ms"]["total"] for r in group))
         assert row.nodes == pytest.approx(mean(r["sampled"]["nodes"] for r in group))
         assert row.peak_mb > 0
@@ -63,7 +63,7 @@ def test_half_the_budget_samples_fewer_nodes(compared):
 def test_differences_are_paired_and_at_the_same_share(compared, number, share):
     out, found = compared
     first, other = (results(out, name, share) for name in ("bliss", "pladies"))
-    ours, theirs = ([r["test_f1"] for r in group] for group in (other, first))
+    ours, theirs = ([r["test_score"] for r in group] for group in (other, first))
     row = found.rows[number]
     assert found.rows[0].difference is None
     assert row.difference == pytest.approx(mean(ours) - mean(theirs))
@@ -90,15 +90,15 @@ def test_a_budgetless_first_sampler_is_compared_at_every_share(run_comparison, t
         tmp_path, ("full", "pladies"), (0.5, 0.25), settings={"budgets": (), "steps": 2}
     )
     assert [row.sampler for row in found.rows] == ["full", "pladies", "pladies"]
-    full = found.rows[0].test_f1
+    full = found.rows[0].test_score
     for row in found.rows[1:]:
-        assert row.difference == pytest.approx(row.test_f1 - full)
+        assert row.difference == pytest.approx(row.test_score - full)
 
 
 def test_every_run_reaches_the_default_target_and_none_an_impossible_one(compared, run_comparison):
     out, found = compared
     assert all(row.reached == 3 and row.seconds_to_target > 0 for row in found.rows)
-    strict = run_comparison(out, target_f1=1.01)
+    strict = run_comparison(out, target_score=1.01)
     assert all(row.reached == 0 and row.seconds_to_target is None for row in strict.rows)
 
 

@@ -252,7 +252,7 @@ def test_a_search_chooses_by_validation_and_shows_its_cost(run_comparison, tmp_p
     for row in found.rows:
         trials = row.search.trials
         assert [(one.lr, one.dropout) for one in trials] == [(0.02, 0.1), (0.06, 0.1)]
-        best = max(trials, key=lambda one: one.val_f1)
+        best = max(trials, key=lambda one: one.val_score)
         assert (row.lr, row.dropout) == (best.lr, best.dropout)
         assert row.search.seconds > 0
     configs = [json.loads(p.read_text()) for p in tmp_path.glob("search/*/config.json")]
@@ -273,7 +273,7 @@ def test_a_trial_that_diverges_is_left_out(run_comparison, tmp_path, monkeypatch
     options = {"shares": (1.0,), "search": 2, "match": "none"}
     options |= {"settings": {"steps": 4}, "say": said.append}
     found = run_comparison(tmp_path, samplers=("bliss",), **options)
-    assert [one.val_f1 is None for one in found.rows[0].search.trials] == [False, True]
+    assert [one.val_score is None for one in found.rows[0].search.trials] == [False, True]
     assert found.rows[0].lr == 0.02
     assert any("left out: loss=nan" in line for line in said)
     monkeypatch.setattr(Learner, "learn", lambda self, *step: explode_always())
@@ -336,8 +336,8 @@ def test_rows_show_size_estimator_match_and_rank(compared):
         assert row.estimator == "hajek"
         assert row.match == pytest.approx(1, abs=0.1)
         assert row.rank is not None
-        assert row.test_f1 == pytest.approx(sum(row.scores) / 3)
-        assert row.test_f1_interval == pytest.approx(interval(row.scores))
+        assert row.test_score == pytest.approx(sum(row.scores) / 3)
+        assert row.test_score_interval == pytest.approx(interval(row.scores))
         assert row.curve.seconds == sorted(row.curve.seconds)
         assert len(row.curve.seconds) == 2
     first = [row for row in found.rows if row.sampler == "bliss"]

@@ -62,7 +62,9 @@ def test_a_variance_is_read_as_it_was_returned(measured, surveyed, tmp_path):
 @pytest.mark.parametrize("name", ["result.json", "config.json", "metrics.jsonl"])
 def test_a_renamed_field_of_a_run_is_refused(trained, tmp_path, name):
     out, _, _ = trained
-    old = {"result.json": "test_f1", "config.json": "sampler", "metrics.jsonl": "val_f1"}[name]
+    old = {"result.json": "test_score", "config.json": "sampler", "metrics.jsonl": "val_score"}[
+        name
+    ]
     for file in ("config.json", "metrics.jsonl", "result.json"):
         text = (out / file).read_text()
         (tmp_path / file).write_text(text.replace(f'"{old}"', '"score"') if file == name else text)
@@ -72,8 +74,10 @@ def test_a_renamed_field_of_a_run_is_refused(trained, tmp_path, name):
 
 def test_a_renamed_field_of_a_comparison_is_refused(compared, tmp_path):
     text = (compared[0] / "compare.json").read_text()
-    (tmp_path / "compare.json").write_text(text.replace('"test_f1_std"', '"test_f1_deviation"'))
-    with pytest.raises(DamagedError, match=r"`test_f1_std` - at `\$.rows\[0\]`"):
+    (tmp_path / "compare.json").write_text(
+        text.replace('"test_score_std"', '"test_score_deviation"')
+    )
+    with pytest.raises(DamagedError, match=r"`test_score_std` - at `\$.rows\[0\]`"):
         load([tmp_path])
 
 
@@ -96,10 +100,10 @@ def test_numbers_that_are_not_finite_are_written_as_null():
 
 def test_a_curve_averages_the_runs_that_got_to_a_step():
     def line(step, value):
-        return Evaluation(step=step, loss=2 * value, train_f1=0.0, val_f1=value)
+        return Evaluation(step=step, loss=2 * value, train_score=0.0, val_score=value)
 
     curve = average_curve([[line(10, 0.25), line(20, 0.5)], [line(10, 0.75)]])
     assert curve.step == [10, 20]
-    assert curve.val_f1 == [0.5, 0.5]
+    assert curve.val_score == [0.5, 0.5]
     assert curve.loss == [1.0, 1.0]
-    assert curve.val_f1_std == [pytest.approx(0.125**0.5), None]
+    assert curve.val_score_std == [pytest.approx(0.125**0.5), None]

@@ -99,5 +99,5 @@ def assert_same_run(one: Path, other: Path) -> None:
     assert first.metrics() == second.metrics()
     assert [line.step for line in first.times()] == [line.step for line in second.times()]
     results = first.result(), second.result()
-    for name in ("train_f1", "val_f1", "test_f1", "best_step", "steps", "sampled"):
+    for name in ("train_score", "val_score", "test_score", "best_step", "steps", "sampled"):
         assert getattr(results[0], name) == getattr(results[1], name)

@@ -36,10 +36,10 @@ def test_a_split_is_scored_as_in_a_full_pass(dataset, tmp_path, name):
             rtol=1e-4,
             atol=1e-5,
         )
-    assert (found.train_f1, found.val_f1, found.test_f1) == (
-        exact.train_f1,
-        exact.val_f1,
-        exact.test_f1,
+    assert (found.train_score, found.val_score, found.test_score) == (
+        exact.train_score,
+        exact.val_score,
+        exact.test_score,
     )
     assert by_split.folder.metrics() == full.folder.metrics()
 

@@ -46,7 +46,7 @@ def test_sampled_validation_draws_as_training_does_and_the_result_is_full(datase
     result = sampled.run()
     full = evaluate(sampled.task, ("val",))["val"]
     drawn = evaluate_sampled(sampled.task, sampled.learner.sampler, ("val",))
-    assert result.val_f1 == full  # result.json holds scores with full neighbourhoods
+    assert result.val_score == full  # result.json holds scores with full neighbourhoods
     assert drawn == evaluate_sampled(sampled.task, sampled.learner.sampler, ("val",))
     everything = make_trainer(dataset, tmp_path / "all", budgets=(240, 240), evaluate_draws=1)
     everything.run()
@@ -103,8 +103,8 @@ def test_tensorboard_gets_the_metrics(dataset, tmp_path):
     events = EventAccumulator(str(tmp_path / "run" / "tensorboard"))
     events.Reload()
     lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
-    expected = [(line["step"], line["val_f1"]) for line in map(json.loads, lines)]
-    found = [(event.step, event.value) for event in events.Scalars("val_f1")]
+    expected = [(line["step"], line["val_score"]) for line in map(json.loads, lines)]
+    found = [(event.step, event.value) for event in events.Scalars("val_score")]
     assert [step for step, _ in found] == [step for step, _ in expected]
     np.testing.assert_allclose([v for _, v in found], [v for _, v in expected], rtol=1e-6)
 

@@ -87,9 +87,9 @@ def test_the_loss_with_weights_estimates_the_mean_over_all_nodes():
 def test_a_network_learns_targets_far_from_zero(incomes, run):
     _, result = run
     assert result.metric == "R2"
-    assert result.val_f1 > 0.5  # the mean of the training nodes gives at most 0
+    assert result.val_score > 0.5  # the mean of the training nodes gives at most 0
     spread = float(incomes.y[incomes.splits["test"]].double().var(correction=0))
-    assert result.test_mse == pytest.approx((1 - result.test_f1) * spread, rel=1e-4)
+    assert result.test_mse == pytest.approx((1 - result.test_score) * spread, rel=1e-4)
 
 
 def test_predictions_are_in_the_units_of_the_targets(incomes, run):
@@ -113,7 +113,7 @@ def test_a_resumed_regression_ends_as_an_uninterrupted_one(incomes, tmp_path):
     _, whole = trained(incomes, tmp_path / "whole")
     stopped(make_trainer(incomes, tmp_path / "again"), 15, 15)
     _, again = trained(incomes, tmp_path / "again", resume=True)
-    for name in ("val_f1", "test_f1", "val_mse", "test_mse", "best_step"):
+    for name in ("val_score", "test_score", "val_mse", "test_mse", "best_step"):
         assert getattr(whole, name) == getattr(again, name)
 
 

@@ -94,7 +94,7 @@ def test_a_finished_run_that_is_resumed_keeps_its_result(dataset, tmp_path):
     _, again = trained(dataset, tmp_path, resume=True)
     assert again.step_ms == pytest.approx(result.step_ms, rel=1e-5)
     assert list(again.step_ms) == list(result.step_ms)  # in the same order
-    assert again.test_f1 == result.test_f1
+    assert again.test_score == result.test_score
 
 
 def test_a_run_does_not_resume_with_other_data(dataset, tmp_path):

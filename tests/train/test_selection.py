@@ -55,7 +55,9 @@ def test_the_first_step_of_the_best_validation_f1_is_kept(dataset, tmp_path, scr
     assert result.best_step == 20
     best = trainer.folder.load_best()
     assert [step for step in (10, 20, 30, 40) if are_equal(best, seen[step])] == [20]
-    assert result.val_f1 == evaluate(trainer.task, ("val",))["val"]  # of the best weights, measured
+    assert (
+        result.val_score == evaluate(trainer.task, ("val",))["val"]
+    )  # of the best weights, measured
     assert are_equal(best, weights_of(trainer))
 
 
@@ -87,6 +89,6 @@ def test_a_standing_tells_the_step_of_its_score(dataset, tmp_path, scripted):
     trainer = Trainer(settings(steps=20), dataset, tmp_path, quiet)
     scripted(trainer)
     seen = {}
-    trainer.run(on_step=lambda now: seen.update({now.step: (now.evaluated, now.val_f1)}))
+    trainer.run(on_step=lambda now: seen.update({now.step: (now.evaluated, now.val_score)}))
     assert [seen[step][0] for step in (1, 9, 10, 11, 19, 20)] == [0, 0, 10, 10, 10, 20]
     assert [seen[step][1] for step in (10, 19, 20)] == [0.3, 0.3, 0.8]

@@ -76,7 +76,7 @@ def standing(now: Standing) -> str:
     if now.evaluated == 0:
         return f"loss {now.loss:.4f}"
     when = "" if now.evaluated == now.step else f" (step {now.evaluated})"
-    return f"loss {now.loss:.4f}  val {short_name(now.metric)} {now.val_f1:.4f}{when}"
+    return f"loss {now.loss:.4f}  val {short_name(now.metric)} {now.val_score:.4f}{when}"
 
 
 @contextmanager

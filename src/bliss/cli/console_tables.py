@@ -85,7 +85,7 @@ def show_comparison(found: Comparison) -> None:
         *(["test MSE"] if has_errors else []),
         "difference",
         "p",
-        f"s to {score} {found.target_f1:.3f}",
+        f"s to {score} {found.target_score:.3f}",
         title=f"{found.dataset}, {len(found.seeds)} seed{plural}{same}: "
         f"test {score} ± 95% interval",
     )
@@ -96,7 +96,7 @@ def show_comparison(found: Comparison) -> None:
             row.sampler,
             f"{row.budget_share:.0%}" if row.unit else "",
             rank(row),
-            spread(row.test_f1, row.test_f1_interval, 4),
+            spread(row.test_score, row.test_score_interval, 4),
             *(["" if row.test_mse is None else f"{row.test_mse:.4g}"] if has_errors else []),
             "" if row.difference is None else f"{row.difference:+.4f}",
             "" if row.p_value is None else f"{row.p_value:.3f}",
@@ -189,8 +189,8 @@ def ours_and_published(row: Rerun, places: int) -> tuple[str, str]:
 def show_result(result: RunResult) -> None:
     """Print the result of a run in two or three lines."""
     say(
-        f"{result.metric} of the best step ({result.best_step}): train {result.train_f1:.4f}, "
-        f"validation {result.val_f1:.4f}, test {result.test_f1:.4f}"
+        f"{result.metric} of the best step ({result.best_step}): train {result.train_score:.4f}, "
+        f"validation {result.val_score:.4f}, test {result.test_score:.4f}"
     )
     errors = (result.train_mse, result.val_mse, result.test_mse)
     shown = [f"{name} {e:.4g}" for name, e in zip(SPLITS, errors, strict=True) if e is not None]

@@ -168,7 +168,7 @@ def compare(
     shares: Annotated[
         str, typer.Option(help="Shares of the size, above 0 and at most 1, such as 1,0.5,0.25.")
     ] = "1",
-    target_f1: Annotated[
+    target_score: Annotated[
         float | None,
         typer.Option(
             help="Target validation score for timing; default the highest all runs reached."
@@ -200,7 +200,7 @@ def compare(
                 estimator=estimator,
                 search=search,
                 root=root,
-                target_f1=target_f1,
+                target_score=target_score,
                 command=command_line(),
                 say=say,
                 on_progress=move,

@@ -61,7 +61,7 @@ def work(values: dict[str, Any]) -> dict[str, Any]:
 
     def on_evaluation(found: Evaluation) -> None:
         score = short_name(found.metric)
-        shown = f"loss {found.loss:.4f}  val {score} {found.val_f1:.4f}"
+        shown = f"loss {found.loss:.4f}  val {score} {found.val_score:.4f}"
         say(f"step {found.step}/{config.steps}  {shown}")
         report(metrics(found))
 
@@ -82,10 +82,12 @@ def metrics(found: Evaluation | RunResult) -> dict[str, Any]:
         shown = {"step": found.steps, "best_step": found.best_step, "seconds": found.seconds}
     else:
         shown = {"step": found.step, "loss": found.loss}
-    for name in (f"{split}_{kind}" for split in ("train", "val", "test") for kind in ("f1", "mse")):
+    for name in (
+        f"{split}_{kind}" for split in ("train", "val", "test") for kind in ("score", "mse")
+    ):
         value = getattr(found, name, None)
         if value is not None:
-            shown[name.replace("f1", score)] = value
+            shown[name.replace("score", score)] = value
     return shown
 
 

@@ -68,7 +68,7 @@ def text(value: str) -> Cell:
     return Cell(value or DASH, is_number=False)
 
 
-def f1(value: Number) -> Cell:
+def score_cell(value: Number) -> Cell:
     """A score."""
     return Cell(fixed(value, 4), value)
 

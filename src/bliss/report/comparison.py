@@ -59,7 +59,7 @@ def comparison_section(
     nets = list(dict.fromkeys((row.dataset, row.model) for row in file.rows))
     parts, summary, tiles = [], [], []
     left = [other.record for other in beside]
-    goal = Goal(short_name(file.metric), file.target_f1)
+    goal = Goal(short_name(file.metric), file.target_score)
     for dataset, model in nets:
         rows = [row for row in file.rows if (row.dataset, row.model) == (dataset, model)]
         fitting = [v for v in left if (v.dataset, v.model) == (dataset, model)]
@@ -154,13 +154,13 @@ def _shrinking(
         line = Series.of(
             label,
             [row.budget_share for row in own],
-            [row.test_f1 for row in own],
+            [row.test_score for row in own],
             map(error, own),
             index=index,
         )
         if line.is_drawable:
             series.append(line)
-            scores = [f"{fixed(row.test_f1, 3)} at {row.budget_share:g}" for row in own]
+            scores = [f"{fixed(row.test_score, 3)} at {row.budget_share:g}" for row in own]
             told.append(f"{label} {sentence_list(scores)}")
     if not series:
         return None
@@ -201,7 +201,7 @@ def _tiles(
     """The first sampler's numbers, and the largest significant gain over it."""
     first = rows[0]
     name = _label(first, look)
-    tiles = [Tile(fixed(first.test_f1, 3), f"test {score}: {name}, {model}")]
+    tiles = [Tile(fixed(first.test_score, 3), f"test {score}: {name}, {model}")]
     gains = [
         (row.difference, _label(row, look), p)
         for row, p in corrected(rows)
@@ -224,4 +224,4 @@ def _label(row: ComparisonRow, look: Look) -> str:
 def _mean(row: ComparisonRow) -> str:
     half = error(row)
     spread = "" if half is None else f" ± {fixed(half, 3)}"
-    return fixed(row.test_f1, 3) + spread
+    return fixed(row.test_score, 3) + spread

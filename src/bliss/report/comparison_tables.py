@@ -9,11 +9,11 @@ from bliss.report.cells import (
     Number,
     Table,
     chance,
-    f1,
     f1_spread,
     fixed,
     number,
     rounded,
+    score_cell,
     short,
     signed,
     text,
@@ -30,12 +30,12 @@ def error(row: ComparisonRow) -> Number:
     """Half the 95% interval of the test score; its deviation in older files; None for one seed."""
     if row.seeds < 2:
         return None
-    return row.test_f1_std if row.test_f1_interval is None else row.test_f1_interval
+    return row.test_score_std if row.test_score_interval is None else row.test_score_interval
 
 
 def error_words(rows: Sequence[ComparisonRow]) -> str:
     """What stands after the sign ±."""
-    has_interval = any(row.test_f1_interval is not None for row in rows)
+    has_interval = any(row.test_score_interval is not None for row in rows)
     return "half the 95% interval of the mean" if has_interval else "one standard deviation"
 
 
@@ -57,7 +57,7 @@ TESTED: Columns = {
 
 def tested(score: str) -> Columns:
     """The score of the test nodes ("F1" or "R2"), and its difference to the first sampler."""
-    return {f"Test {score}": lambda row: f1_spread(row.test_f1, error(row)), **TESTED}
+    return {f"Test {score}": lambda row: f1_spread(row.test_score, error(row)), **TESTED}
 
 
 def scores(rows: Sequence[ComparisonRow], label: Label, score: str) -> Table:
@@ -71,9 +71,9 @@ def scores(rows: Sequence[ComparisonRow], label: Label, score: str) -> Table:
         "p, Holm": lambda row: chance(after.get(id(row))),
         "p": TESTED["p"],
         f"Validation {score}": lambda row: f1_spread(
-            row.val_f1, row.val_f1_std if row.seeds > 1 else None
+            row.val_score, row.val_score_std if row.seeds > 1 else None
         ),
-        f"Training {score}": lambda row: f1(row.train_f1),
+        f"Training {score}": lambda row: score_cell(row.train_score),
         **({"Test MSE": lambda row: rounded(row.test_mse)} if score != "F1" else {}),
         "Seeds": lambda row: number(row.seeds),
         "Policy": lambda row: text(row.policy),

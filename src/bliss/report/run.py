@@ -10,11 +10,11 @@ from typing import TypeVar
 from bliss.report.cells import (
     Number,
     Table,
-    f1,
     fixed,
     number,
     plural,
     rounded,
+    score_cell,
     sentence_list,
     significant,
     text,
@@ -122,12 +122,12 @@ def _table(runs: Sequence[Run]) -> Table:
             "Sampler": lambda run: text(run.settings.sampler),
             "Policy": lambda run: text(run.settings.policy),
             "Seed": lambda run: number(run.settings.seed),
-            f"Test {score}": lambda run: f1(_of(run.result, lambda r: r.test_f1)),
-            f"Validation {score}": lambda run: f1(
-                run.result.val_f1 if run.result else _of(_best(run), lambda at: at.val_f1)
+            f"Test {score}": lambda run: score_cell(_of(run.result, lambda r: r.test_score)),
+            f"Validation {score}": lambda run: score_cell(
+                run.result.val_score if run.result else _of(_best(run), lambda at: at.val_score)
             ),
-            f"Training {score}": lambda run: f1(
-                run.result.train_f1 if run.result else _of(_best(run), lambda at: at.train_f1)
+            f"Training {score}": lambda run: score_cell(
+                run.result.train_score if run.result else _of(_best(run), lambda at: at.train_score)
             ),
             "Test MSE": lambda run: rounded(_of(run.result, lambda r: r.test_mse)),
             "Validation MSE": lambda run: rounded(
@@ -171,7 +171,7 @@ def _scores(runs: Sequence[Run]) -> dict[str, list[float]]:
     scores: dict[str, list[float]] = {}
     for run, label in zip(runs, _names(runs), strict=True):
         if run.result:
-            scores.setdefault(label, []).append(run.result.test_f1)
+            scores.setdefault(label, []).append(run.result.test_score)
     return scores
 
 
@@ -181,8 +181,8 @@ def _one(run: Run, result: RunResult) -> str:
     return (
         f"{result.sampler}{policy} trained {result.model} on {result.dataset} for "
         f"{plural(result.steps, 'step')} in {significant(result.seconds)} s. The best step on "
-        f"validation nodes is {result.best_step:,}, with {score} of {fixed(result.test_f1, 3)} on "
-        f"test nodes and {fixed(result.val_f1, 3)} on validation nodes."
+        f"validation nodes is {result.best_step:,}, with {score} of "
+        f"{fixed(result.test_score, 3)} on test nodes and {fixed(result.val_score, 3)} on validation nodes."
     )
 
 
@@ -192,7 +192,7 @@ def _unfinished(run: Run) -> str:
         return f"The run “{run.name}” is unfinished, and has not been evaluated yet."
     return (
         f"The run “{run.name}” is unfinished: step {_reached(run):,} of {run.settings.steps:,}. "
-        f"Its best validation {_score([run])} so far is {fixed(best.val_f1, 3)}, at step "
+        f"Its best validation {_score([run])} so far is {fixed(best.val_score, 3)}, at step "
         f"{best.step:,}."
     )
 
@@ -210,8 +210,8 @@ def _tiles(runs: Sequence[Run]) -> list[Tile]:
         return []
     return known(
         [
-            Tile(fixed(result.test_f1, 3), f"test {score}"),
-            Tile(fixed(result.val_f1, 3), f"validation {score}"),
+            Tile(fixed(result.test_score, 3), f"test {score}"),
+            Tile(fixed(result.val_score, 3), f"validation {score}"),
             Tile(f"{significant(result.seconds)} s", "of training"),
             Tile(f"{significant(result.step_ms.get('total'))} ms", "per step"),
         ]
@@ -219,7 +219,7 @@ def _tiles(runs: Sequence[Run]) -> list[Tile]:
 
 
 def _best(run: Run) -> Evaluation | None:
-    return max(run.metrics, key=lambda line: line.val_f1, default=None)
+    return max(run.metrics, key=lambda line: line.val_score, default=None)
 
 
 def _reached(run: Run) -> int:

@@ -122,15 +122,15 @@ def learning(
     """Validation score and loss over steps, and the score over time where it is known."""
     title = f"Validation {score}"
     charts = [
-        _curves(entries, about, names, title, "val_f1", "step", target),
-        _curves(entries, about, names, title, "val_f1", "seconds", target),
+        _curves(entries, about, names, title, "val_score", "step", target),
+        _curves(entries, about, names, title, "val_score", "seconds", target),
         _curves(entries, about, names, "Training loss", "loss", "step", None),
     ]
     drawn = [chart for chart in charts if chart]
     has_band = any(
         deviation is not None
         for entry in entries
-        for deviation in [*entry.curve.val_f1_std, *entry.curve.loss_std]
+        for deviation in [*entry.curve.val_score_std, *entry.curve.loss_std]
     )
     notes = [BAND] if has_band else []
     notes += [OVER_TIME] if any(entry.curve.seconds for entry in entries) else []

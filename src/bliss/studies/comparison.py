@@ -47,7 +47,7 @@ def compare(
     estimator: str | None = None,
     search: int = 0,
     root: Path | None = None,
-    target_f1: float | None = None,
+    target_score: float | None = None,
     command: str = "",
     say: Callable[[str], None] = print,
     on_progress: Callable[[Standing], None] | None = None,
@@ -86,7 +86,7 @@ def compare(
     search
         Number of settings of learning rate and dropout that are tried for each sampler, with a
         seed that is not a test seed. The one with the best validation F1 is used; 0: the recipe's.
-    target_f1
+    target_score
         Validation F1 whose time is reported; by default the highest that every run reached.
     """
     settings, given = own_dataset(settings)
@@ -123,7 +123,7 @@ def compare(
         grouped: dict[Key, list[Outcome]] = {}
         for (key, _), one in zip(cells, outcomes, strict=True):
             grouped.setdefault(key, []).append(one)
-        target = min(map(best_validation, outcomes)) if target_f1 is None else target_f1
+        target = min(map(best_validation, outcomes)) if target_score is None else target_score
         compared = comparison_rows(grouped, target, request.match, found)
         unmatched = mismatches(compared, request.match)
         for note in unmatched:
@@ -134,7 +134,7 @@ def compare(
             machine=machine(),
             date=today(),
             seeds=list(seeds),
-            target_f1=target,
+            target_score=target,
             rows=compared,
             match="" if request.match == "none" else request.match,
             sizes=request.sizes,

@@ -1,7 +1,7 @@
 """Records that studies write: compare.json, reproduce.json and variance.json.
 
-F1 is a share of 1; for regression the fields `_f1` hold R2. Deviations (`_std`) are sample standard
-deviations over seeds, None for one seed. Layers are listed input layer first.
+Scores are by the record's `metric`: micro-F1, a share of 1, or R2. Deviations (`_std`) are sample
+standard deviations over seeds, None for one seed. Layers are listed input layer first.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ class Curve(Record, frozen=True, kw_only=True):
     """Validation F1 and loss over training steps, averaged over seeds."""
 
     step: list[int]
-    val_f1: list[float]
-    val_f1_std: list[float | None]
+    val_score: list[float]
+    val_score_std: list[float | None]
     loss: list[float]
     loss_std: list[float | None]
     seconds: list[float] = msgspec.field(default_factory=list)
     """Time in training steps until each step, mean over seeds; empty if it is not known."""
 
     def __post_init__(self) -> None:
-        for name in ("val_f1", "val_f1_std", "loss", "loss_std", "seconds"):
+        for name in ("val_score", "val_score_std", "loss", "loss_std", "seconds"):
             length = len(getattr(self, name))
             if length != len(self.step) and (length or name != "seconds"):
                 raise ValueError(f"{length} values of `{name}` for {len(self.step)} steps")
@@ -65,12 +65,12 @@ def average_curve(
     taken: dict[int, list[float]] = {}
     for moment in (moment for run in times for moment in run):
         taken.setdefault(moment.step, []).append(moment.seconds)
-    val_f1 = [mean_and_deviation(line.val_f1 for line in at[step]) for step in steps]
+    val_score = [mean_and_deviation(line.val_score for line in at[step]) for step in steps]
     loss = [mean_and_deviation(line.loss for line in at[step]) for step in steps]
     return Curve(
         step=steps,
-        val_f1=[average for average, _ in val_f1],
-        val_f1_std=[deviation for _, deviation in val_f1],
+        val_score=[average for average, _ in val_score],
+        val_score_std=[deviation for _, deviation in val_score],
         loss=[average for average, _ in loss],
         loss_std=[deviation for _, deviation in loss],
         seconds=[mean(taken[step]) for step in steps] if set(steps) <= set(taken) else [],
@@ -82,7 +82,7 @@ class Trial(Record, frozen=True, kw_only=True):
 
     lr: float
     dropout: float
-    val_f1: float | None
+    val_score: float | None
 
 
 class Search(Record, frozen=True, kw_only=True):
@@ -114,12 +114,12 @@ class ComparisonRow(Record, frozen=True, kw_only=True):
     """Budget of each layer; empty for samplers without budgets."""
     seeds: int
     """Number of seeds."""
-    train_f1: float
-    train_f1_std: float | None
-    val_f1: float
-    val_f1_std: float | None
-    test_f1: float
-    test_f1_std: float | None
+    train_score: float
+    train_score_std: float | None
+    val_score: float
+    val_score_std: float | None
+    test_score: float
+    test_score_std: float | None
     difference: float | None
     """Mean test F1 minus that of the first sampler at the same share, over equal seeds."""
     p_value: float | None
@@ -146,7 +146,7 @@ class ComparisonRow(Record, frozen=True, kw_only=True):
     means over all steps of all runs, 1 for the first."""
     scores: list[float] = msgspec.field(default_factory=list)
     """Test F1 by seed."""
-    test_f1_interval: float | None = None
+    test_score_interval: float | None = None
     """Half the width of the 95% t-interval of the mean test F1."""
     rank: int | None = None
     """Rank by test F1 among the rows of the same network and share; None for one seed."""
@@ -173,7 +173,7 @@ class Comparison(Record, frozen=True, kw_only=True, tag_field="kind", tag="compa
     machine: Machine
     date: str
     seeds: list[int]
-    target_f1: float
+    target_score: float
     """Validation F1 whose time is reported."""
     rows: list[ComparisonRow]
     match: str = ""
@@ -189,7 +189,7 @@ class Comparison(Record, frozen=True, kw_only=True, tag_field="kind", tag="compa
     notes: list[str] = msgspec.field(default_factory=list)
     """Warnings that the numbers must be read with."""
     metric: str = F1
-    """Score in the fields `_f1`: micro-F1, or R2 for regression."""
+    """Score in the fields `_score`: micro-F1, or R2 for regression."""
 
 
 class Rerun(Record, frozen=True, kw_only=True):

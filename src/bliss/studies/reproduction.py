@@ -167,7 +167,7 @@ def f1_table(grouped: Mapping[Key, Sequence[Outcome]], published: Mapping[str, A
     """F1 by split, ours and the paper's."""
     rows = []
     for (key, group), split in product(grouped.items(), SPLITS):
-        scores = [getattr(one.result, f"{split}_f1") for one in group]
+        scores = [getattr(one.result, f"{split}_score") for one in group]
         ours, deviation = mean_and_deviation(scores)
         theirs, their_deviation = published[key.dataset][key.sampler][split][key.model]
         row = Score(

@@ -31,7 +31,7 @@ def comparison_rows(
         results = [one.result for one in group]
         config = group[0].cell.config
         scores: dict[str, Any] = {}
-        for name in ("train_f1", "val_f1", "test_f1"):
+        for name in ("train_score", "val_score", "test_score"):
             scores[name], scores[f"{name}_std"] = mean_and_deviation(
                 getattr(result, name) for result in results
             )
@@ -70,8 +70,8 @@ def comparison_rows(
             lr=config.lr,
             dropout=config.dropout,
             match=None if match == "none" else _work(group, match) / _work(rival, match),
-            scores=[result.test_f1 for result in results],
-            test_f1_interval=interval([result.test_f1 for result in results]),
+            scores=[result.test_score for result in results],
+            test_score_interval=interval([result.test_score for result in results]),
             rank=rank,
             is_tied=is_tied,
             search=(searches or {}).get((key.model, key.sampler)),
@@ -121,15 +121,15 @@ def mismatches(rows: Sequence[ComparisonRow], match: str) -> list[str]:
 
 def by_seed(group: Sequence[Outcome]) -> dict[int, float]:
     """Test F1 by seed."""
-    return {one.cell.config.seed: one.result.test_f1 for one in group}
+    return {one.cell.config.seed: one.result.test_score for one in group}
 
 
 def best_validation(one: Outcome) -> float:
     """The highest validation F1 of a run."""
-    return max(line.val_f1 for line in one.metrics)
+    return max(line.val_score for line in one.metrics)
 
 
 def seconds_to(one: Outcome, target: float) -> float | None:
     """Seconds of training steps until validation F1 reached the target; None if never."""
     times = {line.step: line.seconds for line in one.times}
-    return next((times.get(line.step) for line in one.metrics if line.val_f1 >= target), None)
+    return next((times.get(line.step) for line in one.metrics if line.val_score >= target), None)

@@ -130,7 +130,7 @@ def finished(
         _check_data(result, dataset, folder)
         found[cell.name] = Outcome(cell, result, folder.metrics(), folder.times())
         if on_progress:
-            text = f"{label}: test {short_name(result.metric)} {result.test_f1:.4f}"
+            text = f"{label}: test {short_name(result.metric)} {result.test_score:.4f}"
             on_progress(Standing(done, total, text, True))
     return found
 

@@ -66,13 +66,13 @@ def chosen(cells: Sequence[Cell], outcomes: Mapping[str, Outcome]) -> tuple[Sett
             f"search={len(cells)}: every trial of {cells[0].config.sampler} diverged: lower lr "
             f"(now {cells[0].config.lr:g}) with --lr, and choose another folder with --out."
         )
-    best = max(done, key=lambda one: one.result.val_f1)
+    best = max(done, key=lambda one: one.result.val_score)
     found = Search(
         trials=[
             Trial(
                 lr=cell.config.lr,
                 dropout=cell.config.dropout,
-                val_f1=outcomes[cell.name].result.val_f1 if cell.name in outcomes else None,
+                val_score=outcomes[cell.name].result.val_score if cell.name in outcomes else None,
             )
             for cell in cells
         ],

@@ -28,10 +28,10 @@ class Progress:
     """Progress of a run, except the state of its learner."""
 
     best_step: int = 0
-    best_val_f1: float = float("-inf")
+    best_val_score: float = float("-inf")
     evaluated: int = 0
     """Step of the last evaluation."""
-    val_f1: float = float("nan")
+    val_score: float = float("nan")
     """Validation F1 of the last evaluation."""
     stale: int = 0
     """Evaluations since the best one."""

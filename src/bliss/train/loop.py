@@ -52,7 +52,7 @@ class Standing(NamedTuple):
     steps: int
     loss: float
     evaluated: int  # step of the last evaluation; 0 before the first
-    val_f1: float  # validation score of that evaluation
+    val_score: float  # validation score of that evaluation
     metric: str = F1  # name of the score
 
 
@@ -257,8 +257,8 @@ class Trainer:
         found = Evaluation(
             step=step,
             loss=learner.mean_loss(),
-            train_f1=scores["train"],
-            val_f1=scores["val"],
+            train_score=scores["train"],
+            val_score=scores["val"],
             metric=self.task.metric,
             train_mse=scores.get("train_mse"),
             val_mse=scores.get("val_mse"),
@@ -268,10 +268,10 @@ class Trainer:
         if self.rounds.leads:
             self.folder.add_metrics(found)
             self.folder.add_times(StepTime(step=step, seconds=learner.step_seconds))
-        progress.evaluated, progress.val_f1 = step, found.val_f1
+        progress.evaluated, progress.val_score = step, found.val_score
         progress.stale += 1
-        if found.val_f1 > progress.best_val_f1:
-            progress.best_step, progress.best_val_f1, progress.stale = step, found.val_f1, 0
+        if found.val_score > progress.best_val_score:
+            progress.best_step, progress.best_val_score, progress.stale = step, found.val_score, 0
             if self.rounds.leads:
                 self.folder.save_best(best_weights(self.task))
         return found
@@ -297,7 +297,7 @@ class Trainer:
             self.config.steps,
             loss,
             progress.evaluated,
-            progress.val_f1,
+            progress.val_score,
             self.task.metric,
         )
 
@@ -332,9 +332,9 @@ class Trainer:
             seed=config.seed,
             steps=learner.steps,
             best_step=progress.best_step,
-            train_f1=scores["train"],
-            val_f1=scores["val"],
-            test_f1=scores["test"],
+            train_score=scores["train"],
+            val_score=scores["val"],
+            test_score=scores["test"],
             seconds=progress.seconds,
             step_ms=learner.step_ms(),
             sampled=learner.mean_sampled(),

@@ -39,10 +39,10 @@ class RunResult(RunSettings, frozen=True, kw_only=True, omit_defaults=True):
 
     best_step: int
     """Step with the highest validation score."""
-    train_f1: float
+    train_score: float
     """With evaluate="split", of as many training nodes as there are validation nodes."""
-    val_f1: float
-    test_f1: float
+    val_score: float
+    test_score: float
     seconds: float
     """Duration of the run, including evaluations."""
     step_ms: dict[str, float]
@@ -53,7 +53,7 @@ class RunResult(RunSettings, frozen=True, kw_only=True, omit_defaults=True):
     data: str = ""
     """Fingerprint of the data set."""
     metric: str = F1
-    """Score in the fields `_f1`: micro-F1, or R2 for regression. Not written if micro-F1."""
+    """Score in the fields `_score`: micro-F1, or R2 for regression. Not written if micro-F1."""
     train_mse: float | None = None
     """Mean squared error in the units of the targets; for regression only."""
     val_mse: float | None = None
@@ -66,10 +66,10 @@ class Evaluation(Record, frozen=True, kw_only=True, omit_defaults=True):
     step: int
     loss: float
     """Mean training loss since the previous evaluation."""
-    train_f1: float
-    val_f1: float
+    train_score: float
+    val_score: float
     metric: str = F1
-    """Score in the fields `_f1`, as in `RunResult`."""
+    """Score in the fields `_score`, as in `RunResult`."""
     train_mse: float | None = None
     val_mse: float | None = None
     train_error: float | None = None

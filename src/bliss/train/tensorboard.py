@@ -29,9 +29,9 @@ def tensorboard_writer(
 
     def log(evaluation: Evaluation) -> None:
         score = short_name(evaluation.metric).lower()
-        for name in ("loss", "train_f1", "val_f1", "train_mse", "val_mse"):
+        for name in ("loss", "train_score", "val_score", "train_mse", "val_mse"):
             if (value := getattr(evaluation, name)) is not None:
-                writer.add_scalar(name.replace("f1", score), value, evaluation.step)
+                writer.add_scalar(name.replace("score", score), value, evaluation.step)
         writer.flush()
 
     try:
