@@ -182,7 +182,8 @@ def _one(run: Run, result: RunResult) -> str:
         f"{result.sampler}{policy} trained {result.model} on {result.dataset} for "
         f"{plural(result.steps, 'step')} in {significant(result.seconds)} s. The best step on "
         f"validation nodes is {result.best_step:,}, with {score} of "
-        f"{fixed(result.test_score, 3)} on test nodes and {fixed(result.val_score, 3)} on validation nodes."
+        f"{fixed(result.test_score, 3)} on test nodes and {fixed(result.val_score, 3)} on "
+        "validation nodes."
     )
 
 
