@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from bliss.arrays import IntArray
+from bliss.graph import Rows
 from bliss.nn.block import Block
 from bliss.policies.base import Policy
 from bliss.samplers.config_base import SamplerConfig
@@ -57,8 +57,8 @@ class GCNBS(NodeSampler):
     def _make_policy(self) -> Policy:
         return self.config.bandit.build(self.graph, self.layers)
 
-    def _layer(self, dst: IntArray, layer: int, key: np.uint64) -> Block:
-        block = super()._layer(dst, layer, key)
+    def _layer(self, rows: Rows, layer: int, key: np.uint64) -> Block:
+        block = super()._layer(rows, layer, key)
         return replace(block, keeps_input=self.config.reward == "thanos")  # it needs the messages
 
 

@@ -56,7 +56,7 @@ def capture(learner: Learner, progress: Progress) -> Checkpoint:
         "sampled": learner.sampled,
         "progress": asdict(progress),
     }
-    rows = learner.sampler.changed_rows()
+    rows = learner.sampler.learning.changed_rows()
     changed = None if rows is None else {f"sampler.{name}": ids for name, ids in rows.items()}
     return Checkpoint(tensors, counters, changed)
 
@@ -68,7 +68,7 @@ def track_if_large(learner: Learner) -> None:
     """
     sampler = learner.sampler
     if sum(one.nbytes for one in sampler.state_dict().values()) > LARGE:
-        sampler.track_changes().clear()
+        sampler.learning.track_changes().clear()
 
 
 def restore(checkpoint: Checkpoint, learner: Learner) -> Progress:

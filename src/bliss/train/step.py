@@ -22,7 +22,7 @@ from bliss.distributed.shards import ShardVector, shards_of
 from bliss.distributed.shared_state import build_shared
 from bliss.errors import DivergedError, InputError
 from bliss.rng import Stream
-from bliss.samplers.base import StepNews
+from bliss.samplers.learning import StepNews
 from bliss.train.adam import Adam
 from bliss.train.batch import NodeData, NodeLoader
 from bliss.train.results import Sampled
