@@ -1,15 +1,19 @@
-"""Graphs that several test files share, and where real ones are found."""
+"""Graphs and runs that several test files share, and where real graphs are found."""
 
 from __future__ import annotations
 
 import gc
+import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from bliss import Graph
+from bliss.data import Dataset
+from tests.build import make_dataset
 
 SLOW = (
     "data/test_importing.py",
@@ -19,6 +23,9 @@ SLOW = (
     "data/test_synthetic.py",
     "faults/",
     "fuzz/",
+    "distributed/test_processes.py",
+    "distributed/test_shards.py",
+    "distributed/test_torchrun.py",
     "engines/",
     "kernels/test_nodewise.py",
     "kernels/test_threads.py",
@@ -26,7 +33,6 @@ SLOW = (
     "nn/test_devices.py",
     "report/",
     "samplers/test_asgcn.py",
-    "samplers/test_control.py",
     "samplers/test_fastgcn.py",
     "samplers/test_gcnbs.py",
     "samplers/test_graphsaint.py",
@@ -41,11 +47,11 @@ SLOW = (
     "samplers/test_variance.py",
     "studies/",
     "test_benchmarks.py",
-    "test_cli.py",
-    "test_cli_options.py",
-    "test_cli_signals.py",
-    "test_cli_studies.py",
-    "test_convolutions.py",
+    "cli/test_cli.py",
+    "cli/test_cli_options.py",
+    "cli/test_cli_signals.py",
+    "cli/test_cli_studies.py",
+    "nn/test_convolutions.py",
     "test_docs.py",
     "test_examples.py",
     "test_imports.py",
@@ -87,6 +93,29 @@ def heavy_tailed_pairs(num_nodes: int, num_edges: int, seed: int = 0) -> np.ndar
 def toy_graph() -> Graph:
     """60 nodes, heavy-tailed, some of them with nothing but their self-loop."""
     return Graph.from_edge_index(heavy_tailed_pairs(50, 300), num_nodes=60)
+
+
+@pytest.fixture(scope="session")
+def dataset() -> Dataset:
+    """240 nodes in three classes."""
+    return make_dataset()
+
+
+@pytest.fixture(scope="module")
+def whole(dataset: Dataset, tmp_path_factory) -> Callable[..., Path]:
+    """The folder of an uninterrupted run with given changes; each is trained once per module."""
+    from tests.train.runs import trained
+
+    made: dict[str, Path] = {}
+
+    def run(**changes) -> Path:
+        key = json.dumps(changes, sort_keys=True)
+        if key not in made:
+            made[key] = tmp_path_factory.mktemp("whole")
+            trained(dataset, made[key], **changes)
+        return made[key]
+
+    return run
 
 
 @pytest.fixture(scope="session")

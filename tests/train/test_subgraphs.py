@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from bliss.train import RunFolder
 from bliss.train.metrics import criterion
-from tests.train.conftest import make_dataset
+from tests.build import make_dataset
 from tests.train.runs import assert_same_run, make_trainer, quiet, stopped, trained
 
 
