@@ -15,66 +15,6 @@ from bliss import Graph
 from bliss.data import Dataset
 from tests.build import make_dataset
 
-SLOW = (
-    "data/test_importing.py",
-    "data/test_imports.py",
-    "data/test_named.py",
-    "data/test_sorting.py",
-    "data/test_synthetic.py",
-    "faults/",
-    "fuzz/",
-    "distributed/test_processes.py",
-    "distributed/test_shards.py",
-    "distributed/test_torchrun.py",
-    "engines/",
-    "kernels/test_nodewise.py",
-    "kernels/test_threads.py",
-    "nn/test_compile.py",
-    "nn/test_devices.py",
-    "report/",
-    "samplers/test_asgcn.py",
-    "samplers/test_fastgcn.py",
-    "samplers/test_gcnbs.py",
-    "samplers/test_graphsaint.py",
-    "samplers/test_inclusion.py",
-    "samplers/test_labor.py",
-    "samplers/test_neighbor.py",
-    "samplers/test_shard_coins.py",
-    "samplers/test_sketch.py",
-    "samplers/test_sampler_threads.py",
-    "samplers/test_unbiased.py",
-    "samplers/test_unbiased_edges.py",
-    "samplers/test_variance.py",
-    "studies/",
-    "test_benchmarks.py",
-    "cli/test_cli.py",
-    "cli/test_cli_options.py",
-    "cli/test_cli_signals.py",
-    "cli/test_cli_studies.py",
-    "nn/test_convolutions.py",
-    "test_docs.py",
-    "test_examples.py",
-    "test_imports.py",
-    "train/",
-)
-"""Statistics, runs, pages and subprocesses: `make check` leaves these out."""
-
-
-def is_slow(path: Path) -> bool:
-    here = Path(__file__).parent
-    return here in path.parents and path.relative_to(here).as_posix().startswith(SLOW)
-
-
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Do not even import what `-m "not slow"` would leave out."""
-    return True if config.option.markexpr == "not slow" and is_slow(collection_path) else None
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if is_slow(item.path):
-            item.add_marker(pytest.mark.slow)
-
 
 def pytest_collection_finish() -> None:
     """Exempt the objects of modules from garbage collection: each training run collects."""

@@ -13,6 +13,8 @@ from tests.distributed import work
 from tests.distributed.group import run_group
 from tests.train.runs import assert_same_run
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):

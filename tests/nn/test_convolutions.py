@@ -16,6 +16,8 @@ from tests.build import make_sampler
 from tests.nn import convolutions
 from tests.statistics import heavy_tailed_graph
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def rows() -> dict[str, convolutions.Row]:

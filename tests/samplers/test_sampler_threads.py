@@ -15,6 +15,8 @@ from bliss.train import Learner, TrainConfig, build_task
 from tests.build import make_dataset, make_sampler
 from tests.statistics import heavy_tailed_graph
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def eager(monkeypatch):

@@ -19,6 +19,8 @@ from bliss.train import TrainConfig
 from tests.build import make_dataset
 from tests.studies.conftest import SMALL, quiet
 
+pytestmark = pytest.mark.slow
+
 
 def results(out, sampler, share):
     paths = [out / "runs" / f"sage-{sampler}-{share}-{seed}" / "result.json" for seed in range(3)]

@@ -14,6 +14,8 @@ from bliss.train.metrics import balanced_weights, criterion
 from tests.build import make_dataset
 from tests.train.runs import settings, trained
 
+pytestmark = pytest.mark.slow
+
 
 def unbalanced(nodes: int = 240) -> Dataset:
     """The toy graph with all but 30 nodes of the classes 1 and 2 relabelled as 0."""

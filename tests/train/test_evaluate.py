@@ -14,6 +14,8 @@ from bliss.train.evaluation import evaluate_sampled, scored_nodes
 from tests.build import make_dataset
 from tests.train.runs import assert_same_run, make_trainer, settings, stopped, trained
 
+pytestmark = pytest.mark.slow
+
 ALL = ("train", "val", "test")
 NETWORKS = {
     "sage, batch normalisation": {"normalisation": "batch"},

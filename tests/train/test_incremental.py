@@ -13,6 +13,8 @@ from bliss.train import RunFolder, checkpoints, incremental
 from bliss.train.incremental import Checkpoint, CheckpointFiles
 from tests.train.runs import assert_same_run, make_trainer, quiet, same, stopped, trained
 
+pytestmark = pytest.mark.slow
+
 OPTIONS = {
     "node": {"survey": False},
     "node, surveys": {},

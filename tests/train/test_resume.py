@@ -24,6 +24,8 @@ from tests.train.runs import (
     trained,
 )
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("prefetch", [0, 1])
 @pytest.mark.parametrize(

@@ -14,6 +14,8 @@ from bliss.train.metrics import criterion
 from tests.build import make_dataset
 from tests.train.runs import assert_same_run, make_trainer, quiet, stopped, trained
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("name", ["cluster", "saint-rw"])
 def test_several_labels_are_learnt(tmp_path, name):
