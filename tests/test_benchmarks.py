@@ -17,6 +17,8 @@ from benchmarks.pyg import floyd_chances, one_sample, two_samples
 from bliss.samplers import SAMPLERS
 from bliss.storage import mapped
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(("population", "count"), [(4, 3), (7, 2), (9, 3), (3, 5)])
 def test_floyd_draws_every_subset_alike(population, count):

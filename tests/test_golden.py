@@ -28,10 +28,9 @@ import torch
 
 from bliss import Graph
 from bliss.samplers import Sampler
-from tests.build import make_sampler
+from tests.build import make_dataset, make_sampler
 from tests.conftest import heavy_tailed_pairs
 from tests.statistics import heavy_tailed_graph
-from tests.train.conftest import make_dataset
 
 FILE = Path(__file__).parent / "golden.json"
 STEPS = 4

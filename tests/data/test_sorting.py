@@ -22,6 +22,8 @@ from bliss.train.step import Learner
 from bliss.train.task import build_task
 from tests.data.files import csv, write
 
+pytestmark = pytest.mark.slow
+
 NODES = 300
 
 

@@ -22,8 +22,8 @@ from bliss.engines import ray as engine
 from bliss.engines.ray_worker import copy_newer, copy_run, metrics
 from bliss.errors import Interrupted, LostError
 from bliss.train import RunFolder, Trainer
+from tests.build import make_dataset
 from tests.engines.dying import die_once
-from tests.train.conftest import make_dataset
 from tests.train.runs import assert_same_run, quiet, settings
 
 pytestmark = [

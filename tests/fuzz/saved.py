@@ -19,10 +19,10 @@ from bliss.report.load import load
 from bliss.storage.digests import file_digest, sealed
 from bliss.train import RunFolder, Trainer, predict
 from bliss.train.folder import _tensor_digest, settings_digest
+from tests.build import make_dataset
 from tests.fuzz.mutations import NUMBERS, VALUES, Random, change_json, mutate, pick
 from tests.fuzz.subjects import READERS, Subject, dataset_digest, digest_of
 from tests.report import factory
-from tests.train.conftest import make_dataset
 from tests.train.runs import quiet, settings, stopped
 
 STEPS = 12  # of the runs: evaluated at 4 and 8, stopped at 10

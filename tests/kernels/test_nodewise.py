@@ -13,6 +13,8 @@ from bliss.rng import derive_key
 from tests.twins import layerwise as reference
 from tests.twins import nodewise as twins
 
+pytestmark = pytest.mark.slow
+
 KERNELS = (nodewise, labor)
 
 

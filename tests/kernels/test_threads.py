@@ -17,6 +17,8 @@ from bliss.kernels import frontier, histories, messages, node_bandit, pool
 from bliss.kernels.gathering import gather
 from tests.kernels.test_twins import Case
 
+pytestmark = pytest.mark.slow
+
 COUNTS = (2, 3)
 seeds = pytest.mark.parametrize("seed", range(8))
 counts = pytest.mark.parametrize("count", COUNTS)

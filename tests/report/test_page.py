@@ -13,6 +13,8 @@ from bliss.report import save_figures, write_report
 from bliss.report.cells import DASH
 from tests.report import factory
 
+pytestmark = pytest.mark.slow
+
 KINDS = ("run", "runs", "comparison", "reproduction", "variance", "together")
 NASTY = "<script>alert(1)</script>\"'&$x_1$]]>{{ 7 * 7 }}"
 

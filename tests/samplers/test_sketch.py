@@ -26,6 +26,8 @@ from tests.statistics import (
     worst_z,
 )
 
+pytestmark = pytest.mark.slow
+
 FALSE_ALARM = 1e-6  # chance that a correct sampler fails, in each test that rolls dice
 TIMES = {18: 12_000, 36: 6000, 50: 2000}  # by budget: what a bias of 1% takes to be seen
 TARGETS = np.array([0, 2, 5, 9, 14, 20, 30, 40])  # 55 candidates

@@ -23,6 +23,8 @@ from tests.statistics import (
     worst_z,
 )
 
+pytestmark = pytest.mark.slow
+
 FALSE_ALARM = 1e-6  # chance that correct samplers fail in this file, all cases together
 TIMES = 10_000
 BUDGET = 36  # of 55 candidates

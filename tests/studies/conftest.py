@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from bliss.data import Dataset
 from bliss.studies import (
     Comparison,
     Reproduction,
@@ -19,7 +18,6 @@ from bliss.studies import (
     runs,
 )
 from bliss.train import TrainConfig
-from tests.train.conftest import make_dataset
 
 SMALL: dict[str, Any] = {
     "dataset": "toy",
@@ -42,11 +40,6 @@ REPRODUCED: dict[str, Any] = {
 
 def quiet(_: str) -> None:
     pass
-
-
-@pytest.fixture(scope="session")
-def dataset() -> Dataset:
-    return make_dataset()
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,8 @@ from bliss.studies.records import PolicyRatios, average_curve
 from bliss.train import Evaluation, RunFolder, TrainConfig, Trainer
 from tests.studies.conftest import SMALL, quiet
 
+pytestmark = pytest.mark.slow
+
 EXPERIMENTS = Path(__file__).resolve().parents[2] / "experiments"
 
 

@@ -12,6 +12,8 @@ from bliss.studies.complexity import Setting, config, line, measure, row
 from bliss.studies.reproduction import paper, preset_config
 from tests.studies.conftest import REPRODUCED, quiet
 
+pytestmark = pytest.mark.slow
+
 SIX = ("citeseer", "cora", "flickr", "pubmed", "reddit", "yelp")
 
 

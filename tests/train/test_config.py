@@ -11,6 +11,8 @@ from bliss.samplers import SAMPLERS, sampler_config
 from bliss.train import TrainConfig, config, resolve
 from tests.train.runs import make_trainer, settings
 
+pytestmark = pytest.mark.slow
+
 
 def test_default_budgets_are_filled_in_for_the_graph_and_count_what_the_sampler_counts():
     assert TrainConfig().budgets == ()

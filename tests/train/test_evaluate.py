@@ -11,8 +11,10 @@ import scipy.stats
 from bliss.errors import InputError
 from bliss.train import Learner, RunFolder, build_task, config, evaluate, evaluation
 from bliss.train.evaluation import evaluate_sampled, scored_nodes
-from tests.train.conftest import make_dataset
+from tests.build import make_dataset
 from tests.train.runs import assert_same_run, make_trainer, settings, stopped, trained
+
+pytestmark = pytest.mark.slow
 
 ALL = ("train", "val", "test")
 NETWORKS = {

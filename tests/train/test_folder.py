@@ -17,6 +17,8 @@ from bliss.train import Evaluation, RunFolder, open_task
 from bliss.train.results import StepTime
 from tests.train.runs import make_trainer, settings, trained
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def finished(whole, tmp_path):

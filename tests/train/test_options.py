@@ -16,6 +16,8 @@ from bliss.train.peak_memory import forget_peak, peak_mb
 from bliss.train.tensorboard import tensorboard_writer
 from tests.train.runs import SETTINGS, make_trainer
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_rate_decays_by_epochs_and_a_resumed_run_knows(dataset, tmp_path):
     one = make_trainer(dataset, tmp_path / "run", lr_decay=0.5, decay_epochs=2, steps=12)

@@ -14,6 +14,8 @@ from bliss.errors import InputError
 from bliss.train import Learner, build_task
 from tests.train.runs import SETTINGS, assert_same_run, make_trainer, settings, stopped, trained
 
+pytestmark = pytest.mark.slow
+
 
 def learner(dataset, **changes) -> Learner:
     plain = {"dropout": 0.0, "lr": 0.01, "batch_size": 20, "steps": 1}
