@@ -114,6 +114,12 @@ def test_reports_import_no_torch():
     assert not names & {"torch", "torch_geometric"}
 
 
+def test_one_module_makes_digests():
+    """Pages need SHA-256, which browsers know."""
+    users = {path.name for path in SOURCE.rglob("*.py") if "hashlib" in imports(path)}
+    assert users == {"digests.py", "page.py"}
+
+
 @pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda p: p.name)
 def test_files_stay_short(path):
     assert len(path.read_text(encoding="utf-8").splitlines()) <= 500

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from bliss.train import RunFolder, chain, checkpoints
+from bliss.train import RunFolder, checkpoints, incremental
 from bliss.train.incremental import Checkpoint, CheckpointFiles
 from tests.train.runs import assert_same_run, make_trainer, quiet, same, stopped, trained
 
@@ -67,7 +67,7 @@ def test_a_kill_between_any_two_writes_leaves_a_checkpoint_that_resumes(
 ):
     options = {"survey": False, "steps": 15} | EVERY
     expected = whole(**options)
-    monkeypatch.setattr(chain, "LONGEST", 2)  # whole, changes, whole
+    monkeypatch.setattr(incremental, "LONGEST", 2)  # whole, changes, whole
     count, at = [0], [0]
     names = ("replace", "unlink")
     original = {name: getattr(os, name) for name in names}
@@ -170,7 +170,7 @@ def test_files_are_read_by_the_library_of_their_format(tmp_path):
         "e": torch.empty(0, 4),
         "f": torch.arange(6).view(2, 3).T,
     }
-    chain._write(tmp_path / "file.safetensors", tensors)
+    incremental._write(tmp_path / "file.safetensors", tensors)
     found = safetensors.torch.load_file(tmp_path / "file.safetensors")
     assert set(found) == set(tensors)
     assert all(torch.equal(found[name], one) for name, one in tensors.items())

@@ -12,7 +12,7 @@ from bliss.arrays import FloatArray, IntArray
 from bliss.graph import Graph
 from bliss.kernels.histories import full_sums
 from bliss.nn.block import Block, Control
-from bliss.storage.digests import new_digest
+from bliss.storage.digests import array_digest
 from bliss.storage.files import replacing
 from bliss.storage.mapped import RowReader
 
@@ -82,9 +82,5 @@ def _fill(sums: FloatArray, graph: Graph, features: FloatArray) -> None:
 
 
 def _digest(graph: Graph, features: FloatArray) -> str:
-    digest = new_digest()
-    arrays = [graph.indptr, graph.indices, graph.target_scale, graph.source_scale, graph.weight]
-    for array in (*arrays, features):
-        digest.update(f"{array.dtype} {array.shape}".encode())
-        digest.update(np.ascontiguousarray(array).data.cast("B") if array.size else b"")
-    return str(digest.hexdigest())
+    scales = graph.target_scale, graph.source_scale, graph.weight
+    return array_digest(graph.indptr, graph.indices, *scales, features)
