@@ -16,7 +16,7 @@ from bliss.storage.digests import array_digest
 from bliss.storage.files import replacing
 from bliss.storage.mapped import RowReader
 
-LARGE = 2**28
+SUM_BYTES_IN_MEMORY = 2**28
 """Bytes above which aggregated features are memory-mapped, if there is a folder for them."""
 _CHUNK = 2**25  # bytes computed at a time
 
@@ -36,15 +36,15 @@ class FirstHop:
     features
         float32[V, F].
     folder
-        Where to keep aggregated features of more than LARGE bytes, as a memory-mapped file. Its
-        name is a digest of graph and features, so another run with the same data finds it.
+        Where to keep aggregated features of more than SUM_BYTES_IN_MEMORY, as a memory-mapped file.
+        Its name is a digest of graph and features, so another run with the same data finds it.
     """
 
     def __init__(self, graph: Graph, features: FloatArray, folder: Path | None = None) -> None:
         self.graph = graph
         self.sums: FloatArray
         self._rows: RowReader | None = None  # reads sums that are mapped
-        if folder is None or features.nbytes <= LARGE:
+        if folder is None or features.nbytes <= SUM_BYTES_IN_MEMORY:
             self.sums = np.empty(features.shape, np.float32)
             _fill(self.sums, graph, features)
             return
