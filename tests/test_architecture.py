@@ -121,3 +121,9 @@ def test_reports_import_no_torch():
 def test_files_stay_short():
     lines = {path: len(path.read_text("utf-8").splitlines()) for path in SOURCE.rglob("*.py")}
     assert {str(path.relative_to(SOURCE)): n for path, n in lines.items() if n > 500} == {}
+
+
+def test_one_module_makes_digests():
+    """Pages need SHA-256, which browsers know."""
+    users = {path.name for path in SOURCE.rglob("*.py") if "hashlib" in imports(path)}
+    assert users == {"digests.py", "page.py"}

@@ -98,7 +98,7 @@ def test_the_benchmark_of_inference_projects_one_side_alone(monkeypatch):
 
 
 def test_the_benchmark_of_disks_reads_from_the_map_and_from_the_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(mapped, "memory", mapped.memory)  # each side sets it
+    monkeypatch.setattr(mapped, "memory_limit", mapped.memory_limit)  # each side sets it
     for name, value in {"BUDGETS": (32, 32, 32), "BATCH": 16, "MEMORY": 1, "WARM_UP": 1}.items():
         monkeypatch.setattr(disk, name, value)
     store = disk.make_store(tmp_path, nodes=800, edges=6000, width=8)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from bliss import InputError
-from bliss.data import import_graph, npy, open_store, sorting, verify_dataset
+from bliss.data import import_graph, importing, npy, open_store, sorting, verify_dataset
 from bliss.data.edges import Edges, held, make_graph
 from bliss.data.summary import import_summary
 from bliss.errors import ResourceError
@@ -224,6 +224,17 @@ def test_a_killed_import_leaves_no_store_and_the_next_one_cleans_up(tmp_path):
 def test_memory_is_a_number_of_bytes(tmp_path, good, memory):
     with pytest.raises(InputError, match=r"memory=.* must be a number of bytes"):
         import_graph(tmp_path / "s", **good, memory=memory)
+
+
+def test_the_default_memory_is_a_quarter_of_the_control_groups(tmp_path, good, monkeypatch):
+    sizes = []
+    monkeypatch.setattr("bliss.storage.limits._GROUPS", tmp_path)
+    monkeypatch.setattr("bliss.storage.limits._MEMBERSHIP", tmp_path / "cgroup")
+    (tmp_path / "cgroup").write_text("0::/\n")
+    (tmp_path / "memory.max").write_text(f"{2**28}\n")
+    monkeypatch.setattr(importing, "chunk_rows", lambda size: sizes.append(size) or 1000)
+    import_graph(tmp_path / "s", **good)
+    assert sizes == [2**26]
 
 
 def test_arrays_are_read_in_parts_of_either_axis_and_order(tmp_path):

@@ -29,8 +29,9 @@ from bliss.storage.files import refuse_folder, replacing
 from bliss.storage.mapped import RowReader, Watch, release
 
 _KINDS = (torch.float16, torch.float32, torch.float64)  # of features that may be mapped
-LARGE = 2**30
+OUTPUT_BYTES_IN_MEMORY = 2**30
 """Bytes of a layer's outputs above which they are kept in the folder `scratch`."""
+_RESIDENT_BYTES = 2**29  # read from mapped files before their pages are released
 
 
 class LayerSurvey(NamedTuple):
@@ -147,7 +148,7 @@ def infer(
             seen = None if observer is None else _Survey(graph, number)
             sizes = chunk_edges, chunk_bytes
             below = None if number == 0 else needed[number - 1]
-            room = LARGE if path is None else 0
+            room = OUTPUT_BYTES_IN_MEMORY if path is None else 0
             where = Where(needed[number], below, place, scratch_of, room, rows)
             found = _infer(layer, graph, x, *sizes, device, share, seen, where)
             if observer is not None and seen is not None:
@@ -248,7 +249,7 @@ def _infer(
             survey.add(moved, inputs, nodes)
         touched += inputs.nbytes + 4 * block.num_edges
         del inputs  # free them before the next chunk is gathered
-        if touched > LARGE // 2:
+        if touched > _RESIDENT_BYTES:
             release([graph.indices, *on_disk])
             touched = 0
         if progress:

@@ -11,11 +11,11 @@ import torch
 from bliss.arrays import FloatArray
 from bliss.graph import Graph, Rows
 from bliss.nn.block import Block, Control
-from bliss.storage.digests import new_digest
+from bliss.storage.digests import array_digest
 from bliss.storage.files import replacing
 from bliss.storage.mapped import RowReader
 
-LARGE = 2**28
+SUM_BYTES_IN_MEMORY = 2**28
 """Bytes above which aggregated features are memory-mapped, if there is a folder for them."""
 _CHUNK = 2**25  # bytes computed at a time
 
@@ -35,15 +35,15 @@ class FirstHop:
     features
         float32[V, F].
     folder
-        Where to keep aggregated features of more than LARGE bytes, as a memory-mapped file. Its
-        name is a digest of graph and features, so another run with the same data finds it.
+        Where to keep aggregated features of more than SUM_BYTES_IN_MEMORY, as a memory-mapped file.
+        Its name is a digest of graph and features, so another run with the same data finds it.
     """
 
     def __init__(self, graph: Graph, features: FloatArray, folder: Path | None = None) -> None:
         self.sums: FloatArray
         self._features = features
         self._reader: RowReader | None = None  # reads sums that are mapped
-        if folder is None or features.nbytes <= LARGE:
+        if folder is None or features.nbytes <= SUM_BYTES_IN_MEMORY:
             self.sums = np.empty(features.shape, np.float32)
             _fill(self.sums, graph, features)
             return
@@ -78,9 +78,5 @@ def _fill(sums: FloatArray, graph: Graph, features: FloatArray) -> None:
 
 
 def _digest(graph: Graph, features: FloatArray) -> str:
-    digest = new_digest()
-    digest.update(graph.norm.encode())
-    for array in (graph.indptr, graph.indices, graph.weight, features):
-        digest.update(f"{array.dtype} {array.shape}".encode())
-        digest.update(np.ascontiguousarray(array).data.cast("B") if array.size else b"")
-    return str(digest.hexdigest())
+    content = array_digest(graph.indptr, graph.indices, graph.weight, features)
+    return f"{graph.norm}-{content}"

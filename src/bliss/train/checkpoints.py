@@ -19,7 +19,7 @@ from bliss.train.folder import settings_digest
 from bliss.train.incremental import Checkpoint
 from bliss.train.step import PARTS, TIMED, Learner
 
-LARGE = 2**26
+WHOLE_STATE_BYTES = 2**26
 """Bytes of a sampler's state above which checkpoints write only its changed rows."""
 
 
@@ -62,12 +62,12 @@ def capture(learner: Learner, progress: Progress) -> Checkpoint:
 
 
 def track_if_large(learner: Learner) -> None:
-    """Track changes of a sampler's state that takes more than LARGE bytes.
+    """Track changes of a sampler's state that takes more than WHOLE_STATE_BYTES.
 
     Call it for a new learner, and after each checkpoint was written or loaded.
     """
     sampler = learner.sampler
-    if sum(one.nbytes for one in sampler.state_dict().values()) > LARGE:
+    if sum(one.nbytes for one in sampler.state_dict().values()) > WHOLE_STATE_BYTES:
         sampler.learning.track_changes().clear()
 
 

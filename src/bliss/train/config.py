@@ -18,7 +18,7 @@ from bliss.text import shorten
 
 AUTO = "auto"
 """Value of budgets that asks for a pilot, and of evaluate that asks for a choice by size."""
-LARGE = 2**32
+FULL_EVALUATION_BYTES = 2**32
 """Bytes of a layer's outputs at all nodes above which evaluate="auto" means "split"."""
 
 
@@ -160,7 +160,7 @@ class TrainConfig(ModelConfig):
 
     def is_large(self, num_nodes: int) -> bool:
         """Whether a hidden layer's outputs at all nodes take more than 4 GiB."""
-        return 4 * num_nodes * self.hidden > LARGE
+        return 4 * num_nodes * self.hidden > FULL_EVALUATION_BYTES
 
     @property
     def _needs_surveys(self) -> bool:
