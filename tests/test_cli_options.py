@@ -13,7 +13,7 @@ import typer
 from typer.testing import CliRunner
 
 from bliss.cli import app, options
-from bliss.nn.config import ModelConfig
+from bliss.nn.model_config import ModelConfig
 from bliss.policies.configs import POLICIES, PolicyConfig
 from bliss.samplers import SAMPLERS, SamplerConfig
 from bliss.train import TrainConfig

@@ -20,7 +20,7 @@ import typer
 
 from bliss.cli.console import errors
 from bliss.errors import InputError
-from bliss.nn.config import MODELS, ModelConfig
+from bliss.nn.model_config import MODELS, ModelConfig
 from bliss.samplers.config_base import SamplerConfig
 from bliss.samplers.configs import SAMPLERS
 from bliss.train.config import AUTO, TrainConfig, recipe, resolve
