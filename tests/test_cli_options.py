@@ -20,12 +20,18 @@ from bliss.train import TrainConfig
 
 NOT_OPTIONS = {"sampler_options", "policy_options"}  # their entries are options
 OF_RUNS = [one for one in fields(TrainConfig) if one.name not in NOT_OPTIONS]
-OWNERS = [*SAMPLERS.items(), *POLICIES.items()]
+OWN_POLICIES = [
+    (name, policy)
+    for name, config in SAMPLERS.items()
+    for policy in config.policies.values()
+    if policy.name not in POLICIES
+]
+OWNERS = [*SAMPLERS.items(), *OWN_POLICIES, *POLICIES.items()]
 OF_SAMPLERS = [
-    pytest.param(name, type(config), one.name, id=f"{name} {one.name}")
+    pytest.param(name, type(config), one.name, id=f"{name} {type(config).__name__} {one.name}")
     for name, config in OWNERS
     for one in fields(config)
-    if one.name not in NOT_OPTIONS
+    if one.name in config.options()
 ]
 
 
@@ -150,7 +156,7 @@ def bliss(*arguments: object):
         (["--policy", "exp3", "--eta", "0.2"], {"policy": "exp3", "eta": 0.2, "delta": None}),
         (["--policy", "exp3", "--delta", "1e-3"], {"delta": 0.001}),
         (["--sampler", "cluster", "--parts", "12"], {"parts": 12}),
-        (["--sampler", "gcn-bs", "--policy", "exp3", "--restart", "5"], {"restart": 5}),
+        (["--sampler", "gcn-bs", "--policy", "exp3-single", "--restart", "5"], {"restart": 5}),
     ],
 )  # fmt: skip
 def test_options_of_samplers_reach_the_settings_of_the_run(tmp_path, arguments, expected):

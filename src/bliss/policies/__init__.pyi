@@ -7,4 +7,3 @@ from .configs import NodeConfig as NodeConfig
 from .configs import PolicyConfig as PolicyConfig
 from .configs import ScaleFreeConfig as ScaleFreeConfig
 from .configs import TargetBanditConfig as TargetBanditConfig
-from .configs import policy_config as policy_config

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -49,10 +50,10 @@ class Linear(Policy):
     pairs_with = ("sources",)
     needs_prob = True  # the gradient is divided by p_j
 
-    def __init__(self, graph: Graph, layers: int, config: LinearConfig) -> None:
+    def __init__(self, graph: Graph, layers: int, config: LinearConfig, x: Any) -> None:
         super().__init__(graph, layers)
         self.config = config
-        self.x = checks.features(config.x, graph.num_nodes)
+        self.x = checks.features(x, graph.num_nodes)
         self.power = 1.0 if config.combine == "sum" else 0.5
         self._source_factor = graph.source_factor(1.0)
         self._value = np.sqrt(graph.weight) if config.combine == "sum" else graph.weight
