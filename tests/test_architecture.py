@@ -105,7 +105,7 @@ def test_kernels_and_policies_load_no_torch():
     assert loaded("import bliss.nn.block", "torch", "torch_geometric") == ["torch"]  # it would show
 
 
-CONFIGS = ["bliss.samplers.configs", "bliss.policies.configs", "bliss.nn.config"]
+CONFIGS = ["bliss.samplers.configs", "bliss.policies.configs", "bliss.nn.model_config"]
 
 
 @pytest.mark.parametrize("module", CONFIGS)

@@ -50,7 +50,7 @@ CASES: dict[str, dict[str, Any]] = {
     "neighbor/static": {"policy": "static"},
     "neighbor/replace": {"policy": "static", "replace": True},
     "gcn-bs/exp3m": {"policy": "exp3m"},
-    "gcn-bs/exp3": {"policy": "exp3"},
+    "gcn-bs/exp3": {"policy": "exp3-single"},
     "gcn-bs/thanos": {"reward": "thanos", "estimator": "plain"},
     "gat-bs/exp3m": {},
     **{name: {} for name in ("labor-0", "labor-1", "labor-*", "fastgcn", "asgcn", "vrgcn", "full")},

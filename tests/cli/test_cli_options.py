@@ -13,7 +13,7 @@ import typer
 from typer.testing import CliRunner
 
 from bliss.cli import app, options
-from bliss.nn.config import ModelConfig
+from bliss.nn.model_config import ModelConfig
 from bliss.policies.configs import POLICIES, PolicyConfig
 from bliss.samplers import SAMPLERS, SamplerConfig
 from bliss.train import TrainConfig
@@ -22,12 +22,18 @@ pytestmark = pytest.mark.slow
 
 NOT_OPTIONS = {"sampler_options", "policy_options"}  # their entries are options
 OF_RUNS = [one for one in fields(TrainConfig) if one.name not in NOT_OPTIONS]
-OWNERS = [*SAMPLERS.items(), *POLICIES.items()]
+OWN_POLICIES = [
+    (name, policy)
+    for name, config in SAMPLERS.items()
+    for policy in config.policies.values()
+    if policy.name not in POLICIES
+]
+OWNERS = [*SAMPLERS.items(), *OWN_POLICIES, *POLICIES.items()]
 OF_SAMPLERS = [
     (name, type(config), one.name)
     for name, config in OWNERS
     for one in fields(config)
-    if one.name not in NOT_OPTIONS
+    if one.name in config.options()
 ]
 
 
@@ -151,7 +157,7 @@ def bliss(*arguments: object):
         (["--policy", "exp3", "--eta", "0.2"], {"policy": "exp3", "eta": 0.2, "delta": None}),
         (["--policy", "exp3", "--delta", "1e-3"], {"delta": 0.001}),
         (["--sampler", "cluster", "--parts", "12"], {"parts": 12}),
-        (["--sampler", "gcn-bs", "--policy", "exp3", "--restart", "5"], {"restart": 5}),
+        (["--sampler", "gcn-bs", "--policy", "exp3-single", "--restart", "5"], {"restart": 5}),
     ],
 )  # fmt: skip
 def test_options_of_samplers_reach_the_settings_of_the_run(tmp_path, arguments, expected):

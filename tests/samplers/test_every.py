@@ -23,7 +23,7 @@ VARIANTS = {
     "sketch-node": ("sketch", {"policy": "node"}),
     "neighbor-replacing": ("neighbor", {"replace": True}),
     "fastgcn-authors": ("fastgcn", {"mass": "norm", "replace": False}),
-    "gcn-bs-exp3": ("gcn-bs", {"policy": "exp3"}),
+    "gcn-bs-single": ("gcn-bs", {"policy": "exp3-single"}),
 }
 NAMES = [*(name for name in SAMPLERS if name != "labor-0"), *VARIANTS]  # labor-0 is labor
 USES_ATTENTION = {"bliss", "bliss-exp3", "bliss-scale-free", "sketch-node", "asgcn", "gat-bs"}

@@ -26,7 +26,7 @@ LEARNERS = {
     "sketch": ("sketch", {"policy": "node"}),
     "asgcn": ("asgcn", {}),
     "gcn-bs": ("gcn-bs", {}),
-    "gcn-bs-exp3": ("gcn-bs", {"policy": "exp3"}),
+    "gcn-bs-single": ("gcn-bs", {"policy": "exp3-single"}),
     "gcn-bs-thanos": ("gcn-bs", {"reward": "thanos", "restart": 3}),
     "gat-bs": ("gat-bs", {}),
     "vrgcn": ("vrgcn", {"layers": 3}),  # the first is not sampled

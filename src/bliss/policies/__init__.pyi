@@ -6,6 +6,5 @@ from .configs import NodeConfig as NodeConfig
 from .configs import PolicyConfig as PolicyConfig
 from .configs import ScaleFreeConfig as ScaleFreeConfig
 from .configs import TargetBanditConfig as TargetBanditConfig
-from .configs import policy_config as policy_config
 from .learner import Learner as Learner
 from .learner import State as State

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -51,11 +52,11 @@ class Linear(Policy):
     has_node_factor = True
     needs_prob = True  # the gradient is divided by p_j
 
-    def __init__(self, graph: Graph, layers: int, config: LinearConfig) -> None:
+    def __init__(self, graph: Graph, layers: int, config: LinearConfig, x: Any) -> None:
         self.power = 1.0 if config.combine == "sum" else 0.5
         super().__init__(graph, layers)
         self.config = config
-        self.x = checks.features(config.x, graph.num_nodes)
+        self.x = checks.features(x, graph.num_nodes)
         self._value = np.sqrt(graph.weight) if config.combine == "sum" else graph.weight
         size, sets = self.x.shape[1] + 1, 1 if config.shared_parameters else layers
         self._set = [0] * layers if config.shared_parameters else list(range(layers))

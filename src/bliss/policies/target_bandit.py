@@ -37,7 +37,7 @@ class TargetBandit(Exp3):
       target's largest |z_ij|^2, it is in [0, 1], as the regret bounds of EXP3 require. Its
       aggregate is biased: it gives the kept messages equal weights (estimator "plain").
 
-    alpha_ij is the graph's coefficient or, with `attention`, (sum over kept of q_ik) times the
+    alpha_ij is the graph's coefficient or, with `uses_attention`, (sum over kept of q_ik) times the
     softmax over the kept edges. All weights of a layer are reset every `restart` steps, so that old
     embeddings are forgotten; a reset costs O(|E|).
 
@@ -52,8 +52,15 @@ class TargetBandit(Exp3):
     needs_prob = False  # rewards are divided by the probabilities of edges
     config: TargetBanditConfig
 
-    def __init__(self, graph: Graph, layers: int, config: TargetBanditConfig | None = None) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        layers: int,
+        config: TargetBanditConfig | None = None,
+        uses_attention: bool = False,
+    ) -> None:
         super().__init__(graph, layers, config or TargetBanditConfig())
+        self._uses_attention = uses_attention
         self._steps = zeros(layers, np.int64)
 
     def digest(self, layer: int, feedback: Feedback) -> News:
@@ -84,7 +91,7 @@ class TargetBandit(Exp3):
 
     def _rewards(self, feedback: Feedback) -> FloatArray:
         """r_ij of the kept edges. float64[E']."""
-        attention = feedback.attention if self.config.attention else None
+        attention = feedback.attention if self._uses_attention else None
         alpha = feedback.coefficients() if attention is None else attention
         drawn, chance = feedback.indptr, feedback.edge_prob
         if self.config.reward == "published":

@@ -36,7 +36,7 @@ class ASGCN(LayerSampler):
     config: ASGCNConfig
 
     def _make_policy(self) -> Policy:
-        return self.config.policy_config(self.features).build(self.graph, self.layers)
+        return self.config.policy_config.build(self.graph, self.layers, x=self.features)
 
     def _make_draw(self) -> Draw:
         return Poisson(self.config.thinning)

@@ -62,14 +62,12 @@ def entrant(text: str) -> Entrant:
 @cache
 def _options() -> frozenset[str]:
     """Names of the options of all samplers and policies, and `survey`."""
-    from bliss.policies.configs import POLICIES
-
     found = {"survey"}
     for config in SAMPLERS.values():
         found |= set(config.options())
-    for policy in POLICIES.values():
-        found |= set(policy.options())
-    return frozenset(found - {"policy_options"})
+        for policy in config.policies.values():
+            found |= set(policy.options())
+    return frozenset(found)
 
 
 def _value(text: str) -> Any:

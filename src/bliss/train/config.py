@@ -11,7 +11,7 @@ from typing import Any
 from bliss import checks
 from bliss.data import canonical
 from bliss.errors import InputError
-from bliss.nn.config import ModelConfig
+from bliss.nn.model_config import ModelConfig
 from bliss.samplers.config_base import SamplerConfig
 from bliss.samplers.configs import sampler_config
 from bliss.text import shorten
