@@ -86,7 +86,7 @@ def test_each_number_stands_beside_the_published_one(reproduced):
     for one in found.tables.f1:
         path = out / "runs" / one.preset / "cora" / "sage" / one.sampler
         scores = [
-            json.loads((path / str(seed) / "result.json").read_text())[f"{one.split}_f1"]
+            json.loads((path / str(seed) / "result.json").read_text())[f"{one.split}_score"]
             for seed in range(2)
         ]
         assert one.ours == pytest.approx(sum(scores) / 2)

@@ -106,7 +106,7 @@ def test_tensorboard_gets_the_metrics(dataset, tmp_path):
     events.Reload()
     lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
     expected = [(line["step"], line["val_score"]) for line in map(json.loads, lines)]
-    found = [(event.step, event.value) for event in events.Scalars("val_score")]
+    found = [(event.step, event.value) for event in events.Scalars("val_f1")]
     assert [step for step, _ in found] == [step for step, _ in expected]
     np.testing.assert_allclose([v for _, v in found], [v for _, v in expected], rtol=1e-6)
 
