@@ -36,10 +36,10 @@ def times(quality: float) -> dict[str, float]:
 
 def curve(quality: float, steps: int = 300, every: int = 20) -> dict[str, list[float]]:
     step = list(range(every, steps + 1, every))
-    f1 = [0.9 + 0.01 * quality - 0.5 * math.exp(-s / (90 - 12 * quality)) for s in step]
+    score = [0.9 + 0.01 * quality - 0.5 * math.exp(-s / (90 - 12 * quality)) for s in step]
     return {
         "step": step,
-        "val_score": [y + 0.004 * wobble(s, quality) for s, y in zip(step, f1, strict=True)],
+        "val_score": [y + 0.004 * wobble(s, quality) for s, y in zip(step, score, strict=True)],
         "val_score_std": [0.012 + 0.01 * math.exp(-s / 80) for s in step],
         "loss": [0.5 + 2 * math.exp(-s / (70 - 8 * quality)) for s in step],
         "loss_std": [0.04 + 0.1 * math.exp(-s / 60) for s in step],
@@ -70,8 +70,9 @@ def run(folder: Path, finished: bool = True, **changes: Any) -> Path:
     write(folder / "config.json", config)
     learnt = curve(1 + 0.2 * config["seed"], steps=300 if finished else 180)
     lines = [
-        {"step": s, "loss": loss, "train_score": f1 + 0.02, "val_score": f1}
-        for s, loss, f1 in zip(learnt["step"], learnt["loss"], learnt["val_score"], strict=True)
+        {"step": s, "loss": loss, "metric": "micro-F1", "train_score": score + 0.02}
+        | {"val_score": score}
+        for s, loss, score in zip(learnt["step"], learnt["loss"], learnt["val_score"], strict=True)
     ]
     owner = settings_digest(config)
     log = Log(folder / "metrics.jsonl", Evaluation, lambda: owner)
@@ -81,6 +82,7 @@ def run(folder: Path, finished: bool = True, **changes: Any) -> Path:
         result |= {
             "steps": 300,
             "best_step": 280,
+            "metric": "micro-F1",
             "train_score": 0.9312345,
             "val_score": 0.9023456,
             "test_score": 0.8976543 + 0.001 * config["seed"],
@@ -163,6 +165,7 @@ def comparison(folder: Path, models: tuple[str, ...] = ("sage", "gatv2"), **chan
         "machine": MACHINE,
         "date": "2026-02-03",
         "seeds": [0, 1, 2, 3, 4],
+        "metric": "micro-F1",
         "target_score": 0.87,
         "match": "nodes",
         "estimator": "hajek",

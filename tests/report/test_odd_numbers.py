@@ -12,7 +12,7 @@ from tests.report import factory
 
 ODD = (0.0, -1.0, 1e300, 1e-300, -1e12)
 ODD_WHOLE = (0, -1, 10**12)
-MAY_BE_MISSING = re.compile(r"(\w+_f1|ours|loss)_std|p_value|seconds_to_target|\w*over_\w+")
+MAY_BE_MISSING = re.compile(r"(\w+_score|ours|loss)_std|p_value|seconds_to_target|\w*over_\w+")
 
 
 def spoil(values, generator, share, name=""):

@@ -12,7 +12,7 @@ from statistics import mean, stdev
 import msgspec
 
 from bliss.storage.records import Record
-from bliss.train.results import F1, Evaluation, StepTime
+from bliss.train.results import Evaluation, StepTime
 
 
 def mean_and_deviation(values: Iterable[float]) -> tuple[float, float | None]:
@@ -173,8 +173,10 @@ class Comparison(Record, frozen=True, kw_only=True, tag_field="kind", tag="compa
     machine: Machine
     date: str
     seeds: list[int]
+    metric: str
+    """Score in the fields `_score`: micro-F1, or R2 for regression."""
     target_score: float
-    """Validation F1 whose time is reported."""
+    """Validation score whose time is reported."""
     rows: list[ComparisonRow]
     match: str = ""
     """What is equal in a step of every sampler: nodes, edges or ms; empty if sizes were given."""
@@ -188,8 +190,6 @@ class Comparison(Record, frozen=True, kw_only=True, tag_field="kind", tag="compa
     skipped: list[Skipped] = msgspec.field(default_factory=list)
     notes: list[str] = msgspec.field(default_factory=list)
     """Warnings that the numbers must be read with."""
-    metric: str = F1
-    """Score in the fields `_score`: micro-F1, or R2 for regression."""
 
 
 class Rerun(Record, frozen=True, kw_only=True):
