@@ -24,6 +24,7 @@ SLOW = (
     "kernels/test_threads.py",
     "nn/test_compile.py",
     "nn/test_devices.py",
+    "experiments/test_paper",
     "report/",
     "samplers/test_asgcn.py",
     "samplers/test_control.py",

@@ -177,75 +177,6 @@ def comparison(folder: Path, models: tuple[str, ...] = ("sage", "gatv2"), **chan
     return folder
 
 
-def reproduction(folder: Path, **changes: Any) -> Path:
-    datasets, models = ("cora", "citeseer", "flickr"), ("sage", "gatv2")
-    samplers = ("ladies", "pladies", "bliss")
-    f1, time, figures = [], [], []
-    for p, preset in enumerate(("paper", "ours")):
-        for d, dataset in enumerate(datasets):
-            for m, model in enumerate(models):
-                for s, sampler in enumerate(samplers):
-                    who = {"preset": preset, "dataset": dataset, "model": model}
-                    who |= {"sampler": sampler}
-                    published = 0.81 - 0.09 * d + 0.01 * s + 0.008 * m
-                    ours = published + 0.05 * p * d + 0.012 * wobble(p, d, m, s)
-                    f1.append(
-                        who
-                        | {
-                            "split": "test",
-                            "ours": ours,
-                            "ours_std": 0.006,
-                            "published": published,
-                            "published_std": 0.009,
-                            "difference": ours - published,
-                            "seeds": 5,
-                            "scores": [ours] * 5,
-                        }
-                    )
-                    pace = 0.02 * (1 + d) * (1 + 0.4 * s) * (1 + 2 * m)
-                    time.append(
-                        who
-                        | {
-                            "ours": pace,
-                            "ours_std": 0.1 * pace,
-                            "published": 1.7 * pace,
-                            "published_std": 0.2 * pace,
-                            "ratio": 1 / 1.7,
-                        }
-                    )
-                    if d == 0:
-                        figures.append(who | curve(s + p))
-    growths = []
-    for quantity in ("time", "memory", "variance"):
-        for s, sampler in enumerate(samplers):
-            exponent = {"time": 1.0, "memory": 0.9, "variance": -1.1}[quantity] + 0.04 * s
-            growths.append(
-                {
-                    "quantity": quantity,
-                    "sampler": sampler,
-                    "grows_with": "budget" if quantity == "variance" else "edges",
-                    "exponent": exponent,
-                    "stated": "at most linear" if quantity == "time" and s == 2 else 1.0,
-                    "points": [[x, (1 + s) * 1e-4 * x**exponent] for x in (1e3, 4e3, 16e3, 64e3)],
-                }
-            )
-    values = {
-        "kind": "reproduction",
-        "command": "bliss reproduce --out reproduction",
-        "machine": MACHINE,
-        "date": "2026-02-03",
-        "seconds": 5321.0,
-        "presets": ["paper", "ours"],
-        "tables": {"f1": f1, "time": time, "variance": growths},
-        "figures": figures,
-        "missing": [
-            {"dataset": "reddit", "remedy": "Run `bliss data get reddit` and reproduce anew."}
-        ],
-    }
-    write(folder / "reproduce.json", values | changes)
-    return folder
-
-
 def variance(folder: Path, **changes: Any) -> Path:
     limits, budgets = (0.485, 0.69, 0.92), (2048, 1024, 512)
     ends = {"exp3": (0.95, 0.98, 1.0), "node": (0.491, 0.715, 0.949)}
@@ -308,7 +239,6 @@ def every_kind(folder: Path) -> dict[str, list[Path]]:
         "run": [alone],
         "runs": [*seeds, other, unfinished],
         "comparison": [compared],
-        "reproduction": [reproduction(folder / "reproduced")],
         "variance": [variance(folder / "variance") / "variance.json"],
     }
     return kinds | {"together": [path for paths in kinds.values() for path in paths]}

@@ -51,14 +51,6 @@ def test_a_comparison_is_read_as_it_was_returned(compared):
     assert (study.record.machine, study.record.seeds) == (found.machine, found.seeds)
 
 
-def test_a_reproduction_is_read_as_it_was_returned(reproduced):
-    out, found = reproduced
-    (study,) = load([out])
-    assert study.record.tables.f1 == found.tables.f1
-    assert study.record.figures == found.figures
-    assert study.record.missing == found.missing
-
-
 def test_a_variance_is_read_as_it_was_returned(measured, surveyed, tmp_path):
     for number, found in enumerate((measured, surveyed)):
         file = records.write(tmp_path / str(number) / "variance.json", found)

@@ -13,7 +13,7 @@ from experiments.planetoid import run as planetoid
 from experiments.samplers import tables as samplers
 from experiments.variance import run as variance
 
-ROOT = Path(__file__).resolve().parents[1] / "experiments"
+ROOT = Path(__file__).resolve().parents[2] / "experiments"
 
 
 def pages() -> dict[str, str]:
