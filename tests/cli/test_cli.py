@@ -432,7 +432,6 @@ def test_names_in_tables_lines_and_bars_are_shown_as_they_are(monkeypatch, live)
     [
         ["train", "--out", ""],
         ["compare", "--out", ""],
-        ["reproduce", "--out", ""],
         ["report", "x", "--figures", ""],
         ["data", "import", "", "--edges", "e.npy", "--features", "f.npy"],
     ],
@@ -499,7 +498,6 @@ def test_the_module_is_the_command():
         "data",
         "compare",
         "variance",
-        "reproduce",
         "report",
     ):
         assert command in helped.stdout

@@ -115,19 +115,6 @@ def test_reports_take_comparisons_runs_and_variance(compared, tmp_path):
     assert list((tmp_path / "figures").glob("*.svg"))
 
 
-def test_reproduction_runs_small_and_says_what_is_missing(data_root, tmp_path):
-    out = tmp_path / "paper"
-    result = bliss(
-        "reproduce", "--preset", "ours", "--tables", "f1", "--datasets", "cora,reddit", "--models",
-        "sage", "--seeds", 1, "--steps", 2, "--root", data_root, "--out", out, "--figures",
-    )  # fmt: skip
-    assert result.exit_code == 0, result.output
-    assert "reddit is left out" in result.output
-    assert "0.795 ± 0.009" in result.output
-    assert "± 0.000 " not in result.output  # one seed has no deviation
-    assert list((out / "figures").glob("*.svg"))
-
-
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
@@ -144,7 +131,6 @@ def test_reproduction_runs_small_and_says_what_is_missing(data_root, tmp_path):
         (["compare", "--estimator", "best", "--out", "x"], "estimator='best'"),
         (["compare", "--sizes", "ours", "--out", "x"], "sizes='ours'"),
         (["compare", "--search", "99", "--out", "x"], "search=99"),
-        (["reproduce", "--preset", "theirs", "--out", "x"], "preset='theirs'"),
         (["report", "nowhere"], "nowhere"),
     ],
 )

@@ -15,7 +15,7 @@ from tests.report import factory
 
 pytestmark = pytest.mark.slow
 
-KINDS = ("run", "runs", "comparison", "reproduction", "variance", "together")
+KINDS = ("run", "runs", "comparison", "variance", "together")
 NASTY = "<script>alert(1)</script>\"'&$x_1$]]>{{ 7 * 7 }}"
 
 
@@ -98,7 +98,7 @@ def test_a_page_of_several_results_has_a_title(browser, page_of):
     with opened(browser, page_of("together")) as page:
         title = page.locator("h1").inner_text()
         assert title.startswith("Runs of sage on synthetic, and")
-        assert title.endswith("comparison, reproduction and variance")
+        assert title.endswith("comparison and variance")
 
 
 def test_decisive_columns_are_visible_on_a_phone(browser, page_of):
@@ -238,8 +238,7 @@ def nasty_results(tmp_path):
 
     def named(values):
         if isinstance(values, dict):
-            keys = {"dataset", "model", "sampler", "policy", "preset", "split", "remedy"}
-            keys |= {"quantity", "grows_with", "stated", "command", "processor", "date"}
+            keys = {"dataset", "model", "sampler", "policy", "command", "processor", "date"}
             return {
                 NASTY if key in ("node", "exp3") else key: NASTY
                 if key in keys and isinstance(value, str)

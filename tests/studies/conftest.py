@@ -8,15 +8,7 @@ from typing import Any
 
 import pytest
 
-from bliss.studies import (
-    Comparison,
-    Reproduction,
-    Variance,
-    VarianceStudy,
-    compare,
-    reproduce,
-    runs,
-)
+from bliss.studies import Comparison, Variance, VarianceStudy, compare, runs
 from bliss.train import TrainConfig
 
 SMALL: dict[str, Any] = {
@@ -28,13 +20,6 @@ SMALL: dict[str, Any] = {
     "steps": 20,
     "lr": 0.02,
     "evaluate_every": 10,
-}
-REPRODUCED: dict[str, Any] = {
-    "datasets": ["cora", "yelp"],
-    "models": ["sage"],
-    "tables": ["f1", "time"],
-    "seeds": 2,
-    "steps": 3,
 }
 
 
@@ -61,13 +46,6 @@ def compared(run_comparison, tmp_path_factory) -> tuple[Path, Comparison]:
     """The folder of a comparison, and what `compare` returned."""
     out = tmp_path_factory.mktemp("comparison")
     return out, run_comparison(out)
-
-
-@pytest.fixture(scope="session")
-def reproduced(tmp_path_factory, data_root) -> tuple[Path, Reproduction]:
-    """The folder of a reproduction, and what `reproduce` returned."""
-    out = tmp_path_factory.mktemp("reproduction")
-    return out, reproduce(out, root=data_root, say=quiet, **REPRODUCED)
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ import typer
 from bliss import __version__
 from bliss.cli.advise import advise
 from bliss.cli.data import data_app
-from bliss.cli.studies import compare, report, reproduce, variance
+from bliss.cli.studies import compare, report, variance
 from bliss.cli.train import evaluate, predict, train
 
 app = typer.Typer(
@@ -40,6 +40,6 @@ def common(
     """Train graph neural networks with layer-wise samplers that learn where to look."""
 
 
-for command in (train, evaluate, predict, advise, compare, variance, reproduce, report):
+for command in (train, evaluate, predict, advise, compare, variance, report):
     app.command()(command)
 app.add_typer(data_app, name="data")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.table import Table
 
 from bliss.cli.console import console, say
-from bliss.studies.records import Comparison, ComparisonRow, Reproduction, Rerun, Variance
+from bliss.studies.records import Comparison, ComparisonRow, Variance
 from bliss.train.results import RunResult, short_name
 
 SPLITS = ("train", "validation", "test")
@@ -150,40 +150,6 @@ def rank(row: ComparisonRow) -> str:
 def spread(value: float, deviation: float | None, places: int) -> str:
     """Mean with its standard deviation or interval, if there is more than one seed."""
     return f"{value:.{places}f}" + ("" if deviation is None else f" ± {deviation:.{places}f}")
-
-
-def show_reproduction(found: Reproduction) -> None:
-    """Print F1, times and fitted exponents next to the published ones."""
-    names = ("preset", "data", "model", "sampler")
-    if found.tables.f1:
-        table = Table(*names, "split", "ours", "published", title="micro-F1")
-        for score in found.tables.f1:
-            table.add_row(*who(score), score.split, *ours_and_published(score, 3))
-        console().print(table)
-    if found.tables.time:
-        table = Table(*names, "ours", "published", title="seconds per step")
-        for pace in found.tables.time:
-            table.add_row(*who(pace), *ours_and_published(pace, 4))
-        console().print(table)
-    if found.tables.variance:
-        table = Table("quantity", "sampler", "grows with", "exponent", "stated")
-        for row in found.tables.variance:
-            stated = row.stated if isinstance(row.stated, str) else f"{row.stated:g}"
-            table.add_row(row.quantity, row.sampler, row.grows_with, f"{row.exponent:.2f}", stated)
-        console().print(table)
-
-
-def who(row: Rerun) -> tuple[str, ...]:
-    """Cells that identify a row of a reproduction."""
-    return row.preset, row.dataset, row.model, row.sampler
-
-
-def ours_and_published(row: Rerun, places: int) -> tuple[str, str]:
-    """Our number and the published one, each with its standard deviation."""
-    return (
-        spread(row.ours, row.ours_std, places),
-        spread(row.published, row.published_std, 3),
-    )
 
 
 def show_result(result: RunResult) -> None:

@@ -1,4 +1,4 @@
-"""`bliss variance`, `compare`, `reproduce` and `report`."""
+"""`bliss variance`, `compare` and `report`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from bliss.cli.options import (
     set_threads,
     takes_settings,
 )
-from bliss.studies.records import TABLES
 
 Out = Annotated[
     Path,
@@ -209,68 +208,16 @@ def compare(
         say(f"Written to {out / 'compare.json'}; for a report, run: bliss report {out}")
 
 
-def reproduce(
-    out: Out = Path("reproduction"),
-    preset: Annotated[
-        str, typer.Option(help="paper (like the released code), ours, or both: paper,ours.")
-    ] = "paper,ours",
-    tables: Annotated[
-        str, typer.Option(help="Tables: f1, time, variance (measured complexity and variance).")
-    ] = ",".join(TABLES),
-    figures: Annotated[bool, typer.Option(help="Also write the figures, as PNG and SVG.")] = False,
-    datasets: Annotated[
-        str, typer.Option(help="Data sets: citeseer, cora, flickr, pubmed, reddit, yelp, or all.")
-    ] = "all",
-    models: Annotated[str, typer.Option(help="Networks: gat, sage or both.")] = "gat,sage",
-    seeds: Annotated[int, typer.Option(help="Number of runs per cell.")] = 5,
-    steps: Annotated[
-        int | None, typer.Option(help="Training steps; default the published number.")
-    ] = None,
-    threads: Threads = None,
-    root: Root = None,
-    debug: Debug = False,
-) -> None:
-    """Rerun the paper's tables and figures, and compare each number with the published one.
-
-    Each data set takes 40 runs with the defaults. Finished runs in --out are not repeated.
-    """
-    with errors(debug):
-        from bliss.cli.console_tables import show_reproduction
-        from bliss.report import save_figures
-        from bliss.studies import reproduce as run_reproduction
-
-        set_threads(threads)
-        with shown_study() as move:
-            found = run_reproduction(
-                out,
-                presets=names(preset),
-                tables=names(tables),
-                datasets=None if datasets == "all" else names(datasets),
-                models=names(models),
-                seeds=seeds,
-                steps=steps,
-                root=root,
-                command=command_line(),
-                say=say,
-                on_progress=move,
-            )
-        show_reproduction(found)
-        if figures:
-            written = save_figures([out], out / "figures")
-            say(f"{len(written)} figures written to {out / 'figures'}")
-        say(f"Written to {out / 'reproduce.json'}; for a report, run: bliss report {out}")
-
-
 def report(
     folders: Annotated[
         list[Path],
-        typer.Argument(help="Folders of runs, comparisons or reproductions; files of variance."),
+        typer.Argument(help="Folders of runs and comparisons; files of variance."),
     ],
     out: Annotated[Path, typer.Option(help="File to write.")] = Path("report.html"),
     figures: Figures = None,
     debug: Debug = False,
 ) -> None:
-    """Write a self-contained HTML page about runs, comparisons, reproductions or variance."""
+    """Write a self-contained HTML page about runs, comparisons and variance."""
     with errors(debug):
         from bliss.report import save_figures, write_report
 

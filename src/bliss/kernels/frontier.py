@@ -204,7 +204,7 @@ def changed_or(factor: Any, node: np.uint64, changed: IntArray, changed_factor: 
     place = np.searchsorted(changed, np.int64(node))
     if place < changed.size and changed[place] == np.int64(node):
         return changed_factor[place]
-    return np.float32(factor)
+    return factor
 
 
 @compiled_reductions

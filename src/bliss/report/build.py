@@ -7,11 +7,10 @@ from pathlib import Path
 
 from bliss.report.comparison import comparison_section
 from bliss.report.load import Run, Study, load
-from bliss.report.reproduction import reproduction_section
 from bliss.report.run import run_section
 from bliss.report.sections import Names, Section
 from bliss.report.variance import variance_section
-from bliss.studies.records import Comparison, Reproduction, Variance
+from bliss.studies.records import Comparison, Variance
 
 
 def build(paths: Sequence[Path]) -> list[Section]:
@@ -39,8 +38,6 @@ def build(paths: Sequence[Path]) -> list[Section]:
             own = runs.pop((source.settings.dataset, source.settings.model), [])
             if own:
                 sections.append(run_section(own, near(*(run.path for run in own)), names))
-        elif isinstance(source.record, Reproduction):
-            sections.append(reproduction_section(source.record, names))
         elif isinstance(source.record, Comparison):
             beside = near(source.path.parent)
             sections.append(comparison_section(source.record, beside, names))

@@ -73,7 +73,7 @@ def score_cell(value: Number) -> Cell:
     return Cell(fixed(value, 4), value)
 
 
-def f1_spread(value: Number, deviation: Number) -> Cell:
+def score_spread(value: Number, deviation: Number) -> Cell:
     """A mean score with its deviation over seeds, a dash for one seed."""
     return Cell(f"{fixed(value, 4)} ± {fixed(deviation, 4)}", value)
 
@@ -86,11 +86,6 @@ def number(value: Number, places: int = 0) -> Cell:
 def rounded(value: Number) -> Cell:
     """A number with three significant digits."""
     return Cell(significant(value), value)
-
-
-def rounded_spread(value: Number, deviation: Number) -> Cell:
-    """A mean with its deviation over seeds, a dash for one seed."""
-    return Cell(f"{significant(value)} ± {significant(deviation, 2)}", value)
 
 
 def short(value: Number) -> Cell:

@@ -9,11 +9,11 @@ from bliss.report.cells import (
     Number,
     Table,
     chance,
-    f1_spread,
     fixed,
     number,
     rounded,
     score_cell,
+    score_spread,
     short,
     signed,
     text,
@@ -57,7 +57,7 @@ TESTED: Columns = {
 
 def tested(score: str) -> Columns:
     """The score of the test nodes ("F1" or "R2"), and its difference to the first sampler."""
-    return {f"Test {score}": lambda row: f1_spread(row.test_score, error(row)), **TESTED}
+    return {f"Test {score}": lambda row: score_spread(row.test_score, error(row)), **TESTED}
 
 
 def scores(rows: Sequence[ComparisonRow], label: Label, score: str) -> Table:
@@ -70,7 +70,7 @@ def scores(rows: Sequence[ComparisonRow], label: Label, score: str) -> Table:
         "Difference": TESTED["Difference"],
         "p, Holm": lambda row: chance(after.get(id(row))),
         "p": TESTED["p"],
-        f"Validation {score}": lambda row: f1_spread(
+        f"Validation {score}": lambda row: score_spread(
             row.val_score, row.val_score_std if row.seeds > 1 else None
         ),
         f"Training {score}": lambda row: score_cell(row.train_score),

@@ -9,12 +9,12 @@ from typing import Any, Generic, TypeVar
 
 from bliss.errors import DamagedError, InputError
 from bliss.storage import records
-from bliss.studies.records import Comparison, Reproduction, Variance
+from bliss.studies.records import Comparison, Variance
 from bliss.text import shorten
 from bliss.train.folder import RunFolder
 from bliss.train.results import Evaluation, RunResult, RunSettings
 
-S = TypeVar("S", Comparison, Reproduction, Variance)
+S = TypeVar("S", Comparison, Variance)
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Study(Generic[S]):
     record: S
 
 
-Source = Run | Study[Comparison] | Study[Reproduction] | Study[Variance]
+Source = Run | Study[Comparison] | Study[Variance]
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,6 @@ class Kind:
 
 KINDS = {
     "comparison": Kind(Comparison, "compare.json", "compare"),
-    "reproduction": Kind(Reproduction, "reproduce.json", "reproduce"),
     "variance": Kind(Variance, "variance.json", "variance"),
 }
 

@@ -13,7 +13,9 @@ from markupsafe import Markup
 
 from bliss.report.cells import sentence_list
 from bliss.report.sections import Section
+from bliss.report.style import encode
 from bliss.report.svg import inline
+from bliss.storage.files import replace_file
 from bliss.text import printable
 
 HERE = Path(__file__).parent
@@ -44,6 +46,22 @@ def page(sections: Sequence[Section]) -> str:
         digest=digest,
         inline=inline,
     )
+
+
+def write_page(sections: Sequence[Section], out: Path) -> Path:
+    """Replace a file by the page."""
+    return replace_file(out, page(sections).encode())
+
+
+def write_figures(sections: Sequence[Section], folder: Path, formats: Sequence[str]) -> list[Path]:
+    """Write the figures of sections into a folder, each in all formats."""
+    files = {
+        folder / f"{chart.name}.{ending}": encode(chart.figure, ending)
+        for section in sections
+        for chart in section.charts
+        for ending in formats
+    }
+    return [replace_file(path, content) for path, content in files.items()]
 
 
 def _shown(value: object) -> object:

@@ -1,4 +1,4 @@
-"""The parts of a page, and the figures that runs, comparisons and reproductions share."""
+"""The parts of a page, and the figures that runs and comparisons share."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Part:
-    """The charts and tables of one network, preset or measurement."""
+    """The charts and tables of one network or measurement."""
 
     title: str
     groups: Sequence[Group] = ()

@@ -2,10 +2,7 @@ from .advice import advise as advise
 from .advice_records import Advice as Advice
 from .comparison import compare as compare
 from .entrants import EVERYTHING as EVERYTHING
-from .records import TABLES as TABLES
 from .records import Comparison as Comparison
-from .records import Reproduction as Reproduction
 from .records import Variance as Variance
-from .reproduction import reproduce as reproduce
 from .runs import Standing as Standing
 from .variance import VarianceStudy as VarianceStudy

@@ -1,4 +1,4 @@
-"""Records that studies write: compare.json, reproduce.json and variance.json.
+"""Records that studies write: compare.json and variance.json.
 
 Scores are by the record's `metric`: micro-F1, a share of 1, or R2. Deviations (`_std`) are sample
 standard deviations over seeds, None for one seed. Layers are listed input layer first.
@@ -12,17 +12,13 @@ from statistics import mean, stdev
 import msgspec
 
 from bliss.storage.records import Record
-from bliss.train.results import F1, Evaluation, StepTime
+from bliss.train.results import Evaluation, StepTime
 
 
 def mean_and_deviation(values: Iterable[float]) -> tuple[float, float | None]:
     """Mean and sample standard deviation; one value has no deviation (None)."""
     numbers = list(values)
     return mean(numbers), stdev(numbers) if len(numbers) > 1 else None
-
-
-TABLES = ("f1", "time", "variance")
-"""The tables of a reproduction."""
 
 
 class Machine(Record, frozen=True, kw_only=True):
@@ -173,8 +169,10 @@ class Comparison(Record, frozen=True, kw_only=True, tag_field="kind", tag="compa
     machine: Machine
     date: str
     seeds: list[int]
+    metric: str
+    """Score in the fields `_score`: micro-F1, or R2 for regression."""
     target_score: float
-    """Validation F1 whose time is reported."""
+    """Validation score whose time is reported."""
     rows: list[ComparisonRow]
     match: str = ""
     """What is equal in a step of every sampler: nodes, edges or ms; empty if sizes were given."""
@@ -188,88 +186,6 @@ class Comparison(Record, frozen=True, kw_only=True, tag_field="kind", tag="compa
     skipped: list[Skipped] = msgspec.field(default_factory=list)
     notes: list[str] = msgspec.field(default_factory=list)
     """Warnings that the numbers must be read with."""
-    metric: str = F1
-    """Score in the fields `_score`: micro-F1, or R2 for regression."""
-
-
-class Rerun(Record, frozen=True, kw_only=True):
-    """A published number and ours."""
-
-    preset: str
-    dataset: str
-    model: str
-    sampler: str
-    ours: float
-    ours_std: float | None
-    published: float
-    published_std: float
-
-
-class Score(Rerun, frozen=True, kw_only=True):
-    """Micro-F1 on one split."""
-
-    split: str
-    difference: float
-    """Ours minus published."""
-    seeds: int
-    scores: list[float]
-    """Ours, by seed."""
-
-
-class Pace(Rerun, frozen=True, kw_only=True):
-    """Seconds of a training step."""
-
-    ratio: float
-    """Ours over published."""
-
-
-class Growth(Record, frozen=True, kw_only=True):
-    """How a quantity grows: y ~ x^exponent, fitted to points (x, y)."""
-
-    quantity: str
-    sampler: str
-    grows_with: str
-    exponent: float
-    stated: float | str
-    """Exponent that the paper states, a number or words."""
-    points: list[tuple[float, float]]
-
-
-class Tables(Record, frozen=True, kw_only=True):
-    """The tables of a reproduction; those that were not asked for are empty."""
-
-    f1: list[Score] = msgspec.field(default_factory=list)
-    time: list[Pace] = msgspec.field(default_factory=list)
-    variance: list[Growth] = msgspec.field(default_factory=list)
-
-
-class PresetCurve(Curve, frozen=True, kw_only=True):
-    """A learning curve of a reproduction."""
-
-    preset: str
-    dataset: str
-    model: str
-    sampler: str
-
-
-class Missing(Record, frozen=True, kw_only=True):
-    """A data set whose files are missing, and where to get them."""
-
-    dataset: str
-    remedy: str
-
-
-class Reproduction(Record, frozen=True, kw_only=True, tag_field="kind", tag="reproduction"):
-    """reproduce.json."""
-
-    command: str
-    machine: Machine
-    date: str
-    seconds: float
-    presets: list[str]
-    tables: Tables
-    figures: list[PresetCurve] = msgspec.field(default_factory=list)
-    missing: list[Missing] = msgspec.field(default_factory=list)
 
 
 class PolicyRatios(Record, frozen=True, kw_only=True):

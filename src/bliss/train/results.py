@@ -39,6 +39,8 @@ class RunResult(RunSettings, frozen=True, kw_only=True, omit_defaults=True):
 
     best_step: int
     """Step with the highest validation score."""
+    metric: str
+    """Score in the fields `_score`: micro-F1, or R2 for regression."""
     train_score: float
     """With evaluate="split", of as many training nodes as there are validation nodes."""
     val_score: float
@@ -52,8 +54,6 @@ class RunResult(RunSettings, frozen=True, kw_only=True, omit_defaults=True):
     """Peak memory in MiB."""
     data: str = ""
     """Fingerprint of the data set."""
-    metric: str = F1
-    """Score in the fields `_score`: micro-F1, or R2 for regression. Not written if micro-F1."""
     train_mse: float | None = None
     """Mean squared error in the units of the targets; for regression only."""
     val_mse: float | None = None
@@ -66,10 +66,10 @@ class Evaluation(Record, frozen=True, kw_only=True, omit_defaults=True):
     step: int
     loss: float
     """Mean training loss since the previous evaluation."""
+    metric: str
+    """Score in the fields `_score`, as in `RunResult`."""
     train_score: float
     val_score: float
-    metric: str = F1
-    """Score in the fields `_score`, as in `RunResult`."""
     train_mse: float | None = None
     val_mse: float | None = None
     train_error: float | None = None

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 from experiments.payoff import tables as payoff
 from experiments.payoff.run import CASES, config
+from experiments.planetoid import run as planetoid
 from experiments.samplers import tables as samplers
 from experiments.variance import run as variance
 
-ROOT = Path(__file__).resolve().parents[1] / "experiments"
+ROOT = Path(__file__).resolve().parents[2] / "experiments"
 
 
 def pages() -> dict[str, str]:
@@ -29,6 +31,14 @@ def written() -> dict[str, str]:
 )
 def test_a_page_is_what_its_notes_and_results_give(written, name):
     assert (ROOT / name).read_text(encoding="utf-8") == written[name]
+
+
+def test_the_table_of_planetoid_is_of_every_cell_in_its_results():
+    assert set(planetoid.finished()) == set(
+        product(planetoid.DATASETS, planetoid.MODELS, planetoid.SAMPLERS, planetoid.SEEDS)
+    )
+    text = (ROOT / "planetoid" / "README.md").read_text(encoding="utf-8")
+    assert text.endswith("\n".join(planetoid.table()) + "\n")
 
 
 @pytest.mark.parametrize("name", CASES)

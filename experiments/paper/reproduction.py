@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
-from importlib import resources
 from itertools import product
 from pathlib import Path
 from time import perf_counter
@@ -19,8 +18,11 @@ import msgspec
 from bliss import checks
 from bliss.data import missing_files
 from bliss.storage import records
-from bliss.studies.complexity import measure_complexity
-from bliss.studies.records import (
+from bliss.studies.records import average_curve, mean_and_deviation
+from bliss.studies.runs import Cell, DataCache, Outcome, Standing, machine, run_cells
+from bliss.train import RunFolder, TrainConfig, resolve
+from experiments.paper.complexity import measure_complexity
+from experiments.paper.record import (
     TABLES,
     Missing,
     Pace,
@@ -28,12 +30,9 @@ from bliss.studies.records import (
     Reproduction,
     Score,
     Tables,
-    average_curve,
-    mean_and_deviation,
 )
-from bliss.studies.runs import Cell, DataCache, Outcome, Standing, machine, run_cells
-from bliss.train import RunFolder, TrainConfig, resolve
 
+FACTS = Path(__file__).parent / "paper.json"
 SPLITS = ("train", "val", "test")
 
 
@@ -48,9 +47,8 @@ class Key(NamedTuple):
 
 def paper() -> dict[str, Any]:
     """The paper's settings and published numbers."""
-    file = resources.files("bliss.studies") / "paper.json"
-    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    return found
+    facts: dict[str, Any] = json.loads(FACTS.read_text(encoding="utf-8"))
+    return facts
 
 
 def preset_config(

@@ -7,20 +7,20 @@ from statistics import mean, median
 
 from bliss.report.cells import (
     Cell,
+    Number,
     Table,
-    f1_spread,
     fixed,
     number,
     plural,
     plus,
     rounded,
-    rounded_spread,
+    score_spread,
     sentence_list,
     signed,
     significant,
     text,
 )
-from bliss.report.charts import Chart, Series, against, growth
+from bliss.report.charts import Chart, Series
 from bliss.report.sections import (
     Entry,
     Group,
@@ -35,7 +35,8 @@ from bliss.report.sections import (
     origin,
     present,
 )
-from bliss.studies.records import Growth, Pace, PresetCurve, Reproduction, Rerun, Score
+from experiments.paper.charts import against, growth
+from experiments.paper.record import Growth, Pace, PresetCurve, Reproduction, Rerun, Score
 
 
 def reproduction_section(file: Reproduction, names: Names) -> Section:
@@ -169,8 +170,8 @@ def _score_table(rows: Sequence[Score]) -> Table:
         {
             **WHO,
             "Nodes": lambda row: text(row.split),
-            "Ours": lambda row: f1_spread(row.ours, row.ours_std),
-            "Published": lambda row: f1_spread(row.published, row.published_std),
+            "Ours": lambda row: score_spread(row.ours, row.ours_std),
+            "Published": lambda row: score_spread(row.published, row.published_std),
             "Difference": lambda row: signed(row.difference),
             "Seeds": lambda row: number(row.seeds),
         },
@@ -190,6 +191,11 @@ def _pace_table(rows: Sequence[Pace]) -> Table:
         },
         "Seconds per iteration. The machines differ, so compare samplers within a column.",
     )
+
+
+def rounded_spread(value: Number, deviation: Number) -> Cell:
+    """A mean with its deviation over seeds, a dash for one seed."""
+    return Cell(f"{significant(value)} ± {significant(deviation, 2)}", value)
 
 
 def _growth_part(rows: Sequence[Growth], names: Names) -> Part:

@@ -14,9 +14,9 @@ from bliss.data import Dataset
 from bliss.graph import Graph
 from bliss.nn.block import Block
 from bliss.samplers import SAMPLERS as REGISTRY
-from bliss.studies.records import Growth
-from bliss.studies.variance import VarianceStudy
+from bliss.studies import VarianceStudy
 from bliss.train import Learner, TrainConfig, build_task
+from experiments.paper.record import Growth
 
 NODES = 20_000
 SEEDS = 256

@@ -3,18 +3,38 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bliss.errors import InputError
-from bliss.studies import reproduce, runs
-from bliss.studies.complexity import Setting, config, line, measure, row
-from bliss.studies.reproduction import paper, preset_config
-from tests.studies.conftest import REPRODUCED, quiet
+from bliss.studies import runs
+from experiments.paper.complexity import Setting, config, line, measure, row
+from experiments.paper.record import Reproduction, read
+from experiments.paper.reproduction import paper, preset_config, reproduce
 
 pytestmark = pytest.mark.slow
 
+SMALL: dict[str, Any] = {
+    "datasets": ["cora", "yelp"],
+    "models": ["sage"],
+    "tables": ["f1", "time"],
+    "seeds": 2,
+    "steps": 3,
+}
 SIX = ("citeseer", "cora", "flickr", "pubmed", "reddit", "yelp")
+
+
+def quiet(_: str) -> None:
+    pass
+
+
+@pytest.fixture(scope="module")
+def reproduced(tmp_path_factory, data_root) -> tuple[Path, Reproduction]:
+    """The folder of a reproduction, and what `reproduce` returned."""
+    out = tmp_path_factory.mktemp("reproduction")
+    return out, reproduce(out, root=data_root, say=quiet, **SMALL)
 
 
 def options(config, *names: str) -> list[str]:
@@ -98,6 +118,14 @@ def test_each_number_stands_beside_the_published_one(reproduced):
     assert {curve.sampler for curve in found.figures} == {"bliss", "pladies"}
 
 
+def test_it_is_read_as_it_was_returned(reproduced):
+    out, found = reproduced
+    stored = read(out / "reproduce.json")
+    assert stored.tables == found.tables
+    assert stored.figures == found.figures
+    assert stored.missing == found.missing
+
+
 def test_missing_data_is_listed_with_its_files(reproduced):
     _, found = reproduced
     (missing,) = found.missing
@@ -113,7 +141,7 @@ def test_finished_runs_are_not_repeated(reproduced, data_root, monkeypatch):
         raise AssertionError("a finished run was run again")
 
     monkeypatch.setattr(runs.Trainer, "run", never)
-    again = reproduce(out, root=data_root, say=quiet, **REPRODUCED)
+    again = reproduce(out, root=data_root, say=quiet, **SMALL)
     assert again.tables.f1 == found.tables.f1
 
 
