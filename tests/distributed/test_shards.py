@@ -58,7 +58,7 @@ def test_a_policy_takes_one_step_of_time_with_any_number_of_shards(dataset):
     for step in made.batches():
         made.learn(step)
     assert made.sampler.state_dict()["node.size.steps"].tolist() == [2, 2]
-    assert made.sampler.updates == 2
+    assert made.sampler.learning.updates == 2
 
 
 @pytest.mark.parametrize("prefetch", [0, 1])

@@ -85,7 +85,8 @@ def test_estimators_are_their_formulas(norm):
     }[norm]
     ht = alpha / plain.prob[plain.row].double().numpy()
     hajek = ht * (
-        graph.coefficient_sum[dst] / np.bincount(plain.col.numpy(), weights=ht)[plain.col.numpy()]
+        graph.rows(dst).coefficient_sum()
+        / np.bincount(plain.col.numpy(), weights=ht)[plain.col.numpy()]
     )
     for name, expected in {"ht": ht, "hajek": hajek}.items():
         block = PLADIES(graph, [10], estimator=name).sample(np.arange(6), 0)[0]

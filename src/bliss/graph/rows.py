@@ -243,8 +243,10 @@ class Rows:
         before = Rows.of(graph, self.dst)
         group, edge = self._cuts(before)
         source = graph.indices[edge]
-        alpha: FloatArray = graph.weight[edge].astype(np.float64)
-        if graph.norm != "weights":
+        alpha: FloatArray
+        if graph.norm == "weights":
+            alpha = graph.weight[edge]
+        else:
             alpha = before.target_scale[group]
             if graph.norm == "gcn":
                 alpha = alpha * before.source_scale(source)

@@ -325,9 +325,14 @@ class Block:
                 "this block was not observed, so the sampler cannot learn from it: call "
                 "block.observe(x) in the forward pass, before sampler.update(blocks)."
             )
-        draw = self.origin or self
+        draw, rows = self.origin or self, self._visible("feedback")
+        if not np.array_equal(_to_numpy(draw.dst), rows.dst):
+            raise InputError(
+                "a block's dst are other nodes than the targets that it was drawn for: update each "
+                "sampler with the blocks that it drew."
+            )
         feedback = Feedback(
-            rows=self._visible("feedback"),
+            rows=rows,
             src=_to_numpy(draw.src),
             indptr=_to_numpy(draw.indptr),
             row=_to_numpy(draw.row),
