@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from bliss.storage import records
-from bliss.studies.pilot import Pilot
+from bliss.studies.advice.pilot import Pilot
 from experiments.payoff.run import CASES, HERE, config, missing
 
 STEPS = 60

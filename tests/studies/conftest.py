@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from bliss.data import Dataset
-from bliss.studies import Comparison, Variance, VarianceStudy, compare, runs
+from bliss.studies import Comparison, Variance, VarianceStudy, compare
+from bliss.studies.comparison import runs
 from bliss.train import TrainConfig
 from tests.train.conftest import make_dataset
 
