@@ -109,6 +109,11 @@ def test_settings_load_neither_torch_nor_numba(module):
     assert loaded(f"import {module}", "torch", "numba", "torch_geometric", "scipy") == []
 
 
+def test_sections_of_studies_load_no_torch():
+    names = [f"bliss.report.{name}_section" for name in ("comparison", "variance")]
+    assert loaded(f"import {', '.join(names)}", "torch", "numba", "scipy") == []
+
+
 def test_reports_import_no_torch():
     names = {name.split(".")[0] for path in files("report") for name in imports(path)}
     assert not names & {"torch", "torch_geometric"}

@@ -1,4 +1,4 @@
-"""Gradient error of samplers in a short pilot: the sign of whether a task feels the variance.
+"""Gradient error of samplers in a short pilot: it shows whether the variance of sampling matters.
 
 `python -m experiments.payoff.noise CASE --root DATA` trains a pilot of 60 steps, fixes the weights,
 and writes r = E|g^ - g|^2 / E|g|^2 of each cell to results/CASE-noise.json; g is the gradient of a

@@ -58,7 +58,7 @@ def load(paths: Sequence[Path]) -> list[Source]:
 
 def _load(path: Path) -> list[Source]:
     if not path.exists():
-        raise InputError(f"{path} does not exist: name a folder of results, or a variance file.")
+        raise InputError(f"{path} does not exist: name a folder of results or a file of a study.")
     if path.is_file():
         return [_study(path)]
     held: list[Source] = []

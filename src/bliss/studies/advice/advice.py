@@ -68,7 +68,7 @@ def advise(
         Largest relative error of the gradient that is accepted.
     compare
         Whether to compare the choice with PLADIES, neighbour sampling and full neighbourhoods,
-        and to check what is expected of them.
+        and to measure again what is expected of them.
     root
         Folder of data sets, for the command.
     say
@@ -95,7 +95,7 @@ def advise(
         (choice for choice in choices if choice[0].name in eligible), key=_rank(limit)
     )
     if compare:
-        say("Checking what is expected")
+        say("Checking expected errors and times")
         default = resolve(**given).fitted(number)
         usual = next((kind for _, kind in choices if kind.config == default), None)
         usual = usual or Candidate(DEFAULT, default, pilot, limit)
