@@ -13,7 +13,7 @@ from torch_geometric.nn import GraphConv
 from bliss import PLADIES, BlockLoader, Full
 from bliss.data import load_dataset
 from bliss.policies.base import CoefficientPolicy
-from bliss.studies.variance import error, stakes
+from bliss.studies.layer_errors import error, stakes
 
 
 class Optimistic(CoefficientPolicy):

@@ -16,8 +16,7 @@ import torch
 
 from bliss.data import Dataset, load_dataset
 from bliss.storage import records
-from bliss.studies.records import Machine
-from bliss.studies.runs import machine
+from bliss.studies.provenance import Machine, machine
 from bliss.train import Learner, TrainConfig, build_task, resolve
 from bliss.train.evaluation import evaluate
 from experiments.payoff.run import CASES, HERE, config

@@ -16,8 +16,7 @@ import torch
 
 from bliss.data import Dataset
 from bliss.storage import records
-from bliss.studies.records import Machine
-from bliss.studies.runs import machine
+from bliss.studies.provenance import Machine, machine
 from bliss.train import Learner, build_task
 from experiments.payoff.run import CASES, HERE, SURVEYED, Case, config, missing
 

@@ -25,8 +25,8 @@ from bliss.data import data_root, load_dataset
 from bliss.nn.aggregate import aggregate
 from bliss.samplers import ClusterGCN, Full, SaintWalk, Sampler, sampler_config
 from bliss.samplers.partition import edge_cut
-from bliss.studies.records import mean_and_deviation
-from bliss.studies.runs import machine
+from bliss.studies.curves import mean_and_deviation
+from bliss.studies.provenance import machine
 from bliss.train import Learner, Task, build_task, full_logits, resolve
 
 HERE = Path(__file__).parent

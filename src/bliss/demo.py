@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bliss.data import Dataset, load_dataset
 from bliss.samplers import PLADIES, LayerSampler
-from bliss.studies.variance import error, exact_frontiers, least_error
+from bliss.studies.layer_errors import error, exact_frontiers, least_error
 from bliss.train import RunResult, Standing, Trainer, resolve
 
 STEPS = 300

@@ -22,7 +22,7 @@ import bliss as package
 from bliss.cli import app, console
 from bliss.samplers import SamplerConfig
 from bliss.storage.digests import sealed
-from bliss.studies import Standing as StudyStanding
+from bliss.studies import StudyProgress
 from bliss.train import Standing
 
 pytestmark = pytest.mark.slow
@@ -420,7 +420,7 @@ def test_names_in_tables_lines_and_bars_are_shown_as_they_are(monkeypatch, live)
     terminal.print(table)
     console.say(ODD)
     with console.shown_study() as move:
-        move(StudyStanding(1, 2, ODD, True))
+        move(StudyProgress(1, 2, ODD, True))
     text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", screen.getvalue())  # of the bar itself
     assert text.count(SHOWN) >= 5
     assert "\x1b" not in text

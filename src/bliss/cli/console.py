@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
 
-    from bliss.studies import Standing as StudyStanding
+    from bliss.studies import StudyProgress
     from bliss.train import Standing
 
 
@@ -106,12 +106,12 @@ def shown(steps: int) -> Iterator[Callable[[Standing], None]]:
 
 
 @contextmanager
-def shown_study() -> Iterator[Callable[[StudyStanding], None]]:
+def shown_study() -> Iterator[Callable[[StudyProgress], None]]:
     """Progress of a study: a live bar on a terminal, a line per finished run elsewhere."""
     started = perf_counter()
     if not console().is_terminal:
 
-        def line(now: StudyStanding) -> None:
+        def line(now: StudyProgress) -> None:
             if now.is_new:
                 passed = perf_counter() - started
                 left = passed * (now.total - now.done) / max(now.done, 1)
@@ -121,7 +121,7 @@ def shown_study() -> Iterator[Callable[[StudyStanding], None]]:
         return
     with bar(1) as (progress, task):
 
-        def move(now: StudyStanding) -> None:
+        def move(now: StudyProgress) -> None:
             text = printable(now.text)
             progress.update(task, total=now.total, completed=now.done, description=text)
 
@@ -180,6 +180,11 @@ def bar(total: int) -> Iterator[tuple[Progress, TaskID]]:
     ]
     with Progress(*columns, console=console()) as progress:
         yield progress, progress.add_task("", total=total)
+
+
+def spread(value: float, deviation: float | None, places: int) -> str:
+    """Mean with its standard deviation or interval, if there is more than one seed."""
+    return f"{value:.{places}f}" + ("" if deviation is None else f" ± {deviation:.{places}f}")
 
 
 def clock(seconds: float) -> str:

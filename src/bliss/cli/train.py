@@ -15,7 +15,7 @@ from bliss.errors import InputError
 from bliss.train.config import AUTO
 
 if TYPE_CHECKING:
-    from bliss.train import Task, TrainConfig
+    from bliss.train import RunResult, Task, TrainConfig
 
 _PROCESSES = "Several processes"
 
@@ -90,7 +90,6 @@ def train(
             checked = {"timeout": timeout, "check_every": check_every}
             train_with_ray(settings, workers, out, options | checked)
             return
-        from bliss.cli.console_tables import show_result
         from bliss.data import load_dataset
         from bliss.distributed.rounds import Rounds
         from bliss.distributed.shards import check_processes
@@ -156,7 +155,6 @@ def train_with_ray(
     settings: dict[str, Any], workers: int | None, out: Path | None, options: dict[str, Any]
 ) -> None:
     """Train in workers of Ray and show the result; `options` are those of `engines.ray.trainer`."""
-    from bliss.cli.console_tables import show_result
     from bliss.engines import ray
     from bliss.train import resolve
     from bliss.train.entry import run_folder
@@ -177,6 +175,20 @@ def train_with_ray(
         result = ray.fit(made)
     show_result(result)
     say(f"Written to {place}")
+
+
+def show_result(result: RunResult) -> None:
+    """Print the result of a run in two or three lines."""
+    say(
+        f"{result.metric} of the best step ({result.best_step}): train {result.train_score:.4f}, "
+        f"validation {result.val_score:.4f}, test {result.test_score:.4f}"
+    )
+    mse = {"train": result.train_mse, "validation": result.val_mse, "test": result.test_mse}
+    known = [f"{split} {error:.4g}" for split, error in mse.items() if error is not None]
+    if known:
+        say(f"mean squared error: {', '.join(known)}")
+    parts = ", ".join(f"{name} {ms:.1f}" for name, ms in result.step_ms.items())
+    say(f"{result.seconds:.1f} s; median ms per step: {parts}")
 
 
 def summary(config: TrainConfig, processes: int) -> str:

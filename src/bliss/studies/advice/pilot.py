@@ -18,9 +18,9 @@ from bliss.data import Dataset
 from bliss.nn.block import Block
 from bliss.rng import Stream, derive_key, hashes
 from bliss.samplers import Full, Sampler
-from bliss.studies.budgets import Budgets
-from bliss.studies.costs import LayerWork, Work, count, mean_work
-from bliss.studies.layer_errors import ExactErrors, LayerError
+from bliss.studies.advice.budgets import Budgets
+from bliss.studies.advice.costs import LayerWork, Work, count, mean_work
+from bliss.studies.advice.exact_errors import ExactErrors, LayerError
 from bliss.train import Learner, Task, TrainConfig, build_task
 
 BATCHES, SEEDS = 6, 1024
@@ -60,7 +60,7 @@ class Pilot:
 
     If the loss falls below HALF of its first value before the last step, the pilot is repeated and
     ends there: once a network has fitted its training nodes, the gradient vanishes, and an error
-    relative to it tells nothing.
+    relative to it is meaningless.
 
     The training surveys the network half of `evaluate_every` steps before its end (at most half of
     its steps), so that a history is as old as it is on average between two evaluations.
@@ -131,13 +131,13 @@ class Pilot:
     def gradient_error(self, sampler: Sampler, budgets: Budgets, first: int = 0) -> float:
         """Measured r: mean of |g^ - g|^2 over batches, over that of |g|^2."""
         with with_budgets(sampler, budgets):
-            found = [
+            errors = [
                 float((self._gradient(sampler, seeds, first + number) - exact).square().sum())
                 for number, (seeds, exact) in enumerate(
                     zip(self.batches, self.noise.gradients, strict=True)
                 )
             ]
-        return sum(found) / len(found) / max(self.noise.square, 1e-300)
+        return sum(errors) / len(errors) / max(self.noise.square, 1e-300)
 
     def expected(
         self,
@@ -178,7 +178,7 @@ class Pilot:
                     ms[place].append(learner.times["total"][-1] * 1e3)
                     works[place].append(self._count(batch.blocks))
         self.task.model.load_state_dict(self.weights)
-        return [median(one) for one in ms], [mean_work(one) for one in works]
+        return list(map(median, ms)), [mean_work(each) for each in works]
 
     def _learner(self, config: TrainConfig) -> Learner:
         task = replace(self.task, config=replace(config, **self.settings | {"steps": 10**9}))
@@ -202,8 +202,8 @@ class Pilot:
         logits = task.model(x, [block.to(task.device) for block in blocks])
         labels = task.y[torch.from_numpy(seeds)].to(task.device)
         parameters = list(task.model.parameters())
-        found = torch.autograd.grad(task.loss(logits, labels), parameters)
-        return torch.cat([one.detach().flatten().cpu() for one in found])
+        gradients = torch.autograd.grad(task.loss(logits, labels), parameters)
+        return torch.cat([gradient.detach().flatten().cpu() for gradient in gradients])
 
 
 def first_below(losses: Sequence[float], share: float) -> int:
