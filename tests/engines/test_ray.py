@@ -97,7 +97,7 @@ def test_two_workers_of_which_one_is_killed_train_like_one_process(
 
     found = Result.from_path(tmp_path / "run.ray")
     assert found.metrics["step"] == 12
-    assert found.metrics["test_score"] == expected.test_score
+    assert found.metrics["test_f1"] == expected.test_score
     assert found.metrics["best_step"] == expected.best_step
     with found.checkpoint.as_directory() as folder:
         assert_same_run(alone, Path(folder))

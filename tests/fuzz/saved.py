@@ -15,10 +15,11 @@ import safetensors.torch
 
 from bliss.data import import_graph, load_dataset
 from bliss.data.store import DATASET_HEADER, GRAPH_HEADER
+from bliss.distributed.equality import tensor_digest
 from bliss.report.load import load
 from bliss.storage.digests import file_digest, sealed
 from bliss.train import RunFolder, Trainer, predict
-from bliss.train.folder import _tensor_digest, settings_digest
+from bliss.train.folder import settings_digest
 from tests.fuzz.mutations import NUMBERS, VALUES, Random, change_json, mutate, pick
 from tests.fuzz.subjects import READERS, Subject, dataset_digest, digest_of
 from tests.report import factory
@@ -108,7 +109,7 @@ def forge_run(folder: Path) -> None:
             _seal_lines(folder / name, owner)
     with suppress(Exception):
         weights = safetensors.torch.load((folder / "best.safetensors").read_bytes())
-        marks = {"settings": owner, "digest": _tensor_digest(weights)}
+        marks = {"settings": owner, "digest": tensor_digest(weights)}
         data = safetensors.torch.save(weights, metadata=marks)
         (folder / "best.safetensors").write_bytes(data)
     for file in (folder / "checkpoints").glob("*.json"):

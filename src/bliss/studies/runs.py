@@ -18,7 +18,7 @@ from bliss.data.summary import self_loops
 from bliss.errors import DivergedError, InputError
 from bliss.studies.records import GraphFacts, Machine
 from bliss.train import Evaluation, RunFolder, RunResult, TrainConfig, Trainer
-from bliss.train.loop import Standing as RunStanding
+from bliss.train.loop import StepProgress
 from bliss.train.results import StepTime, short_name
 
 
@@ -109,7 +109,7 @@ def finished(
         config, folder = cell.config, RunFolder(out / cell.name)
         label = f"{number}/{len(cells)} {cell.name}"
 
-        def move(now: RunStanding, before: int = done, label: str = label) -> None:
+        def move(now: StepProgress, before: int = done, label: str = label) -> None:
             if on_progress:
                 on_progress(Standing(before + now.step, total, label, False))
 
