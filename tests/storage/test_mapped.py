@@ -217,7 +217,7 @@ def test_a_file_cut_while_training_gives_a_sentence_and_nothing_is_lost(
     trainer = make_trainer(load_dataset(store), tmp_path / "run", **options)
     with pytest.raises(TruncatedError, match=rf"{name}.npy had .* and was cut to 5,000 while"):
         trainer.run(on_step=cut)
-    done = trainer.learner.steps
+    done = trainer.stepper.steps
     assert done in (13, 14)
     assert (tmp_path / "run" / "checkpoints" / f"{done:09d}.json").exists()
     file.write_bytes(content)

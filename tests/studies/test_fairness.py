@@ -16,7 +16,7 @@ from bliss.studies.comparison.ranking import interval, paired, ranks
 from bliss.studies.comparison.sampler_settings import parse_sampler, settings_of
 from bliss.studies.comparison.search import candidates, tuning_seed
 from bliss.studies.comparison.sizes import parse_budgets, scaled, size_of, unit_of, with_size
-from bliss.train import Learner, TrainConfig, resolve
+from bliss.train import Stepper, TrainConfig, resolve
 from tests.studies.conftest import SMALL, quiet
 
 pytestmark = pytest.mark.slow
@@ -263,14 +263,14 @@ def test_a_search_chooses_by_validation_and_shows_its_cost(run_comparison, tmp_p
 
 
 def test_a_trial_that_diverges_is_left_out(run_comparison, tmp_path, monkeypatch):
-    learn = Learner.learn
+    learn = Stepper.step
 
     def explode(self, *step):
         if self.task.config.lr == 0.06:
             raise DivergedError("loss=nan")
         return learn(self, *step)
 
-    monkeypatch.setattr(Learner, "learn", explode)
+    monkeypatch.setattr(Stepper, "step", explode)
     said = []
     options = {"shares": (1.0,), "search": 2, "match": "none"}
     options |= {"settings": {"steps": 4}, "say": said.append}
@@ -278,7 +278,7 @@ def test_a_trial_that_diverges_is_left_out(run_comparison, tmp_path, monkeypatch
     assert [one.val_score is None for one in found.rows[0].search.trials] == [False, True]
     assert found.rows[0].lr == 0.02
     assert any("left out: loss=nan" in line for line in said)
-    monkeypatch.setattr(Learner, "learn", lambda self, *step: explode_always())
+    monkeypatch.setattr(Stepper, "step", lambda self, *step: explode_always())
     with pytest.raises(InputError, match="every trial of pladies diverged: lower lr"):
         run_comparison(tmp_path, samplers=("pladies",), **options)
 

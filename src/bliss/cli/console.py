@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from bliss.studies import StudyProgress
-    from bliss.train import Standing
+    from bliss.train import StepProgress
 
 
 def make_console(**options: Any) -> Console:
@@ -71,7 +71,7 @@ def complain(text: str) -> None:
         make_console(stderr=True).print(text, soft_wrap=True)
 
 
-def standing(now: Standing) -> str:
+def standing(now: StepProgress) -> str:
     """Loss, and score of the last evaluation, with its step if it is not the current one."""
     if now.evaluated == 0:
         return f"loss {now.loss:.4f}"
@@ -80,12 +80,12 @@ def standing(now: Standing) -> str:
 
 
 @contextmanager
-def shown(steps: int) -> Iterator[Callable[[Standing], None]]:
+def shown(steps: int) -> Iterator[Callable[[StepProgress], None]]:
     """Progress of a run: a live bar on a terminal, plain lines elsewhere."""
     if _silent or not console().is_terminal:
         every = max(steps // 10, 1)
 
-        def line(now: Standing) -> None:
+        def line(now: StepProgress) -> None:
             if now.step % every == 0 or now.step == now.steps:
                 say(f"step {now.step}/{now.steps}  {standing(now)}")
 
@@ -94,7 +94,7 @@ def shown(steps: int) -> Iterator[Callable[[Standing], None]]:
     started, first = perf_counter(), 0
     with bar(steps) as (progress, task):
 
-        def move(now: Standing) -> None:
+        def move(now: StepProgress) -> None:
             nonlocal started, first
             if first == 0:
                 started, first = perf_counter(), now.step  # exclude compilation from the rate

@@ -79,9 +79,9 @@ def train(
     --shards 2. See docs/processes.md, and docs/ray.md for --engine ray.
     """
     with errors(debug, "Run the same command with --resume to continue."):
-        from bliss.distributed.processes import joined, place_of
+        from bliss.distributed.processes import process_group, read_launch
 
-        me = place_of()
+        me = read_launch()
         if me.rank > 0:
             silence()
         check_engine(engine, workers, tensorboard, me.size)
@@ -91,7 +91,7 @@ def train(
             train_with_ray(settings, workers, out, options | checked)
             return
         from bliss.data import load_dataset
-        from bliss.distributed.rounds import Rounds
+        from bliss.distributed.agreement import Communicator
         from bliss.distributed.shards import check_processes
         from bliss.distributed.shared_dataset import shared_dataset
         from bliss.train import Trainer, resolve
@@ -99,7 +99,10 @@ def train(
         from bliss.train.tensorboard import tensorboard_writer
 
         device = str(settings.get("device", "cpu"))
-        with joined(me, device, timeout) as group, Rounds(group).guarded():
+        with (
+            process_group(me, device, timeout) as group,
+            Communicator(group).sharing_errors(),
+        ):
             is_auto = settings.get("budgets") == AUTO
             config = resolve(**{k: v for k, v in settings.items() if not is_auto or k != "budgets"})
             place = out or run_folder(config, AUTO if is_auto else "")

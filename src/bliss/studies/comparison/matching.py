@@ -14,7 +14,7 @@ from bliss.data import Dataset
 from bliss.storage import records
 from bliss.storage.records import Record
 from bliss.studies.comparison.sizes import Size, scaled, size_of, unit_of, with_size
-from bliss.train import Learner, TrainConfig, build_task
+from bliss.train import Stepper, TrainConfig, build_task
 from bliss.train.folder import settings_digest
 
 MATCHES = ("nodes", "edges", "ms")
@@ -87,11 +87,11 @@ class Matcher:
 def pilot(config: TrainConfig, dataset: Dataset) -> Work:
     """Work of a few training steps from new weights and a new policy."""
     steps = WARM_UP + STEPS
-    learner = Learner(build_task(replace(config, steps=steps, schedule="constant"), dataset))
-    for batch in learner.batches():
-        learner.learn(batch)
-    counted = learner.mean_sampled()
-    times = list(learner.times["total"])[WARM_UP:]
+    stepper = Stepper(build_task(replace(config, steps=steps, schedule="constant"), dataset))
+    for batch in stepper.batches():
+        stepper.step(batch)
+    counted = stepper.mean_sampled()
+    times = list(stepper.times["total"])[WARM_UP:]
     return Work(nodes=counted.nodes, edges=counted.edges, ms=1e3 * median(times))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from bliss.data import Dataset, load_dataset
 from bliss.errors import DivergedError, InputError
 from bliss.train import Evaluation, RunFolder, RunResult, TrainConfig, Trainer
-from bliss.train.loop import Standing
+from bliss.train.loop import StepProgress
 from bliss.train.results import StepTime, short_name
 
 
@@ -102,7 +102,7 @@ def run_each(
         config, folder = run.config, RunFolder(out / run.name)
         label = f"{number}/{len(runs)} {run.name}"
 
-        def move(now: Standing, before: int = done, label: str = label) -> None:
+        def move(now: StepProgress, before: int = done, label: str = label) -> None:
             if on_progress:
                 on_progress(StudyProgress(before + now.step, total, label, False))
 

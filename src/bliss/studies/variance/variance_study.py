@@ -34,7 +34,7 @@ from bliss.studies.variance.variance_record import (
     PolicyRatios,
     Variance,
 )
-from bliss.train import Learner, TrainConfig, build_task
+from bliss.train import Stepper, TrainConfig, build_task
 from bliss.train.task import torch_seed
 
 FRONTIERS = 4
@@ -82,7 +82,7 @@ class VarianceStudy:
                 "leave it out."
             )
         self.task = build_task(config, dataset)
-        self.learner = Learner(self.task)
+        self.stepper = Stepper(self.task)
         self.config = config = self.task.config
         self.fixed = PLADIES(self.task.graph, config.budgets, seed=config.seed)
         self.students = {name: self._student(name) for name in policies}
@@ -125,9 +125,9 @@ class VarianceStudy:
     def run(self, on_step: Callable[[int], None] | None = None) -> Variance:
         """Train, measure, and return the ratios and their history."""
         steps = self.config.steps
-        for (batch,) in self.learner.batches():
-            self.learner.learn([batch])
-            step = self.learner.steps
+        for (batch,) in self.stepper.batches():
+            self.stepper.step([batch])
+            step = self.stepper.steps
             for student in self.students.values():
                 self._teach(student, batch.blocks[-1].dst.cpu(), step)
             if self.survey_every and step % self.survey_every == 0:
