@@ -205,11 +205,9 @@ class Rows:
             return (self.degree > 0).astype(np.float64)
         if self.graph.norm == "weights":
             return np.asarray(frontier.range_sums(*self.ranges, self.graph.weight))
-        indptr, edge = self.edges()
-        scale = self.source_scale(self.graph.indices[edge])
-        total, filled = np.zeros(self.degree.size), np.flatnonzero(self.degree)
-        if filled.size:
-            total[filled] = np.add.reduceat(scale, indptr[filled])
+        changed = NO_IDS if self.hidden is None else self.hidden.node
+        scales = self.graph.indptr, changed, self.source_scale(changed)
+        total: FloatArray = frontier.source_sums(*self.ranges, self.graph.indices, *scales)
         return total * self.target_scale
 
     def full_sums(self, value: Any) -> FloatArray:
