@@ -156,7 +156,7 @@ def time_side(store: Path, side: dict[str, Any], repeats: int) -> dict[str, Any]
 
     torch.set_num_threads(1)
     limit = MEMORY if side["rows"] else 2**60  # a map of little memory is read as it is
-    mapped.memory = lambda: limit
+    mapped.memory_limit = lambda: limit
     dataset = load_dataset(store)
     config = TrainConfig.of(
         dataset=str(store),

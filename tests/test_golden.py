@@ -28,10 +28,9 @@ import torch
 
 from bliss import Graph
 from bliss.samplers import Sampler
-from tests.build import make_sampler
+from tests.build import make_dataset, make_sampler
 from tests.conftest import heavy_tailed_pairs
 from tests.statistics import heavy_tailed_graph
-from tests.train.conftest import make_dataset
 
 FILE = Path(__file__).parent / "golden.json"
 STEPS = 4
@@ -51,7 +50,7 @@ CASES: dict[str, dict[str, Any]] = {
     "neighbor/static": {"policy": "static"},
     "neighbor/replace": {"policy": "static", "replace": True},
     "gcn-bs/exp3m": {"policy": "exp3m"},
-    "gcn-bs/exp3": {"policy": "exp3"},
+    "gcn-bs/exp3": {"policy": "exp3-single"},
     "gcn-bs/thanos": {"reward": "thanos", "estimator": "plain"},
     "gat-bs/exp3m": {},
     **{name: {} for name in ("labor-0", "labor-1", "labor-*", "fastgcn", "asgcn", "vrgcn", "full")},

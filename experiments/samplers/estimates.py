@@ -210,7 +210,7 @@ def cluster_bias(graph: Graph, x: Array, way: str) -> dict[str, float]:
             (block,) = sampler.sample(batch, epoch)
             weight[epoch % 2, block.edge.numpy()] += block.edge_weight.numpy()
     weight /= EPOCHS / 2
-    alpha = np.repeat(graph.target_scale, graph.degree)
+    alpha = np.repeat(graph.rows(np.arange(graph.num_nodes)).target_scale, graph.degree)
 
     def size(weight: Array) -> float:
         entries = (weight, graph.indices, graph.indptr)

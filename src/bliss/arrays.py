@@ -14,3 +14,5 @@ FloatArray: TypeAlias = npt.NDArray[np.floating[Any]]
 
 NOTHING: FloatArray = np.empty(0, np.float64)
 """Empty array, passed to kernels in place of an optional array."""
+NO_IDS: IntArray = np.empty(0, np.int64)
+"""Empty array of ids."""

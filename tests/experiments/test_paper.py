@@ -14,6 +14,8 @@ from experiments.paper.complexity import Setting, config, line, measure, row
 from experiments.paper.record import Reproduction, read
 from experiments.paper.reproduction import paper, preset_config, reproduce
 
+pytestmark = pytest.mark.slow
+
 SMALL: dict[str, Any] = {
     "datasets": ["cora", "yelp"],
     "models": ["sage"],

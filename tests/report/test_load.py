@@ -11,6 +11,8 @@ from bliss.report import save_figures, write_report
 from bliss.report.load import load
 from tests.report import factory
 
+pytestmark = pytest.mark.slow
+
 
 def change(path, **values):
     path.write_text(json.dumps(json.loads(path.read_text()) | values))

@@ -10,6 +10,8 @@ import pytest
 from bliss.report import write_report
 from tests.report import factory
 
+pytestmark = pytest.mark.slow
+
 ODD = (0.0, -1.0, 1e300, 1e-300, -1e12)
 ODD_WHOLE = (0, -1, 10**12)
 MAY_BE_MISSING = re.compile(r"(\w+_score|loss)_std|p_value|seconds_to_target|\w*over_\w+")

@@ -15,6 +15,8 @@ from bliss.report.page import _title as title_of
 from bliss.report.sections import Section
 from tests.report import factory
 
+pytestmark = pytest.mark.slow
+
 KINDS = ("run", "runs", "comparison", "variance", "together")
 NASTY = "<script>alert(1)</script>\"'&$x_1$]]>{{ 7 * 7 }}"
 

@@ -12,6 +12,8 @@ from bliss.report.build import build
 from bliss.report.significance import holm
 from tests.report import factory
 
+pytestmark = pytest.mark.slow
+
 
 def table(sections, caption, part=0):
     own = sections[0].parts[part]

@@ -6,8 +6,18 @@ import numpy as np
 import pytest
 
 from bliss import InputError
-from bliss.policies import POLICIES, TargetBanditConfig
-from bliss.samplers import SAMPLERS, LayerSampler, NodeSampler, sampler_config
+from bliss.policies import POLICIES, Exp3Config, NodeConfig, TargetBanditConfig
+from bliss.samplers import (
+    ASGCN,
+    GCNBS,
+    SAMPLERS,
+    Bliss,
+    LayerSampler,
+    NodeSampler,
+    Sampler,
+    SamplerConfig,
+    sampler_config,
+)
 
 BY_SOURCES = [name for name, config in SAMPLERS.items() if config.unit == "sources"]
 
@@ -62,3 +72,75 @@ def test_features_that_are_not_finite_are_refused(name, toy_graph):
     config = sampler_config(name)
     with pytest.raises(InputError, match="x holds NaN or infinity"):
         config.build(toy_graph, [4, 4], x=x)
+
+
+class Plain(Sampler):
+    """A sampler of one's own, without a config of its own."""
+
+    Config = SamplerConfig
+
+
+def test_a_config_that_names_no_sampler_refuses_options_and_building_in_one_sentence(toy_graph):
+    assert Plain(toy_graph, [3]).config == SamplerConfig()
+    with pytest.raises(InputError, match="eta=1 is not an option of Sampler, which takes none"):
+        Plain(toy_graph, [3], eta=1)
+    with pytest.raises(InputError, match="SamplerConfig names no sampler to build"):
+        SamplerConfig().build(toy_graph, [3])
+
+
+def test_a_config_holds_the_settings_of_its_policy_which_are_options_too():
+    config = sampler_config("bliss", policy="exp3", eta=0.3)
+    assert config.policy == Exp3Config(eta=0.3)
+    assert config.policy_name == "exp3"
+    assert config.to_dict().items() >= {"policy": "exp3", "eta": 0.3, "delta": None}.items()
+    changed = config.with_options(eta=0.2, estimator="hajek")
+    assert (changed.policy, changed.estimator) == (Exp3Config(eta=0.2), "hajek")
+    assert config.with_options(policy="node").policy == NodeConfig()
+    assert sampler_config("bliss", policy=NodeConfig(memory=0.5), eta=0.2).policy == NodeConfig(
+        memory=0.5, eta=0.2
+    )
+
+
+def test_a_name_of_a_policy_has_one_meaning():
+    meanings: dict[str, set[object]] = {}
+    for config in SAMPLERS.values():
+        for name, policy in config.policies.items():
+            meanings.setdefault(name, set()).add(policy)
+    assert all(len(found) == 1 for found in meanings.values())
+    assert {"exp3", "exp3m", "exp3-single"} <= set(meanings)
+
+
+def test_a_sampler_with_one_policy_has_no_option_for_it(toy_graph):
+    config = sampler_config("asgcn", rate=0.1)
+    assert (config.policy.rate, config.policy_name) == (0.1, "")
+    assert "policy" not in config.to_dict()
+    x = np.ones((toy_graph.num_nodes, 3), np.float32)
+    with pytest.raises(InputError, match="policy='node' is not an option of ASGCN"):
+        ASGCN(toy_graph, [4], x=x, policy="node")
+
+
+def test_another_reward_brings_its_own_constants_unless_they_are_given():
+    thanos = {"eta": 0.2, "delta": 0.1, "restart": 2000}
+    config = sampler_config("gcn-bs", reward="thanos")
+    assert config.to_dict().items() >= thanos.items()
+    assert config.with_options(reward="thanos", eta=0.5).policy.restart == 2000
+    back = config.with_options(reward="published", delta=0.3)
+    assert back.to_dict().items() >= {"eta": 0.4, "delta": 0.3, "restart": 0}.items()
+    for odd in ("late", ["thanos"]):
+        with pytest.raises(InputError, match="is not known: choose one of published, thanos"):
+            config.with_options(reward=odd)
+
+
+def test_node_wise_bandits_take_only_their_own_policies(toy_graph):
+    assert GCNBS(toy_graph, [3], policy=TargetBanditConfig(eta=0.3)).policy.config.eta == 0.3
+    with pytest.raises(InputError, match="is no bandit over a target's neighbours"):
+        GCNBS(toy_graph, [3], policy=NodeConfig())
+    with pytest.raises(InputError, match="policy='exp3' is not known: choose one of exp3m, exp3-s"):
+        GCNBS(toy_graph, [3], policy="exp3")
+
+
+def test_a_built_policy_takes_no_settings(toy_graph):
+    built = NodeConfig().build(toy_graph, 1)
+    assert Bliss(toy_graph, [3], policy=built).policy is built
+    with pytest.raises(InputError, match=r"eta=0\.2 is not an option of Bliss"):
+        Bliss(toy_graph, [3], policy=built, eta=0.2)

@@ -12,9 +12,10 @@ from bliss.loader import BlockLoader
 from bliss.loader import block_loader as loading
 from bliss.samplers import SAMPLERS
 from bliss.train import Learner, TrainConfig, build_task
-from tests.build import make_sampler
+from tests.build import make_dataset, make_sampler
 from tests.statistics import heavy_tailed_graph
-from tests.train.conftest import make_dataset
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(autouse=True)

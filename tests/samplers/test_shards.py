@@ -26,7 +26,7 @@ LEARNERS = {
     "sketch": ("sketch", {"policy": "node"}),
     "asgcn": ("asgcn", {}),
     "gcn-bs": ("gcn-bs", {}),
-    "gcn-bs-exp3": ("gcn-bs", {"policy": "exp3"}),
+    "gcn-bs-single": ("gcn-bs", {"policy": "exp3-single"}),
     "gcn-bs-thanos": ("gcn-bs", {"reward": "thanos", "restart": 3}),
     "gat-bs": ("gat-bs", {}),
     "vrgcn": ("vrgcn", {"layers": 3}),  # the first is not sampled
@@ -186,5 +186,5 @@ def test_a_state_saved_between_batches_shares_no_memory_and_can_be_written(name)
     other = loaded(name)[1]
     other.load_state_dict(safetensors.torch.load(written))
     for one in (sampler, other):
-        one.settle()
+        one.learning.settle()
     assert are_equal(sampler.state_dict(), other.state_dict())

@@ -17,6 +17,8 @@ from tests.statistics import (
     worst_z,
 )
 
+pytestmark = pytest.mark.slow
+
 FALSE_ALARM = 1e-6  # chance that correct samplers fail in this file, all cases together
 TIMES = 8_000
 TARGETS = np.array([0, 2, 5, 9, 14, 20, 30, 40])  # 41 to 3 in-edges; some feed one another
@@ -35,7 +37,7 @@ CASES = {
     "labor-*": ("labor-*", {"estimator": "ht"}, "mean"),
     "labor-1-weights": ("labor-1", {"estimator": "ht", "shared": True}, "weights"),
     "gcn-bs": ("gcn-bs", {}, "mean"),
-    "gcn-bs-exp3": ("gcn-bs", {"policy": "exp3"}, "mean"),
+    "gcn-bs-single": ("gcn-bs", {"policy": "exp3-single"}, "mean"),
     "gcn-bs-thanos": ("gcn-bs", {"reward": "thanos", "delta": 0.5}, "weights"),
     "gat-bs-gcn": ("gat-bs", {}, "gcn"),
 }
@@ -82,7 +84,7 @@ def test_edges_are_kept_as_often_as_stated(drawn):
     assert (count[by_edge == 0] == 0).all()
     # a count's variance is at most N times the largest number of times in a draw times p
     options = CASES[case][1]
-    is_replacing = options.get("replace") or options.get("policy") == "exp3"
+    is_replacing = options.get("replace") or options.get("policy") == "exp3-single"
     most = FANOUT if is_replacing else 1
     open_ = (by_edge > 0) & ~certain
     error = np.sqrt(TIMES * most * by_edge[open_])

@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 
-from bliss.data import Dataset
 from bliss.studies import Comparison, Variance, VarianceStudy, compare
 from bliss.studies.comparison import runs
 from bliss.train import TrainConfig
-from tests.train.conftest import make_dataset
 
 SMALL: dict[str, Any] = {
     "dataset": "toy",
@@ -28,11 +26,6 @@ SMALL: dict[str, Any] = {
 
 def quiet(_: str) -> None:
     pass
-
-
-@pytest.fixture(scope="session")
-def dataset() -> Dataset:
-    return make_dataset()
 
 
 @pytest.fixture(scope="session")

@@ -19,6 +19,8 @@ from bliss.studies.comparison.sizes import parse_budgets, scaled, size_of, unit_
 from bliss.train import Learner, TrainConfig, resolve
 from tests.studies.conftest import SMALL, quiet
 
+pytestmark = pytest.mark.slow
+
 MANY = ["bliss", "neighbor", "cluster", "vrgcn", "saint-rw"]
 
 

@@ -16,6 +16,8 @@ from bliss.studies.variance.variance_record import PolicyRatios
 from bliss.train import Evaluation, RunFolder, TrainConfig, Trainer
 from tests.studies.conftest import SMALL, quiet
 
+pytestmark = pytest.mark.slow
+
 EXPERIMENTS = Path(__file__).resolve().parents[2] / "experiments"
 
 

@@ -19,6 +19,8 @@ from bliss.train import TrainConfig
 from tests.conftest import heavy_tailed_pairs
 from tests.studies.conftest import SMALL
 
+pytestmark = pytest.mark.slow
+
 TARGETS = np.array([3, 1, 8, 20])
 
 

@@ -11,6 +11,8 @@ from bliss.samplers import SAMPLERS, sampler_config
 from bliss.train import TrainConfig, config, resolve
 from tests.train.runs import make_trainer, settings
 
+pytestmark = pytest.mark.slow
+
 
 def test_default_budgets_are_filled_in_for_the_graph_and_count_what_the_sampler_counts():
     assert TrainConfig().budgets == ()
@@ -57,7 +59,7 @@ def test_settings_of_every_sampler_survive_json(name):
     again = TrainConfig.from_dict(json.loads(json.dumps(settings.to_dict())))
     assert again == settings
     assert again.sampler_config.to_dict() == SAMPLERS[name].to_dict()
-    assert bool(settings.policy) == bool(SAMPLERS[name].policies)
+    assert bool(settings.policy) == ("policy" in SAMPLERS[name].options())
 
 
 OPTIONS = {
@@ -75,7 +77,7 @@ OPTIONS = {
     "fastgcn": {"mass": "norm", "replace": False},
     "saint-node": {"mass": "degree"},
     "asgcn": {"rate": 0.1, "eta": 0.2, "combine": "root", "shared_parameters": True},
-    "gcn-bs": {"reward": "thanos", "restart": 7, "eta": 0.3, "delta": 0.1, "policy": "exp3"},
+    "gcn-bs": {"reward": "thanos", "restart": 7, "eta": 0.3, "delta": 0.1, "policy": "exp3-single"},
     "gat-bs": {"reward": "thanos"},
     "cluster": {"parts": 4, "renormalise": "symmetric"},
     "saint-rw": {"length": 3, "coverage": 10},

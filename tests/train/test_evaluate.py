@@ -11,8 +11,10 @@ import scipy.stats
 from bliss.errors import InputError
 from bliss.train import Learner, RunFolder, build_task, config, evaluate, evaluation
 from bliss.train.evaluation import evaluate_sampled, scored_nodes
-from tests.train.conftest import make_dataset
+from tests.build import make_dataset
 from tests.train.runs import assert_same_run, make_trainer, settings, stopped, trained
+
+pytestmark = pytest.mark.slow
 
 ALL = ("train", "val", "test")
 NETWORKS = {
@@ -46,9 +48,9 @@ def test_a_split_is_scored_as_in_a_full_pass(dataset, tmp_path, name):
 
 def test_size_decides_and_config_json_tells(dataset, tmp_path, monkeypatch):
     assert build_task(settings(), dataset).config.evaluate == "full"
-    monkeypatch.setattr(config, "LARGE", 4 * 240 * 16)
+    monkeypatch.setattr(config, "FULL_EVALUATION_BYTES", 4 * 240 * 16)
     assert build_task(settings(), dataset).config.evaluate == "full"
-    monkeypatch.setattr(config, "LARGE", 4 * 240 * 16 - 1)
+    monkeypatch.setattr(config, "FULL_EVALUATION_BYTES", 4 * 240 * 16 - 1)
     trainer, _ = trained(dataset, tmp_path, steps=10)
     assert trainer.folder.settings().evaluate == "split"
     surveys = {"history": "surveys", "budgets": (30,)}

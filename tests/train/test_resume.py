@@ -13,7 +13,7 @@ import pytest
 from bliss.errors import InputError
 from bliss.samplers import SAMPLERS
 from bliss.train import RunFolder, Trainer, checkpoints, step
-from tests.train.conftest import make_dataset
+from tests.build import make_dataset
 from tests.train.runs import (
     BUDGETS,
     assert_same_run,
@@ -23,6 +23,8 @@ from tests.train.runs import (
     stopped,
     trained,
 )
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("prefetch", [0, 1])
@@ -69,7 +71,7 @@ def test_a_layer_that_keeps_all_its_candidates_resumes_with_prefetch(
 PROGRAM = """
     import sys
     from pathlib import Path
-    from tests.train.conftest import make_dataset
+    from tests.build import make_dataset
     from tests.train.runs import make_trainer
     trainer = make_trainer(make_dataset(), Path(sys.argv[1]))
     trainer.run(on_step=lambda now: print(now.step, flush=True))

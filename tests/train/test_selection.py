@@ -10,6 +10,8 @@ import torch
 from bliss.train import Trainer, evaluate, loop
 from tests.train.runs import make_trainer, quiet, settings, stopped
 
+pytestmark = pytest.mark.slow
+
 TRAIN = {10: 0.9, 20: 0.5, 30: 0.7, 40: 0.95}
 VAL = {10: 0.3, 20: 0.8, 30: 0.8, 40: 0.6}  # the best twice; training F1 is best elsewhere
 

@@ -11,6 +11,8 @@ from bliss.errors import Interrupted
 from bliss.train import RunFolder, loop
 from tests.train.runs import assert_same_run, make_trainer, trained
 
+pytestmark = pytest.mark.slow
+
 PLACES = {
     "first": (10, ("train", "val"), signal.SIGTERM),
     "last": (30, ("train", "val"), signal.SIGINT),

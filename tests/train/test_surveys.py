@@ -12,6 +12,8 @@ from bliss.samplers.base import Sampler
 from bliss.train import RunFolder, loop
 from tests.train.runs import assert_same_run, make_trainer, quiet, same, stopped, trained
 
+pytestmark = pytest.mark.slow
+
 ATTENTION = {"model": "gatv2", "heads": 2}
 
 

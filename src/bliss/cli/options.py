@@ -20,7 +20,8 @@ import typer
 
 from bliss.cli.console import errors
 from bliss.errors import InputError
-from bliss.nn.config import MODELS, ModelConfig
+from bliss.nn.model_config import MODELS, ModelConfig
+from bliss.policies.configs import POLICIES, PolicyConfig
 from bliss.samplers.config_base import SamplerConfig
 from bliss.samplers.configs import SAMPLERS
 from bliss.train.config import AUTO, TrainConfig, recipe, resolve
@@ -53,7 +54,11 @@ Debug = Annotated[bool, typer.Option(help="Show tracebacks.")]
 CHOICES: Mapping[str, Sequence[str]] = {
     "model": MODELS,
     "sampler": tuple(SAMPLERS),
-    "policy": tuple(dict.fromkeys(n for one in SAMPLERS.values() for n in one.policies)),
+    "policy": tuple(
+        dict.fromkeys(
+            n for one in SAMPLERS.values() if "policy" in one.options() for n in one.policies
+        )
+    ),
     "estimator": tuple(
         dict.fromkeys(n for one in SAMPLERS.values() for n in getattr(one, "estimators", ()))
     ),
@@ -188,7 +193,7 @@ def sampler_options() -> dict[str, tuple[type, str, list[str]]]:
     found: dict[str, list[tuple[str, type, str]]] = {}
     for owner, config in owners():
         for name, kind, doc in declared(config):
-            if name != "policy_options":
+            if name in config.options():
                 found.setdefault(name, []).append((owner, kind, doc))
     return {
         name: (
@@ -200,15 +205,17 @@ def sampler_options() -> dict[str, tuple[type, str, list[str]]]:
     }
 
 
-def owners() -> Iterator[tuple[str, type]]:
-    """Names of samplers and policies, with the classes of their settings."""
-    from bliss.policies.configs import POLICIES
+def owners() -> Iterator[tuple[str, type[SamplerConfig] | type[PolicyConfig]]]:
+    """Names of samplers and policies, with the classes of their settings.
 
+    Settings of a policy that only one family of samplers has belong to these samplers.
+    """
     seen: set[type[SamplerConfig]] = set()
     for name, config in SAMPLERS.items():
         if type(config) not in seen:
             seen.add(type(config))
             yield name, type(config)
+            yield from ((name, type(p)) for p in config.policies.values() if p.name not in POLICIES)
     yield from ((name, type(policy)) for name, policy in POLICIES.items())
 
 

@@ -10,7 +10,7 @@ import torch
 
 from bliss.distributed.rounds import Rounds, as_bytes
 from bliss.errors import DamagedError, InputError
-from bliss.storage.digests import new_digest
+from bliss.storage.digests import tensor_digest
 
 State: TypeAlias = Mapping[str, torch.Tensor]
 
@@ -65,12 +65,7 @@ def check_equal_states(rounds: Rounds, step: int, states: Mapping[str, State]) -
 
 def state_number(state: State) -> int:
     """Digest of named tensors, as a whole number of 64 bits."""
-    digest = new_digest()
-    for name in sorted(state):
-        tensor = state[name].detach().cpu().contiguous()
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.reshape(-1).view(torch.uint8).numpy())
-    return int.from_bytes(digest.digest()[:8], "little", signed=True)
+    return int.from_bytes(bytes.fromhex(tensor_digest(state))[:8], "little", signed=True)
 
 
 def _differences(ours: dict[str, Any], theirs: dict[str, Any]) -> list[str]:

@@ -48,8 +48,8 @@ def common_memory(rounds: Rounds) -> Common | None:
     return Common(memory, is_single_machine=len(set(first)) == 1)
 
 
-class Shareable(Protocol):
-    """A sampler, as far as its state may be shared."""
+class SharedLearning(Protocol):
+    """What a sampler learns with, as far as its state may be shared."""
 
     @property
     def learns(self) -> bool:
@@ -60,6 +60,14 @@ class Shareable(Protocol):
 
     def change_by(self, take_turn: Callable[[Callable[[], None]], None]) -> None:
         """Let `take_turn` decide when, and in which process, a change of the state is made."""
+
+
+class Shareable(Protocol):
+    """A sampler."""
+
+    @property
+    def learning(self) -> SharedLearning:
+        """What it learns with."""
 
 
 Built = TypeVar("Built", bound=Shareable)
@@ -73,16 +81,16 @@ def build_shared(build: Callable[[], Built], rounds: Rounds, draws_ahead: bool) 
     `draws_ahead`, that is, if a thread prefetches batches, they also meet before it; otherwise each
     has ended its draws before the exchange of news, which comes before the change.
 
-    Nothing is shared if the sampler does not learn or is not shareable (`Sampler.is_shareable`),
+    Nothing is shared if the sampler does not learn or is not shareable (`Learning.is_shareable`),
     for instance because its histories are in files; in the latter case it is built again without
     shared memory.
     """
     common = common_memory(rounds)
     with placed_in(common.memory if common else None):
         sampler = build()
-    if common is None or not sampler.learns:
+    if common is None or not sampler.learning.learns:
         return sampler
-    if not all(row[2] for row in rounds.meet(int(sampler.is_shareable(common.memory)))):
+    if not all(row[2] for row in rounds.meet(int(sampler.learning.is_shareable(common.memory)))):
         del sampler, common
         return build()
     is_owner = common.memory.is_owner
@@ -94,7 +102,7 @@ def build_shared(build: Callable[[], Built], rounds: Rounds, draws_ahead: bool) 
             change()
         rounds.meet()  # the change is made
 
-    sampler.change_by(take_turn)
+    sampler.learning.change_by(take_turn)
     return sampler
 
 

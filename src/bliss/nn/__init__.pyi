@@ -1,5 +1,3 @@
-from .config import MODELS as MODELS
-from .config import ModelConfig as ModelConfig
 from .convs import GATConv as GATConv
 from .convs import GATv2Conv as GATv2Conv
 from .convs import GCNConv as GCNConv
@@ -11,3 +9,5 @@ from .inference import infer_layer as infer_layer
 from .layers import Layer as Layer
 from .layers import ProjectingLayer as ProjectingLayer
 from .model import GNN as GNN
+from .model_config import MODELS as MODELS
+from .model_config import ModelConfig as ModelConfig

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from bliss.nn.block import Block, Control
-from bliss.nn.config import ModelConfig
 from bliss.nn.convs import Attention, GATConv, GATv2Conv, GCNConv, LinearConv, SAGEConv
 from bliss.nn.dropout import dropout
+from bliss.nn.model_config import ModelConfig
 
 
 class GNN(nn.Module):

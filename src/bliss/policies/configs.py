@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
@@ -22,13 +22,16 @@ Combine = Literal["sum", "root"]
 class PolicyConfig:
     """Settings that can build a policy for a graph."""
 
+    name: ClassVar[str] = ""
+    """Name of the policy; empty if it has none."""
     builds: ClassVar[str]
     """module.Class of the policy, inside `bliss.policies`."""
 
-    def build(self, graph: Graph, layers: int) -> Policy:
-        """Build the policy."""
+    def build(self, graph: Graph, layers: int, **data: Any) -> Policy:
+        """Build the policy; `data` holds what a policy needs besides the graph, such as x."""
         module, _, name = self.builds.partition(".")
-        made: Policy = getattr(import_module(f"bliss.policies.{module}"), name)(graph, layers, self)
+        kind = getattr(import_module(f"bliss.policies.{module}"), name)
+        made: Policy = kind(graph, layers, self, **data)
         return made
 
     @classmethod
@@ -36,11 +39,23 @@ class PolicyConfig:
         """Names of the settings."""
         return tuple(one.name for one in fields(cls))
 
+    def with_options(self, **options: Any) -> PolicyConfig:
+        """A copy with changed settings; raises an error for unknown names."""
+        for name in options:
+            if name not in self.options():
+                raise InputError(
+                    f"{name}={options[name]!r} is not an option of policy {self.name!r}, which "
+                    f"takes {', '.join(self.options()) or 'none'}: remove it or choose another "
+                    "policy."
+                )
+        return replace(self, **options)
+
 
 @dataclass(frozen=True, kw_only=True)
 class UniformConfig(PolicyConfig):
     """Settings of `uniform`: none."""
 
+    name: ClassVar[str] = "uniform"
     builds: ClassVar[str] = "uniform.Uniform"
 
 
@@ -48,6 +63,7 @@ class UniformConfig(PolicyConfig):
 class LadiesConfig(PolicyConfig):
     """Settings of `ladies`: none."""
 
+    name: ClassVar[str] = "ladies"
     builds: ClassVar[str] = "ladies.Ladies"
 
 
@@ -55,6 +71,7 @@ class LadiesConfig(PolicyConfig):
 class StaticConfig(PolicyConfig):
     """Settings of `static`: none."""
 
+    name: ClassVar[str] = "static"
     builds: ClassVar[str] = "static.Static"
 
 
@@ -62,6 +79,7 @@ class StaticConfig(PolicyConfig):
 class Exp3Config(PolicyConfig):
     """Exploration and step size of EXP3."""
 
+    name: ClassVar[str] = "exp3"
     builds: ClassVar[str] = "exp3.Exp3"
     eta: float = 0.4
     """Exploration: share of the distribution, or of a factor, that does not depend on feedback."""
@@ -86,9 +104,19 @@ class Exp3Config(PolicyConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ReleasedExp3Config(Exp3Config):
+    """`Exp3Config` with the constants of the released code."""
+
+    name: ClassVar[str] = "exp3-released"
+    eta: float = 0.1
+    delta: float | None = 0.01
+
+
+@dataclass(frozen=True, kw_only=True)
 class ScaleFreeConfig(PolicyConfig):
     """Exploration and step size of scale-free EXP3; the defaults suit every data set."""
 
+    name: ClassVar[str] = "exp3-scale-free"
     builds: ClassVar[str] = "scale_free.ScaleFreeExp3"
     eta: float = 0.1
     """Exploration: share of q_ij that is uniform over the neighbours."""
@@ -104,6 +132,7 @@ class ScaleFreeConfig(PolicyConfig):
 class NodeConfig(PolicyConfig):
     """Exploration and memory of the node bandit."""
 
+    name: ClassVar[str] = "node"
     builds: ClassVar[str] = "node.NodeBandit"
     eta: float = 0.01
     """Exploration: share of a factor that does not depend on feedback."""
@@ -124,42 +153,66 @@ class NodeConfig(PolicyConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class TargetBanditConfig(Exp3Config):
-    """Exploration, step size and reward of the node-wise bandit samplers."""
+    """Exploration, step size and reward of the node-wise bandit samplers: k arms at once."""
 
+    name: ClassVar[str] = "exp3m"
     builds: ClassVar[str] = "target_bandit.TargetBandit"
-    delta: float | None = 0.01
-    """Step size."""
-    reward: Reward = "published"
-    """Reward: published (alpha_ij^2 |h_j|^2 / q_ij^2) or thanos (closeness to the mean)."""
-    restart: int = 0
-    """Steps between resets of all weights (Delta_T); 0: never."""
-    attention: bool = False
-    """Whether alpha_ij is the network's attention, if it has any."""
-    is_single_play: bool = False
+    is_single_play: ClassVar[bool] = False
     """Whether k draws are k plays of one arm (EXP3) instead of one play of k arms (EXP3.M)."""
+    eta: float = 0.4
+    """Exploration: share of q_ij that is uniform over the neighbours; default 0.2 with thanos,
+    otherwise 0.4."""
+    delta: float = 0.01
+    """Step size of EXP3; default 0.1 with thanos, otherwise 0.01."""
+    reward: Reward = "published"
+    """Reward: published, or thanos (bounded; larger for messages close to their target's mean)."""
+    restart: int = 0
+    """Steps between resets of the bandit, 0 for none; default 2000 with thanos, otherwise 0."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        checks.positive("delta", self.delta, "at 0 nothing is learnt; start with 0.01.")
         checks.choice("reward", self.reward, get_args(Reward))
         checks.whole("restart", self.restart)
 
+    def with_options(self, **options: Any) -> PolicyConfig:
+        """A copy with changed settings; another reward also sets its defaults of the others."""
+        reward = checks.choice("reward", options.get("reward", self.reward), get_args(Reward))
+        if reward != self.reward:
+            options = {**REWARD_DEFAULTS[reward], **options}
+        return super().with_options(**options)
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+
+@dataclass(frozen=True, kw_only=True)
+class SinglePlayConfig(TargetBanditConfig):
+    """`TargetBanditConfig` for k plays of one arm each, with replacement."""
+
+    name: ClassVar[str] = "exp3-single"
+    is_single_play: ClassVar[bool] = True
+
+
+REWARD_DEFAULTS: dict[str, dict[str, Any]] = {
+    "published": {"eta": 0.4, "delta": 0.01, "restart": 0},
+    "thanos": {"eta": 0.2, "delta": 0.1, "restart": 2000},
+}
+"""Defaults of the node-wise bandits by reward: those of their authors' examples."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class LinearConfig(PolicyConfig):
-    """Features, masses, exploration and learning rate of AS-GCN's sampler."""
+    """Masses, exploration and learning rate of AS-GCN's sampler."""
 
+    name: ClassVar[str] = "linear"
     builds: ClassVar[str] = "linear.Linear"
-    x: Any = field(repr=False)
-    """Features [V, F]."""
     eta: float = 0.1
-    """Exploration: share of g that does not depend on the features."""
+    """Exploration: share of each mass that does not depend on the learnt parameters."""
     rate: float = 0.01
-    """Adam step size."""
+    """Adam step size for the sampler's parameters."""
     combine: Combine = "sum"
-    """How a source's coefficients enter its mass: sum (sum_i alpha_ij) or root (sqrt(sum_i
-    alpha_ij^2))."""
+    """How a source's coefficients enter its mass: sum (sum_i alpha_ij, as published) or root
+    (sqrt(sum_i alpha_ij^2), as in the authors' code)."""
     shared_parameters: bool = False
-    """Whether all layers have the same parameters."""
+    """Learn one set of parameters for all layers, as in the authors' code."""
 
     def __post_init__(self) -> None:
         checks.share(
@@ -172,33 +225,18 @@ class LinearConfig(PolicyConfig):
         checks.flag("shared_parameters", self.shared_parameters)
 
 
-POLICIES: dict[str, PolicyConfig] = {
-    "uniform": UniformConfig(),
-    "ladies": LadiesConfig(),
-    "static": StaticConfig(),
-    "exp3": Exp3Config(eta=0.4),
-    "exp3-released": Exp3Config(eta=0.1, delta=0.01),
-    "exp3-scale-free": ScaleFreeConfig(),
-    "node": NodeConfig(),
-}
-"""Policies by name, each with its default settings."""
+def by_name(*configs: PolicyConfig) -> dict[str, PolicyConfig]:
+    """Policies by name."""
+    return {one.name: one for one in configs}
 
 
-def policy_config(policy: str | PolicyConfig, **options: Any) -> PolicyConfig:
-    """Settings of a policy, given by name or as a config, with options applied."""
-    if isinstance(policy, str):
-        config = POLICIES[checks.choice("policy", policy, list(POLICIES))]
-    elif isinstance(policy, PolicyConfig):
-        config = policy
-    else:
-        raise InputError(
-            f"policy={policy!r} is not a policy: pass a name ({', '.join(POLICIES)}), a config "
-            "such as Exp3Config(eta=0.4), or a policy built for this graph."
-        )
-    for name in options:
-        if name not in config.options():
-            raise InputError(
-                f"{name}={options[name]!r} is not an option of policy {policy!r}, which takes "
-                f"{', '.join(config.options()) or 'none'}: remove it or choose another policy."
-            )
-    return replace(config, **options) if options else config
+POLICIES = by_name(
+    UniformConfig(),
+    LadiesConfig(),
+    StaticConfig(),
+    Exp3Config(),
+    ReleasedExp3Config(),
+    ScaleFreeConfig(),
+    NodeConfig(),
+)
+"""Policies that samplers choose from by name, each with its default settings."""

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bliss.arrays import NOTHING, FloatArray
+from bliss.arrays import FloatArray
 from bliss.errors import InputError
 from bliss.feedback import Feedback, News
 from bliss.graph import Graph
-from bliss.kernels import edge_bandits, frontier
-from bliss.policies.base import RowSets, State
+from bliss.kernels import edge_bandits
 from bliss.policies.configs import TargetBanditConfig
 from bliss.policies.exp3 import Exp3
+from bliss.policies.learner import RowSets, State
 from bliss.storage.memory import zeros
 
 
@@ -37,7 +37,7 @@ class TargetBandit(Exp3):
       target's largest |z_ij|^2, it is in [0, 1], as the regret bounds of EXP3 require. Its
       aggregate is biased: it gives the kept messages equal weights (estimator "plain").
 
-    alpha_ij is the graph's coefficient or, with `attention`, (sum over kept of q_ik) times the
+    alpha_ij is the graph's coefficient or, with `uses_attention`, (sum over kept of q_ik) times the
     softmax over the kept edges. All weights of a layer are reset every `restart` steps, so that old
     embeddings are forgotten; a reset costs O(|E|).
 
@@ -52,15 +52,21 @@ class TargetBandit(Exp3):
     needs_prob = False  # rewards are divided by the probabilities of edges
     config: TargetBanditConfig
 
-    def __init__(self, graph: Graph, layers: int, config: TargetBanditConfig | None = None) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        layers: int,
+        config: TargetBanditConfig | None = None,
+        uses_attention: bool = False,
+    ) -> None:
         super().__init__(graph, layers, config or TargetBanditConfig())
+        self._uses_attention = uses_attention
         self._steps = zeros(layers, np.int64)
 
     def digest(self, layer: int, feedback: Feedback) -> News:
         """Growth of log w_ij for each draw of an edge."""
         growth = edge_bandits.neighbour_growth(
-            feedback.dst,
-            self.graph.indptr,
+            feedback.rows.degree,
             feedback.indptr,
             self._rewards(feedback),
             feedback.edge_prob,
@@ -85,8 +91,8 @@ class TargetBandit(Exp3):
 
     def _rewards(self, feedback: Feedback) -> FloatArray:
         """r_ij of the kept edges. float64[E']."""
-        attention = feedback.attention if self.config.attention else None
-        alpha = self._coefficients(feedback) if attention is None else attention
+        attention = feedback.attention if self._uses_attention else None
+        alpha = feedback.coefficients() if attention is None else attention
         drawn, chance = feedback.indptr, feedback.edge_prob
         if self.config.reward == "published":
             message = alpha * feedback.norm[feedback.row]
@@ -101,22 +107,6 @@ class TargetBandit(Exp3):
         return np.asarray(
             edge_bandits.distance_rewards(drawn, feedback.row, alpha, chance, feedback.input)
         )
-
-    def _coefficients(self, feedback: Feedback) -> FloatArray:
-        """alpha_ij of the kept edges from the graph. float32[E']."""
-        graph = self.graph
-        alpha: FloatArray = frontier.edge_weights(
-            feedback.dst,
-            feedback.src,
-            NOTHING,
-            feedback.indptr,
-            feedback.row,
-            feedback.edge,
-            graph.target_scale,
-            graph.source_scale,
-            graph.weight,
-        )
-        return alpha
 
     def state_dict(self) -> State:
         """State of `Exp3` and the step count."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from bliss import checks
 from bliss.errors import InputError
-from bliss.policies.configs import POLICIES, PolicyConfig, policy_config
+from bliss.policies.configs import POLICIES, PolicyConfig
+from bliss.samplers.estimators import estimator_of
 
 if TYPE_CHECKING:
     from bliss.samplers.base import Sampler
@@ -20,29 +21,23 @@ Thinning = Literal["exact", "paper"]
 FirstHop = Literal["sampled", "exact"]
 HistoryKind = Literal["none", "nodes", "surveys"]
 HistoryType = Literal["float32", "float16"]
-UNBIASED = ("ht", "debiased")
-"""Estimators that a history can be combined with."""
-ALL_POLICIES = tuple(POLICIES)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SamplerConfig:
     """Settings that can build a sampler for a graph."""
 
-    builds: ClassVar[str]
-    """module.Class of the sampler, inside `bliss.samplers`."""
+    builds: ClassVar[str] = ""
+    """module.Class of the sampler, inside `bliss.samplers`; empty if it is elsewhere."""
     unit: ClassVar[Unit] = "sources"
     """Unit of a budget: sources kept per layer, neighbours kept per target, or none."""
-    policies: ClassVar[Sequence[str]] = ()
-    """Allowed names for `policy`; empty if there is no such field."""
+    policies: ClassVar[Mapping[str, PolicyConfig]] = {}
+    """Policies to choose from, by name; empty if there is no field `policy`."""
     makes_batches: ClassVar[bool] = False
     """Whether the sampler, not the loader, decides which seeds form a batch."""
 
     def __post_init__(self) -> None:
-        names = self.options()
-        if "policy" in names and isinstance(self.policy, str):  # type: ignore[attr-defined]
-            checks.choice("policy", self.policy, self.policies)  # type: ignore[attr-defined]
-        if "thinning" in names:
+        if "thinning" in self.options():
             checks.choice("thinning", self.thinning, get_args(Thinning))  # type: ignore[attr-defined]
 
     def build(
@@ -58,6 +53,11 @@ class SamplerConfig:
         folder: Path | None = None,
     ) -> Sampler:
         """Build the sampler for a graph, or anything that `Graph.of` accepts."""
+        if not self.builds:
+            raise InputError(
+                f"{type(self).__name__} names no sampler to build: call the sampler's class with "
+                "config=..., or set `builds`."
+            )
         module, _, name = self.builds.partition(".")
         kind = getattr(import_module(f"bliss.samplers.{module}"), name)
         given = {"layers": layers, "seed": seed, "norm": norm, "x": x}
@@ -80,6 +80,11 @@ class SamplerConfig:
         return False
 
     @property
+    def needs_surveys(self) -> bool:
+        """Whether the sampler learns only from evaluations of all nodes."""
+        return False
+
+    @property
     def linear_only(self) -> bool:
         """Whether the sampler needs fixed coefficients, so that attention is not supported."""
         return self.is_first_hop_exact or self.has_history
@@ -91,7 +96,7 @@ class SamplerConfig:
     @classmethod
     def options(cls) -> tuple[str, ...]:
         """Names of the settings, excluding those of the policy."""
-        return tuple(one.name for one in fields(cls) if one.name != "policy_options")
+        return tuple(one.name for one in fields(cls))
 
     def known_options(self) -> tuple[str, ...]:
         """Names of all settings, including those of the chosen policy."""
@@ -123,7 +128,12 @@ class SamplerConfig:
     @property
     def title(self) -> str:
         """The sampler's class name."""
-        return self.builds.partition(".")[2]
+        return self.builds.partition(".")[2] or type(self).__name__.removesuffix("Config")
+
+    @property
+    def policy_name(self) -> str:
+        """Name of the chosen policy; empty if there is no choice."""
+        return ""
 
     def to_dict(self) -> dict[str, Any]:
         """All settings by name, as accepted by `with_options`."""
@@ -169,7 +179,7 @@ class EstimatorConfig(SamplerConfig):
 
     estimators: ClassVar[Sequence[str]] = ("ht", "hajek")
     """Allowed names for `estimator`."""
-    estimator: str = "ht"
+    estimator: Any = "ht"
     """Weights of kept edges; see docs/samplers.md."""
     first_hop: FirstHop = "sampled"
     """Input layer: sampled, or exact (features are aggregated once and exactly; not for attention).
@@ -185,13 +195,14 @@ class EstimatorConfig(SamplerConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        checks.choice("estimator", self.estimator, self.estimators)
+        if isinstance(self.estimator, str):
+            checks.choice("estimator", self.estimator, self.estimators)
         checks.choice("first_hop", self.first_hop, get_args(FirstHop))
         checks.choice("history", self.history, get_args(HistoryKind))
         checks.choice("history_type", self.history_type, get_args(HistoryType))
         if self.has_history:
             object.__setattr__(self, "first_hop", "exact")
-            if self.estimator not in UNBIASED:
+            if not estimator_of(self.estimator).is_unbiased:
                 raise InputError(
                     f"estimator={self.estimator!r} is biased, but history={self.history!r} needs "
                     "an unbiased one: choose estimator ht."
@@ -212,36 +223,57 @@ class EstimatorConfig(SamplerConfig):
         """Whether the sampler has a history, so that `build` needs widths."""
         return self.history != "none"
 
+    @property
+    def needs_surveys(self) -> bool:
+        """Whether the history is written only by evaluations of all nodes."""
+        return self.history == "surveys"
+
 
 @dataclass(frozen=True, kw_only=True)
 class PolicySamplerConfig(EstimatorConfig):
-    """Settings of a sampler whose masses come from a policy."""
+    """Settings of a sampler whose masses come from a policy.
 
-    policies: ClassVar[Sequence[str]] = ALL_POLICIES
+    The settings of the policy are options of the sampler, too. A sampler with a single policy has
+    no option `policy`.
+    """
+
+    policies: ClassVar[Mapping[str, PolicyConfig]] = POLICIES
     policy: Any = "static"
     """Policy that sets the masses; see docs/policies.md."""
-    policy_options: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    """Settings of the policy, such as eta."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.is_built and self.policy_options:
+        if isinstance(self.policy, str):
+            checks.choice("policy", self.policy, list(self.policies))
+            object.__setattr__(self, "policy", self.policies[self.policy])
+        if not (self.is_built or isinstance(self.policy, PolicyConfig)):
             raise InputError(
-                f"policy_options={dict(self.policy_options)} cannot change a policy that is "
-                "already built: pass its name or its config instead."
+                f"policy={self.policy!r} is not a policy: pass a name "
+                f"({', '.join(self.policies)}), a config such as Exp3Config(eta=0.4), or a policy "
+                "built for this graph."
             )
-        if not self.is_built:
-            self.policy_config  # noqa: B018  # rejects wrong options early
 
     @property
     def is_built(self) -> bool:
-        """Whether `policy` is a policy object, not a name or a config."""
+        """Whether `policy` is a policy object, not a config."""
         return hasattr(self.policy, "edge_mass")
 
     @property
     def policy_config(self) -> PolicyConfig:
-        """The settings of the policy."""
-        return policy_config(self.policy, **self.policy_options)
+        """The settings of a policy that is not built."""
+        assert isinstance(self.policy, PolicyConfig)
+        return self.policy
+
+    @property
+    def policy_name(self) -> str:
+        """Name of the chosen policy; empty if there is no choice."""
+        return str(self.policy.name) if len(self.policies) > 1 else ""
+
+    @classmethod
+    def options(cls) -> tuple[str, ...]:
+        """Names of the settings, excluding those of the policy."""
+        names = super().options()
+        return names if len(cls.policies) > 1 else tuple(n for n in names if n != "policy")
 
     def known_options(self) -> tuple[str, ...]:
         """Names of all settings, including those of the chosen policy."""
@@ -250,9 +282,12 @@ class PolicySamplerConfig(EstimatorConfig):
     def _with_policy_options(self, options: Mapping[str, Any]) -> SamplerConfig:
         known = {k: v for k, v in options.items() if k in self.known_options()}
         super()._with_policy_options({k: v for k, v in options.items() if k not in known})
-        return replace(self, policy_options={**self.policy_options, **known}) if known else self
+        return replace(self, policy=self.policy_config.with_options(**known)) if known else self
 
     def to_dict(self) -> dict[str, Any]:
         """All settings by name, including those of the policy."""
         own = {name: getattr(self, name) for name in self.options()}
-        return own | (asdict(self.policy_config) if isinstance(self.policy, str) else {})
+        if self.is_built:
+            return own
+        chosen = {"policy": self.policy_name} if "policy" in own else {}
+        return own | chosen | asdict(self.policy_config)

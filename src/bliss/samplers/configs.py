@@ -5,14 +5,24 @@ A field's docstring is its help on the command line.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from numbers import Integral
 from typing import Any, ClassVar, Literal, get_args
 
 from bliss import checks
 from bliss.errors import InputError
-from bliss.policies.configs import Combine, LinearConfig, Reward, TargetBanditConfig
+from bliss.policies.configs import (
+    LadiesConfig,
+    LinearConfig,
+    NodeConfig,
+    PolicyConfig,
+    SinglePlayConfig,
+    StaticConfig,
+    TargetBanditConfig,
+    UniformConfig,
+    by_name,
+)
 from bliss.samplers.config_base import (
     EstimatorConfig,
     HistoryKind,
@@ -23,11 +33,6 @@ from bliss.samplers.config_base import (
 )
 
 CONVERGED = "converged"
-BANDIT_DEFAULTS: dict[Reward, tuple[float, float, int]] = {
-    "published": (0.4, 0.01, 0),
-    "thanos": (0.2, 0.1, 2000),
-}
-"""Default eta, delta and restart of the node-wise bandits: those of their authors' examples."""
 Renormalise = Literal["rows", "mean", "symmetric"]
 
 
@@ -46,7 +51,7 @@ class PoissonConfig(PolicySamplerConfig):
     """Settings of samplers that flip one coin per source."""
 
     estimators: ClassVar[Sequence[str]] = ("ht", "hajek", "released")
-    estimator: str = "ht"
+    estimator: Any = "ht"
     """Weights of kept edges: ht (unbiased), hajek (rows rescaled) or released (as in the authors'
     code)."""
     thinning: Thinning = "exact"
@@ -76,7 +81,7 @@ class LADIESConfig(PolicySamplerConfig):
     builds: ClassVar[str] = "ladies.LADIES"
     policy: Any = "ladies"
     """Policy that sets the masses; see docs/policies.md."""
-    estimator: str = "hajek"
+    estimator: Any = "hajek"
     """Weights of kept edges: ht (unbiased) or hajek (rows rescaled; biased, often less error)."""
     replace: bool = False
     """Draw with replacement."""
@@ -91,43 +96,25 @@ class SKETCHConfig(PolicySamplerConfig):
     """Settings of SKETCH."""
 
     builds: ClassVar[str] = "sketch.SKETCH"
-    policies: ClassVar[Sequence[str]] = ("uniform", "ladies", "static", "node")
+    policies: ClassVar[Mapping[str, PolicyConfig]] = by_name(
+        UniformConfig(), LadiesConfig(), StaticConfig(), NodeConfig()
+    )
     estimators: ClassVar[Sequence[str]] = ("debiased", "sketch", "hajek")
-    estimator: str = "debiased"
+    estimator: Any = "debiased"
     """Weights of kept edges: debiased (unbiased), sketch (alpha / (s q_j)) or hajek (rows
     rescaled)."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ASGCNConfig(EstimatorConfig):
+class ASGCNConfig(PolicySamplerConfig):
     """Settings of AS-GCN."""
 
     builds: ClassVar[str] = "asgcn.ASGCN"
+    policies: ClassVar[Mapping[str, PolicyConfig]] = by_name(LinearConfig())
+    policy: Any = "linear"
+    """Policy that sets the masses: linear in the features."""
     thinning: Thinning = "exact"
     """Solver for the budget: exact, or paper (the paper's iteration, which can miss it)."""
-    eta: float = 0.1
-    """Exploration: share of each mass that does not depend on the learnt parameters."""
-    rate: float = 0.01
-    """Adam step size for the sampler's parameters."""
-    combine: Combine = "sum"
-    """How a source's coefficients enter its mass: sum (sum_i alpha_ij, as published) or root
-    (sqrt(sum_i alpha_ij^2), as in the authors' code)."""
-    shared_parameters: bool = False
-    """Learn one set of parameters for all layers, as in the authors' code."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.policy_config(None)  # rejects wrong values early
-
-    def policy_config(self, x: Any) -> LinearConfig:
-        """The settings of the policy, for features x [V, F]."""
-        return LinearConfig(
-            x=x,
-            eta=self.eta,
-            rate=self.rate,
-            combine=self.combine,
-            shared_parameters=self.shared_parameters,
-        )
 
     @property
     def needs_features(self) -> bool:
@@ -192,7 +179,7 @@ class NeighborConfig(NodeSamplerConfig):
     """Settings of neighbour sampling."""
 
     builds: ClassVar[str] = "neighbor.Neighbor"
-    policies: ClassVar[Sequence[str]] = ("uniform", "static")
+    policies: ClassVar[Mapping[str, PolicyConfig]] = by_name(UniformConfig(), StaticConfig())
     estimators: ClassVar[Sequence[str]] = ("ht", "hajek")
     policy: Any = "uniform"
     """Masses of in-edges: uniform, or static (proportional to alpha_ij)."""
@@ -223,7 +210,7 @@ class LABORConfig(EstimatorConfig):
 
     builds: ClassVar[str] = "labor.LABOR"
     unit: ClassVar[Unit] = "neighbours"
-    estimator: str = "hajek"
+    estimator: Any = "hajek"
     """Weights of kept edges: hajek (rows rescaled, as in the reference implementation) or ht
     (unbiased)."""
     iterations: int | str = 0
@@ -244,32 +231,29 @@ class LABORConfig(EstimatorConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GCNBSConfig(EstimatorConfig):
+class GCNBSConfig(PolicySamplerConfig):
     """Settings of the node-wise bandit samplers."""
 
     builds: ClassVar[str] = "gcnbs.GCNBS"
     unit: ClassVar[Unit] = "neighbours"
-    policies: ClassVar[Sequence[str]] = ("exp3m", "exp3")
+    policies: ClassVar[Mapping[str, PolicyConfig]] = by_name(
+        TargetBanditConfig(), SinglePlayConfig()
+    )
     estimators: ClassVar[Sequence[str]] = ("ht", "hajek", "plain")
     uses_attention: ClassVar[bool] = False
-    policy: str = "exp3m"
-    """Bandit: exp3m (k arms at once, without replacement) or exp3 (k plays of one arm)."""
-    estimator: str = "ht"
+    policy: Any = "exp3m"
+    """Bandit: exp3m (k arms at once, without replacement) or exp3-single (k plays of one arm)."""
+    estimator: Any = "ht"
     """Weights of kept edges: ht (unbiased), hajek (rows rescaled) or plain (ignores p_ij)."""
-    reward: Reward = "published"
-    """Reward: published, or thanos (bounded; larger for messages close to their target's mean)."""
-    restart: int | None = None
-    """Steps between resets of the bandit, 0 for none; default 2000 with thanos, otherwise 0."""
-    eta: float | None = None
-    """Exploration: share of q_ij that is uniform over the neighbours; default 0.2 with thanos,
-    otherwise 0.4."""
-    delta: float | None = None
-    """Step size of EXP3; default 0.1 with thanos, otherwise 0.01."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.bandit  # noqa: B018  # rejects wrong values early
-        if self.has_history and self.reward == "thanos":
+        if not isinstance(self.policy, TargetBanditConfig):
+            raise InputError(
+                f"policy={self.policy!r} is no bandit over a target's neighbours: choose exp3m or "
+                "exp3-single, or pass a TargetBanditConfig."
+            )
+        if self.has_history and self.bandit.reward == "thanos":
             raise InputError(
                 "reward='thanos' compares whole messages, but a history leaves only their change "
                 "to sample: choose reward published, or history none."
@@ -278,16 +262,8 @@ class GCNBSConfig(EstimatorConfig):
     @property
     def bandit(self) -> TargetBanditConfig:
         """The settings of the policy."""
-        checks.choice("reward", self.reward, list(BANDIT_DEFAULTS))
-        eta, delta, restart = BANDIT_DEFAULTS[self.reward]
-        return TargetBanditConfig(
-            eta=eta if self.eta is None else self.eta,
-            delta=delta if self.delta is None else self.delta,
-            reward=self.reward,
-            restart=restart if self.restart is None else self.restart,
-            attention=self.uses_attention,
-            is_single_play=self.policy == "exp3",
-        )
+        assert isinstance(self.policy, TargetBanditConfig)
+        return self.policy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -382,12 +358,24 @@ SAMPLERS: dict[str, SamplerConfig] = {
 def sampler_config(name: str, **options: Any) -> SamplerConfig:
     """Settings of a sampler by name, with options applied; "labor-1" fixes iterations."""
     preset = SAMPLERS[checks.choice("sampler", name, list(SAMPLERS))]
+    return check_preset(name, preset.with_options(**options))
+
+
+def check_preset(name: str, config: SamplerConfig) -> SamplerConfig:
+    """The settings of a sampler, checked against those that its name fixes."""
+    preset = SAMPLERS[checks.choice("sampler", name, list(SAMPLERS))]
+    if type(config) is not type(preset):
+        raise InputError(
+            f"the settings of sampler {name!r} are a {type(config).__name__}, but must be a "
+            f"{type(preset).__name__}: build them with sampler_config({name!r})."
+        )
+    default = type(preset)()
     for one in fields(preset):
-        value = getattr(preset, one.name)
-        if one.name in options and value != one.default and options[one.name] != value:
+        value, fixed = getattr(config, one.name), getattr(preset, one.name)
+        if fixed != getattr(default, one.name) and value != fixed:
             raise InputError(
-                f"{one.name}={options[one.name]!r} contradicts sampler {name!r}, which has "
-                f"{one.name}={value!r}: leave it out, or choose sampler "
+                f"{one.name}={value!r} contradicts sampler {name!r}, which has "
+                f"{one.name}={fixed!r}: leave it out, or choose sampler "
                 f"{name.partition('-')[0]!r}."
             )
-    return preset.with_options(**options)
+    return config

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from bliss.arrays import IntArray
+from bliss.graph import Rows
 from bliss.nn.block import Block
 from bliss.policies.base import Policy
 from bliss.samplers.config_base import SamplerConfig
@@ -23,7 +23,7 @@ class GCNBS(NodeSampler):
 
     * ``policy="exp3m"`` (default): EXP3.M, k = `budgets[layer]` arms at once, drawn without
       replacement by DepRound: p_ij = k q_ij, or min(1, c_i q_ij) if some k q_ij exceeds 1.
-    * ``policy="exp3"``: EXP3, k plays of one arm each, with replacement.
+    * ``policy="exp3-single"``: EXP3, k plays of one arm each, with replacement.
 
     The published reward is alpha_ij^2 |h_j|^2 / q_ij^2. It is unbounded as q_ij falls, so a step of
     log w is limited to 1. ``reward="thanos"`` (Zhang et al., 2021) is bounded, and larger the
@@ -55,11 +55,13 @@ class GCNBS(NodeSampler):
         return self.config.bandit.is_single_play
 
     def _make_policy(self) -> Policy:
-        return self.config.bandit.build(self.graph, self.layers)
+        uses_attention = self.config.uses_attention
+        return self.config.bandit.build(self.graph, self.layers, uses_attention=uses_attention)
 
-    def _layer(self, dst: IntArray, layer: int, key: np.uint64) -> Block:
-        block = super()._layer(dst, layer, key)
-        return replace(block, keeps_input=self.config.reward == "thanos")  # it needs the messages
+    def _layer(self, rows: Rows, layer: int, key: np.uint64) -> Block:
+        block = super()._layer(rows, layer, key)
+        needs_messages = self.config.bandit.reward == "thanos"
+        return replace(block, keeps_input=needs_messages)
 
 
 class GATBS(GCNBS):

@@ -19,7 +19,7 @@ from bliss.train.folder import settings_digest
 from bliss.train.incremental import Checkpoint
 from bliss.train.step import PARTS, TIMED, Learner
 
-LARGE = 2**26
+WHOLE_STATE_BYTES = 2**26
 """Bytes of a sampler's state above which checkpoints write only its changed rows."""
 
 
@@ -56,19 +56,19 @@ def capture(learner: Learner, progress: Progress) -> Checkpoint:
         "sampled": learner.sampled,
         "progress": asdict(progress),
     }
-    rows = learner.sampler.changed_rows()
+    rows = learner.sampler.learning.changed_rows()
     changed = None if rows is None else {f"sampler.{name}": ids for name, ids in rows.items()}
     return Checkpoint(tensors, counters, changed)
 
 
 def track_if_large(learner: Learner) -> None:
-    """Track changes of a sampler's state that takes more than LARGE bytes.
+    """Track changes of a sampler's state that takes more than WHOLE_STATE_BYTES.
 
     Call it for a new learner, and after each checkpoint was written or loaded.
     """
     sampler = learner.sampler
-    if sum(one.nbytes for one in sampler.state_dict().values()) > LARGE:
-        sampler.track_changes().clear()
+    if sum(one.nbytes for one in sampler.state_dict().values()) > WHOLE_STATE_BYTES:
+        sampler.learning.track_changes().clear()
 
 
 def restore(checkpoint: Checkpoint, learner: Learner) -> Progress:

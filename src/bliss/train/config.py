@@ -11,14 +11,14 @@ from typing import Any
 from bliss import checks
 from bliss.data import canonical
 from bliss.errors import InputError
-from bliss.nn.config import ModelConfig
+from bliss.nn.model_config import ModelConfig
 from bliss.samplers.config_base import SamplerConfig
 from bliss.samplers.configs import sampler_config
 from bliss.text import shorten
 
 AUTO = "auto"
 """Value of budgets that asks for a pilot, and of evaluate that asks for a choice by size."""
-LARGE = 2**32
+FULL_EVALUATION_BYTES = 2**32
 """Bytes of a layer's outputs at all nodes above which evaluate="auto" means "split"."""
 
 
@@ -160,7 +160,7 @@ class TrainConfig(ModelConfig):
 
     def is_large(self, num_nodes: int) -> bool:
         """Whether a hidden layer's outputs at all nodes take more than 4 GiB."""
-        return 4 * num_nodes * self.hidden > LARGE
+        return 4 * num_nodes * self.hidden > FULL_EVALUATION_BYTES
 
     @property
     def _needs_surveys(self) -> bool:

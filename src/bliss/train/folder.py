@@ -23,12 +23,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import safetensors.torch
-import torch
 from torch import Tensor
 
 from bliss.errors import DamagedError, InputError, ResourceError
 from bliss.storage import records
-from bliss.storage.digests import json_digest, new_digest
+from bliss.storage.digests import json_digest, tensor_digest
 from bliss.storage.files import check_regular, make_folder, remove_scratch, replace_file, writing
 from bliss.text import shorten
 from bliss.train.config import TrainConfig
@@ -239,7 +238,7 @@ class RunFolder:
         """Replace the best weights."""
         self._check_there()
         tensors = _contiguous(weights)
-        marks = {"settings": self._owner(), "digest": _tensor_digest(tensors)}
+        marks = {"settings": self._owner(), "digest": tensor_digest(tensors)}
         data = safetensors.torch.save(tensors, metadata=marks)
         replace_file(self.path / "best.safetensors", data)
 
@@ -260,7 +259,7 @@ class RunFolder:
             raise DamagedError(
                 f"{path} cannot be read ({error}), because it is damaged: train again."
             ) from error
-        if marks.get("digest") != _tensor_digest(weights):
+        if marks.get("digest") != tensor_digest(weights):
             raise DamagedError(f"{path} does not match its digest: it is damaged, train again.")
         if marks.get("settings") != self._owner():
             raise DamagedError(
@@ -303,16 +302,6 @@ def settings_digest(settings: Mapping[str, Any]) -> str:
     if "evaluate" in settings:
         kept["validation"] = settings["evaluate"]
     return json_digest(kept)
-
-
-def _tensor_digest(tensors: Mapping[str, Tensor]) -> str:
-    """Digest of names, types, shapes and values."""
-    digest = new_digest()
-    for name in sorted(tensors):
-        tensor = tensors[name]
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
-    return str(digest.hexdigest())
 
 
 def _metadata(data: bytes) -> dict[str, str]:

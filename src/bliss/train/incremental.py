@@ -11,7 +11,6 @@ is replaced by a new one when its changes are as large as that. The chain before
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -23,6 +22,7 @@ import torch
 from torch import Tensor
 
 from bliss.arrays import IntArray
+from bliss.storage.digests import new_digest
 from bliss.storage.files import check_regular, replace_file, replacing
 
 LONGEST = 100
@@ -91,7 +91,7 @@ class CheckpointFiles:
         is_whole = tensors is checkpoint.tensors
         if chain and not is_whole:
             counters = counters | {
-                "after": {"step": chain.step, "sha256": chain.digest},
+                "after": {"step": chain.step, "digest": chain.digest},
                 "kept": sorted(checkpoint.changed or {}),
             }
         stem = self.folder / f"{step:09d}"
@@ -99,12 +99,12 @@ class CheckpointFiles:
             digest = _write(scratch, tensors)
             size = scratch.stat().st_size
         digest.update(json.dumps(counters, sort_keys=True).encode())
-        marked = counters | {"sha256": digest.hexdigest()}
+        marked = counters | {"digest": digest.hexdigest()}
         replace_file(stem.with_suffix(".json"), json.dumps(marked, indent=2).encode())
         if chain and not is_whole:
-            self._chain = chain.grown(step, marked["sha256"], size)
+            self._chain = chain.grown(step, marked["digest"], size)
         else:
-            self._chain = _Chain(step, marked["sha256"], 1, size, 0)
+            self._chain = _Chain(step, marked["digest"], 1, size, 0)
         self._prune(step)
 
     def _may_grow(self, chain: _Chain, step: int) -> bool:
@@ -125,12 +125,12 @@ class CheckpointFiles:
         stem = self.folder / f"{step:09d}"
         check_regular(stem.with_suffix(".json"))
         counters = json.loads(stem.with_suffix(".json").read_text(encoding="utf-8"))
-        digest, file = hashlib.sha256(), stem.with_suffix(".safetensors")
+        digest, file = new_digest(), stem.with_suffix(".safetensors")
         check_regular(file)
         with open(file, "rb", buffering=0) as stream:
             while part := stream.read(_CHUNK):
                 digest.update(part)
-        stated = counters.pop("sha256")
+        stated = counters.pop("digest")
         digest.update(json.dumps(counters, sort_keys=True).encode())
         if stated != digest.hexdigest() or (wanted and stated != wanted):
             raise ValueError("its digest does not match")
@@ -141,7 +141,7 @@ class CheckpointFiles:
             return Checkpoint(tensors, counters), _Chain(step, stated, 1, size, 0)
         if after["step"] >= step:
             raise ValueError("it continues a later checkpoint")
-        before, chain = self._load(after["step"], after["sha256"])
+        before, chain = self._load(after["step"], after["digest"])
         for name in counters.pop("kept"):
             tensor = before.tensors[name]
             if f"rows.{name}" in tensors:
@@ -189,11 +189,11 @@ def _size(tensors: Mapping[str, Tensor]) -> int:
 
 
 def _write(path: Path, tensors: Mapping[str, Tensor]) -> Any:
-    """Write tensors in the safetensors format, one after the other; returns a running SHA-256.
+    """Write tensors in the safetensors format, one after the other; returns a running digest.
 
     Unlike `safetensors.torch.save`, this makes no copy of all tensors.
     """
-    place, header, digest = 0, {}, hashlib.sha256()
+    place, header, digest = 0, {}, new_digest()
     # Offsets of wide types must be multiples of 8, so these come first.
     names = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))
     for name in names:

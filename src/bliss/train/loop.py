@@ -199,7 +199,9 @@ class Trainer:
 
         With prefetch=1 the next batch was already drawn then, so that it must not see the survey.
         """
-        ahead = self.learner.sampler.drawing_ahead() if self.config.prefetch else nullcontext()
+        ahead = (
+            self.learner.sampler.learning.drawing_ahead() if self.config.prefetch else nullcontext()
+        )
         with ahead:
             self._evaluate_if_due(signals, on_evaluation)
 

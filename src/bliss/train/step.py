@@ -22,7 +22,7 @@ from bliss.distributed.shards import ShardVector, shards_of
 from bliss.distributed.shared_state import build_shared
 from bliss.errors import DivergedError, InputError
 from bliss.rng import Stream
-from bliss.samplers.base import StepNews
+from bliss.samplers.learning import StepNews
 from bliss.train.adam import Adam
 from bliss.train.batch import NodeData, NodeLoader
 from bliss.train.results import Sampled
@@ -31,7 +31,7 @@ from bliss.train.task import Task, torch_seed
 PARTS = ("sample", "gather", "forward", "backward", "update", "total")
 TIMED = 1000
 """Number of latest steps whose times are kept for medians."""
-LARGE = 1e4
+UNSCALED_FEATURE = 1e4
 """Features above this are named as the cause of a loss that is not finite."""
 
 
@@ -210,7 +210,7 @@ class Learner:
         largest = float(x.abs().max())  # NaN if there is one
         if not largest < float("inf"):
             return "features hold NaN or infinity, replace them by finite numbers."
-        if largest > LARGE:
+        if largest > UNSCALED_FEATURE:
             return f"features reach {largest:.3g}, scale them to a deviation of about 1."
         rate = self.task.config.lr
         return f"the network has diverged, lower lr (now {rate}) and start again."

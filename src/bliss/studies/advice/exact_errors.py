@@ -30,7 +30,6 @@ from torch import Tensor
 
 from bliss.arrays import BoolArray, FloatArray, IntArray
 from bliss.graph import Graph
-from bliss.kernels import nodewise
 from bliss.nn import GNN, infer
 from bliss.nn.block import Block
 from bliss.nn.inference import LayerSurvey
@@ -195,7 +194,7 @@ class ExactErrors:
         for number, block in enumerate(blocks[skipped:]):
             exact, dst = self.layers[number + skipped], block.dst.numpy()
             exact.learn(dst)
-            indptr, edge = nodewise.all_edges(self.graph.indptr, dst)
+            indptr, edge = self.graph.rows(dst).edges()
             squares = exact.squares(edge, kind, None if changes is None else changes[number])
             if isinstance(sampler, LayerSampler):
                 chosen = sampler.inclusion(dst, number)

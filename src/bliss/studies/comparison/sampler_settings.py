@@ -12,8 +12,8 @@ from bliss import checks
 from bliss.data import canonical
 from bliss.errors import InputError
 from bliss.samplers import SAMPLERS
-from bliss.samplers.config_base import UNBIASED
 from bliss.samplers.configs import sampler_config
+from bliss.samplers.estimators import ESTIMATORS
 from bliss.studies.comparison.sizes import Budgets, sized_by
 from bliss.train import TrainConfig, resolve
 from bliss.train.config import recipe
@@ -63,14 +63,12 @@ def parse_sampler(text: str) -> ComparedSampler:
 @cache
 def _options() -> frozenset[str]:
     """Names of the options of all samplers and policies, and `survey`."""
-    from bliss.policies.configs import POLICIES
-
     names = {"survey"}
     for config in SAMPLERS.values():
         names |= set(config.options())
-    for policy in POLICIES.values():
-        names |= set(policy.options())
-    return frozenset(names - {"policy_options"})
+        for policy in config.policies.values():
+            names |= set(policy.options())
+    return frozenset(names)
 
 
 def _value(text: str) -> Any:
@@ -107,7 +105,8 @@ def settings_of(
     own = getattr(SAMPLERS[sampler.name], "estimator", None)
     chosen = own if estimator == OWN else estimator
     is_free = own is not None and "estimator" not in sampler.options
-    for name in dict.fromkeys((chosen, own, *UNBIASED)) if is_free else ():
+    unbiased = [name for name, one in ESTIMATORS.items() if one.is_unbiased]
+    for name in dict.fromkeys((chosen, own, *unbiased)) if is_free else ():
         try:
             kind = sampler_config(sampler.name, **options, estimator=name)
         except InputError:

@@ -56,8 +56,10 @@ class ModelConfig:
         checks.choice("initialisation", self.initialisation, ("default", "relu"))
         for name in ("layers", "hidden", "heads"):
             checks.whole(name, getattr(self, name), least=1)
+        for name in ("residual", "input_residual", "bias"):
+            checks.flag(name, getattr(self, name))
         for name in ("dropout", "attention_dropout"):
-            if not 0 <= getattr(self, name) < 1:
+            if checks.not_negative(name, getattr(self, name), "start with 0.1.") >= 1:
                 raise InputError(f"{name}={getattr(self, name)} must be in [0, 1): start with 0.1.")
         if self.is_attention and self.hidden % self.heads:
             raise InputError(

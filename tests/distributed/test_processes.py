@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 from bliss.train import RunFolder
-from tests.engines import work
-from tests.engines.group import run_group
+from tests.distributed import work
+from tests.distributed.group import run_group
 from tests.train.runs import assert_same_run
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

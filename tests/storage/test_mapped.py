@@ -14,9 +14,10 @@ from torch_geometric.data import Data
 from bliss import Bliss, BlockLoader
 from bliss.data import import_graph, load_dataset
 from bliss.errors import DamagedError, TruncatedError
+from bliss.feedback import Survey
 from bliss.kernels.row_reading import read_rows
 from bliss.loader.gather import draw_scores
-from bliss.storage import mapped
+from bliss.storage import limits, mapped
 from bliss.storage.mapped import RowReader, Watch, files_of
 from tests.train.runs import make_trainer, trained
 
@@ -115,9 +116,34 @@ def test_a_map_that_was_changed_in_memory_is_read_as_it_is(store):
 
 def test_a_file_larger_than_half_the_memory_is_read_by_rows(tmp_path, monkeypatch):
     on_disk = matrix(tmp_path / "x.npy")
-    assert mapped.memory() > 2**28
-    monkeypatch.setattr(mapped, "memory", lambda: 2 * on_disk.nbytes - 1)
+    monkeypatch.setattr(mapped, "memory_limit", lambda: 2 * on_disk.nbytes - 1)
     assert RowReader.of(on_disk) is not None
+
+
+@pytest.mark.parametrize(
+    ("membership", "files", "limit"),
+    [
+        ("0::/job/step\n", {"job/step/memory.max": "max\n", "job/memory.max": "9000\n"}, 9000),
+        ("0::/job\n", {"job/memory.max": "9000\n", "memory.max": "8000\n"}, 8000),
+        ("0::/docker/1f\n", {"memory.max": "7000\n"}, 7000),  # the container's group is the root
+        ("4:cpu,memory:/a:b\n0::/\n", {"memory/a:b/memory.limit_in_bytes": "600\n"}, 600),
+        ("4:cpu:/a\n", {"memory/a/memory.limit_in_bytes": "600\n"}, None),
+        (None, {"memory.max": "9000\n"}, None),
+    ],
+)
+def test_memory_is_that_of_the_smallest_control_group(
+    tmp_path, monkeypatch, membership, files, limit
+):
+    monkeypatch.setattr(limits, "_GROUPS", tmp_path / "groups")
+    monkeypatch.setattr(limits, "_MEMBERSHIP", tmp_path / "cgroup")
+    if membership is not None:
+        (tmp_path / "cgroup").write_text(membership)
+    for name, content in files.items():
+        file = tmp_path / "groups" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(content)
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    assert limits.memory_limit() == (machine if limit is None else limit)
 
 
 @pytest.mark.parametrize("prefetch", [0, 1])
@@ -157,7 +183,7 @@ def test_the_cache_follows_the_policy(store):
     np.testing.assert_array_equal(draw_scores(sampler), degree)
     norm = np.ones(NODES, np.float32)
     norm[7] = 50
-    sampler.policy.survey(0, norm)
+    sampler.policy.survey(0, Survey(norm))
     found = draw_scores(sampler) / degree
     assert found[7] > 5 * np.delete(found, 7).max()
 

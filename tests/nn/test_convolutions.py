@@ -12,9 +12,11 @@ from torch_geometric.nn import MessagePassing
 from bliss import PLADIES, Bliss, Full, Graph, InputError
 from bliss.nn import SAGEConv as OurSAGEConv
 from bliss.nn.block import Block
-from tests import convolutions
 from tests.build import make_sampler
+from tests.nn import convolutions
 from tests.statistics import heavy_tailed_graph
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

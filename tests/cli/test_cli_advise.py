@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from bliss import data
 from bliss.cli import app
 from bliss.studies.advice import pilot
-from tests.train.conftest import make_dataset
+from tests.build import make_dataset
 
 pytestmark = pytest.mark.slow
 SMALL = [

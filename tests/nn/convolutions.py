@@ -1,7 +1,7 @@
 # ruff: noqa: E501 (sentences of a page)
 """Every convolution of PyG on sampled blocks: how it is built, and its bias against the full graph.
 
-`python -m tests.convolutions` writes docs/convolutions.md anew.
+`python -m tests.nn.convolutions` writes docs/convolutions.md anew.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bliss import PLADIES, Block, Graph, InputError
 from bliss.nn.propagation import support
 from tests.statistics import normal_limit
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "convolutions.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "convolutions.md"
 NODES, EDGES, TARGETS, BUDGET, DRAWS, WIDTH = 200, 2400, 30, 100, 150, 4
 FALSE_ALARM = 1e-6  # chance that an unbiased convolution is called biased, all outputs together
 
@@ -143,7 +143,7 @@ def draws(norm: str) -> Block:
         edge=torch.cat([block.edge for block in blocks]),
         edge_prob=torch.cat([block.edge_prob for block in blocks]),
         edge_weight=torch.cat([block.edge_weight for block in blocks]),
-        graph=graph(norm),
+        rows=graph(norm).rows(dst.numpy()),
     )
 
 
@@ -263,7 +263,7 @@ INTRODUCTION = f"""# Convolutions of PyG on blocks
 
 `block.propagate(conv, x)` runs a convolution of `torch_geometric.nn` on the kept edges of a block, so
 that it estimates what the convolution computes on the whole graph. This page is generated:
-`python -m tests.convolutions` writes it, and a test compares it with what it measures.
+`python -m tests.nn.convolutions` writes it, and a test compares it with what it measures.
 
 What is estimated is `conv(x, graph.edge_index)`, or `conv(x, graph.edge_index, graph.edge_weight)` for
 convolutions that take `edge_weight`, where `graph` is `sampler.graph`; see

@@ -14,6 +14,8 @@ from bliss.errors import InputError
 from bliss.train import Learner, build_task
 from tests.train.runs import SETTINGS, assert_same_run, make_trainer, settings, stopped, trained
 
+pytestmark = pytest.mark.slow
+
 
 def learner(dataset, **changes) -> Learner:
     plain = {"dropout": 0.0, "lr": 0.01, "batch_size": 20, "steps": 1}
@@ -56,7 +58,7 @@ def test_a_policy_takes_one_step_of_time_with_any_number_of_shards(dataset):
     for step in made.batches():
         made.learn(step)
     assert made.sampler.state_dict()["node.size.steps"].tolist() == [2, 2]
-    assert made.sampler.updates == 2
+    assert made.sampler.learning.updates == 2
 
 
 @pytest.mark.parametrize("prefetch", [0, 1])

@@ -16,7 +16,7 @@ import torch.distributed as dist
 from bliss.distributed.groups import TorchGroup
 
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["tests.engines.preloaded"])
+PROCESSES.set_forkserver_preload(["tests.distributed.preloaded"])
 PATIENCE = 120.0
 """Seconds after which a group that does not end has failed."""
 

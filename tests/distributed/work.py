@@ -27,8 +27,7 @@ from bliss.policies.node import NodeBandit
 from bliss.samplers import Sampler
 from bliss.storage.memory import SharedMemory
 from bliss.train import Standing, Trainer
-from tests.build import make_sampler, small_features, softmax
-from tests.train.conftest import make_dataset
+from tests.build import make_dataset, make_sampler, small_features, softmax
 from tests.train.runs import quiet, settings
 
 COMMON = {"steps": 8, "evaluate_every": 3, "batch_size": 10, "shards": 4}

@@ -25,6 +25,8 @@ from bliss.storage.digests import sealed
 from bliss.studies import StudyProgress
 from bliss.train import Standing
 
+pytestmark = pytest.mark.slow
+
 SMALL = ["--steps", "20", "--hidden", "16", "--evaluate-every", "10", "--budgets", "200,100,50"]
 
 

@@ -5,4 +5,4 @@ import torch_geometric.data  # noqa: F401
 import bliss.data.store
 import bliss.distributed.shared_dataset
 import bliss.train.loop  # noqa: F401
-import tests.engines.work  # noqa: F401
+import tests.distributed.work  # noqa: F401

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from bliss.train import RunFolder, chain, checkpoints
+from bliss.train import RunFolder, checkpoints, incremental
 from bliss.train.incremental import Checkpoint, CheckpointFiles
 from tests.train.runs import assert_same_run, make_trainer, quiet, same, stopped, trained
+
+pytestmark = pytest.mark.slow
 
 OPTIONS = {
     "node": {"survey": False},
@@ -27,7 +29,7 @@ EVERY = {"evaluate_every": 5}
 @pytest.fixture
 def large(monkeypatch) -> None:
     """Every state is large."""
-    monkeypatch.setattr(checkpoints, "LARGE", 0)
+    monkeypatch.setattr(checkpoints, "WHOLE_STATE_BYTES", 0)
 
 
 def kinds(folder: RunFolder) -> dict[int, bool]:
@@ -50,7 +52,7 @@ def test_a_run_resumed_from_changes_ends_as_one_with_whole_checkpoints(
 def test_changes_are_less_than_the_whole_and_small_runs_have_none(dataset, tmp_path, monkeypatch):
     small, _ = trained(dataset, tmp_path / "small", survey=False, **EVERY)
     assert kinds(small.folder) == {25: False, 30: False}
-    monkeypatch.setattr(checkpoints, "LARGE", 0)
+    monkeypatch.setattr(checkpoints, "WHOLE_STATE_BYTES", 0)
     options = {"survey": False, "budgets": (4, 4), "batch_size": 8, "hidden": 2, "steps": 3}
     large, _ = trained(dataset, tmp_path / "large", evaluate_every=1, **options)
     assert kinds(large.folder) == {1: False, 2: True, 3: True}
@@ -67,7 +69,7 @@ def test_a_kill_between_any_two_writes_leaves_a_checkpoint_that_resumes(
 ):
     options = {"survey": False, "steps": 15} | EVERY
     expected = whole(**options)
-    monkeypatch.setattr(chain, "LONGEST", 2)  # whole, changes, whole
+    monkeypatch.setattr(incremental, "LONGEST", 2)  # whole, changes, whole
     count, at = [0], [0]
     names = ("replace", "unlink")
     original = {name: getattr(os, name) for name in names}
@@ -170,7 +172,7 @@ def test_files_are_read_by_the_library_of_their_format(tmp_path):
         "e": torch.empty(0, 4),
         "f": torch.arange(6).view(2, 3).T,
     }
-    chain._write(tmp_path / "file.safetensors", tensors)
+    incremental._write(tmp_path / "file.safetensors", tensors)
     found = safetensors.torch.load_file(tmp_path / "file.safetensors")
     assert set(found) == set(tensors)
     assert all(torch.equal(found[name], one) for name, one in tensors.items())

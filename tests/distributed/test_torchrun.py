@@ -17,6 +17,8 @@ from bliss.errors import InputError
 from bliss.train import Trainer, resolve
 from tests.train.runs import assert_same_run, quiet
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = {"shards": 2, "steps": 4, "evaluate_every": 2, "hidden": 8, "batch_size": 16}
 

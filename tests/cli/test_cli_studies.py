@@ -9,6 +9,8 @@ from typer.testing import CliRunner
 
 from bliss.cli import app
 
+pytestmark = pytest.mark.slow
+
 SMALL = ["--steps", "20", "--hidden", "16", "--budgets", "200,100,50"]
 
 

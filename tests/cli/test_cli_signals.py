@@ -10,6 +10,8 @@ import time
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 SMALL = ["--steps", "20", "--hidden", "8", "--evaluate-every", "10"]
 # Python ends by the signal itself where Ctrl-C came inside `exec` of a string; shells show 130.
 BY_CTRL_C = (130, -signal.SIGINT)
