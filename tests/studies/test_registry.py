@@ -17,6 +17,8 @@ from bliss.storage import records
 from bliss.studies import registry
 from bliss.studies.registry import Study, imported, studies
 
+pytestmark = pytest.mark.slow
+
 
 def test_every_package_of_studies_is_registered():
     packages = {module.name for module in iter_modules(bliss.studies.__path__) if module.ispkg}

@@ -69,7 +69,7 @@ def _load(path: Path) -> list[Source]:
     if not held:
         raise InputError(
             f"{path} holds no results: name a folder with config.json (a run), "
-            f"{', '.join(study.file for study in known)}."
+            f"{' or '.join(study.file for study in known)}."
         )
     return held
 

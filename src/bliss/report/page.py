@@ -79,10 +79,10 @@ def _title(sections: Sequence[Section]) -> str:
         repeated = kind if kind == "variance" else f"{kind}s"
         kinds[kind] = repeated if kind in kinds else section.kind.lower()
     subjects = list(dict.fromkeys(section.title for section in sections))
-    if len(subjects) > MOST_SUBJECTS:
-        subjects = [*subjects[: MOST_SUBJECTS - 1], f"{len(subjects) - MOST_SUBJECTS + 1} others"]
+    others = len(subjects) - MOST_SUBJECTS
+    named = ", ".join(subjects[:MOST_SUBJECTS]) + (f" and {others} more" if others > 0 else "")
     shown = sentence_list(list(kinds.values()))
-    return f"{shown[:1].upper()}{shown[1:]}: {', '.join(subjects)}"
+    return f"{shown[:1].upper()}{shown[1:]}: {named}"
 
 
 def _origin(sections: Sequence[Section]) -> list[tuple[str, list[str]]]:
