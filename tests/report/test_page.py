@@ -114,7 +114,7 @@ def test_decisive_columns_are_visible_on_a_phone(browser, page_of):
 
 
 def test_long_names_do_not_widen_the_page(browser, tmp_path):
-    run = factory.run(tmp_path / "run", dataset="d" * 300, sampler="s" * 200)
+    run = factory.run(tmp_path / "run", dataset="d" * 300)
     page_path = write_report([run], tmp_path / "report.html")
     with opened(browser, page_path, viewport={"width": 360, "height": 740}) as page:
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
@@ -254,8 +254,7 @@ def nasty_results(tmp_path):
 
 def test_control_characters_from_data_are_escaped(tmp_path):
     odd, shown = "a\x1b[31m\x00\x9b\u202e\ud800\nz", r"a\x1b[31m\x00\x9b\u202e\ud800\nz"
-    options = dict.fromkeys(("dataset", "model", "sampler", "policy"), odd)
-    runs = [factory.run(tmp_path / name, **options) for name in ("a", "b\x1b[32m\udcff")]
+    runs = [factory.run(tmp_path / name, dataset=odd) for name in ("a", "b\x1b[32m\udcff")]
     html = write_report(runs, tmp_path / "report.html").read_text(encoding="utf-8")
     assert re.findall(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", html) == []
     assert html.count(f"<td>{shown}") >= 2

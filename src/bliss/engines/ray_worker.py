@@ -62,7 +62,7 @@ def work(values: dict[str, Any]) -> dict[str, Any]:
     def on_evaluation(found: Evaluation) -> None:
         score = short_name(found.metric)
         shown = f"loss {found.loss:.4f}  val {score} {found.val_score:.4f}"
-        say(f"step {found.step}/{config.steps}  {shown}")
+        say(f"step {found.step}/{config.training.steps}  {shown}")
         report(metrics(found))
 
     checkpoint = train.get_checkpoint()

@@ -104,7 +104,6 @@ def _study(path: Path, expected: str | None = None) -> Source:
 
 def _run(path: Path) -> Run:
     folder = RunFolder(path)
-    every = records.read_object(path / "config.json", "train again")
-    identity = folder.identity()
+    every, identity = folder.settings().flat(), folder.identity()
     result = folder.result()  # before the metrics: a run may end meanwhile
     return Run(path, identity, every, folder.metrics(), result)

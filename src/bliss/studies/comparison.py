@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -129,7 +128,7 @@ def compare(
         for note in unmatched:
             say(f"Warning: {note}")
         result = Comparison(
-            dataset=rows[0][1].dataset,
+            dataset=rows[0][1].data.dataset,
             command=command,
             machine=machine(),
             date=today(),
@@ -193,7 +192,7 @@ def _search(
     tuned = []
     for key, config in rows:
         lr, dropout = picked[key[:2]][0]
-        tuned.append((key, replace(config, lr=lr, dropout=dropout)))
+        tuned.append((key, config.with_settings(lr=lr, dropout=dropout)))
     return tuned, {own: search for own, (_, search) in picked.items()}
 
 
@@ -205,4 +204,4 @@ def _name(request: Request, key: Key) -> str:
 
 def _cells(request: Request, key: Key, config: TrainConfig) -> list[Cell]:
     name = _name(request, key)
-    return [Cell(f"{name}-{seed}", replace(config, seed=seed)) for seed in request.seeds]
+    return [Cell(f"{name}-{seed}", config.with_settings(seed=seed)) for seed in request.seeds]

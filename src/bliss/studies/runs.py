@@ -64,7 +64,7 @@ class DataCache:
         """The data set of a run; random splits depend on the seed."""
         if self.given is not None:
             return self.given
-        key = (config.dataset, config.seed if split_seed is None else split_seed)
+        key = (config.data.dataset, config.seed if split_seed is None else split_seed)
         if self._key != key:
             self._key, self._last = key, load_dataset(key[0], self.root, seed=key[1])
         return self._last
@@ -103,7 +103,7 @@ def finished(
 
     Runs are ordered by seed, so that a partial study covers every setting.
     """
-    total, done = sum(cell.config.steps for cell in cells), 0
+    total, done = sum(cell.config.training.steps for cell in cells), 0
     found: dict[str, Outcome] = {}
     for number, cell in enumerate(sorted(cells, key=lambda one: one.config.seed), start=1):
         config, folder = cell.config, RunFolder(out / cell.name)
@@ -115,7 +115,7 @@ def finished(
 
         result, dataset = folder.result(), data.load(config, cell.split_seed)
         config = config.fitted(dataset.graph.num_nodes)
-        done += config.steps
+        done += config.training.steps
         if result is None:
             trainer = Trainer(config, dataset, folder.path, say)
             try:

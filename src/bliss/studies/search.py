@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from bliss.errors import InputError
 from bliss.studies.records import Search, Trial
@@ -23,11 +22,11 @@ def candidates(config: TrainConfig, number: int) -> list[Setting]:
     if not 0 <= number <= LARGEST:
         raise InputError(f"search={number} must be from 0 (no search) to {LARGEST}: start with 6.")
     found = [
-        (float(f"{factor * config.lr:.3g}"), dropout)
-        for dropout in dict.fromkeys((config.dropout, *DROPOUTS))
+        (float(f"{factor * config.training.lr:.3g}"), dropout)
+        for dropout in dict.fromkeys((config.network.dropout, *DROPOUTS))
         for factor in RATES
     ]
-    found[0] = (config.lr, config.dropout)
+    found[0] = (config.training.lr, config.network.dropout)
     return found[:number]
 
 
@@ -48,7 +47,7 @@ def trials(
     return [
         Cell(
             f"{name}-search-{number}",
-            replace(config, lr=lr, dropout=dropout, seed=seed),
+            config.with_settings(lr=lr, dropout=dropout, seed=seed),
             split_seed=seeds[0],
         )
         for number, (lr, dropout) in enumerate(settings)
@@ -62,20 +61,22 @@ def chosen(cells: Sequence[Cell], outcomes: Mapping[str, Outcome]) -> tuple[Sett
     """
     done = [outcomes[cell.name] for cell in cells if cell.name in outcomes]
     if not done:
+        first = cells[0].config
         raise InputError(
-            f"search={len(cells)}: every trial of {cells[0].config.sampler} diverged: lower lr "
-            f"(now {cells[0].config.lr:g}) with --lr, and choose another folder with --out."
+            f"search={len(cells)}: every trial of {first.sampler.name} diverged: lower lr "
+            f"(now {first.training.lr:g}) with --lr, and choose another folder with --out."
         )
     best = max(done, key=lambda one: one.result.val_score)
     found = Search(
         trials=[
             Trial(
-                lr=cell.config.lr,
-                dropout=cell.config.dropout,
+                lr=cell.config.training.lr,
+                dropout=cell.config.network.dropout,
                 val_score=outcomes[cell.name].result.val_score if cell.name in outcomes else None,
             )
             for cell in cells
         ],
         seconds=sum(one.result.seconds for one in done),
     )
-    return (best.cell.config.lr, best.cell.config.dropout), found
+    config = best.cell.config
+    return (config.training.lr, config.network.dropout), found

@@ -49,7 +49,7 @@ def capture(learner: Learner, progress: Progress) -> Checkpoint:
     tensors |= {f"times.{part}": torch.tensor(list(t)) for part, t in learner.times.items()}
     counters = {
         "data": learner.task.dataset.fingerprint,
-        "settings": settings_digest(learner.task.config.to_dict()),
+        "settings": settings_digest(learner.task.config),
         "loader": learner.loader.state_dict(),
         "losses": learner.losses,
         "step_seconds": learner.step_seconds,

@@ -81,7 +81,7 @@ def evaluate(
 
 def infers_all(task: Task) -> bool:
     """Whether `evaluate` infers all nodes."""
-    mode = task.config.evaluate
+    mode = task.config.training.evaluate
     is_small = not task.config.is_large(task.graph.num_nodes)
     return mode == "full" or (mode == "sampled" and is_small)
 
@@ -128,10 +128,10 @@ def evaluate_sampled(
     was_training = task.model.training
     task.model.eval()
     found: dict[str, float] = {}
-    draws, gather = task.config.evaluate_draws, Gather(NodeData(x=task.x), sampler)
+    draws, gather = task.config.training.evaluate_draws, Gather(NodeData(x=task.x), sampler)
     try:
         for name in splits:
-            batches = torch.split(scored_nodes(task, name), task.config.batch_size)
+            batches = torch.split(scored_nodes(task, name), task.config.training.batch_size)
             drawn = []
             for draw in range(draws):
                 logits = []

@@ -110,7 +110,7 @@ class Trainer:
         """Train to the end and return the result."""
         grace = GRACE if self.group.size > 1 else 0.0
         with ExitStack() as lock, catch_signals(grace) as signals, self.rounds.guarded():
-            check_same_start(self.rounds, self.config.to_dict(), self.task.dataset.fingerprint)
+            check_same_start(self.rounds, self.config.flat(), self.task.dataset.fingerprint)
             if self.rounds.leads:
                 lock.enter_context(self.folder.locked())
             forget_peak(self.task.device)
@@ -136,7 +136,7 @@ class Trainer:
     def _stop_if_told(self, signals: Signals) -> None:
         """Write a checkpoint and stop after a signal, which all processes have agreed on."""
         number = signals.number if self.group.size == 1 else self.rounds.notice
-        if not number or self.learner.steps >= self.config.steps:
+        if not number or self.learner.steps >= self.config.training.steps:
             return
         if self.progress.evaluated != self.learner.steps:
             self._checkpoint()
@@ -179,14 +179,14 @@ class Trainer:
         checkpoint = self.folder.load_checkpoint(self.say)
         if checkpoint is None:
             return None
-        if checkpoint.counters.get("settings") != settings_digest(self.config.to_dict()):
+        if checkpoint.counters.get("settings") != settings_digest(self.config):
             raise DamagedError(
                 f"the checkpoints in {str(self.folder.path)!r} belong to other settings than those "
                 "in config.json: restore the files of one run, or start a run in another folder."
             )
         if checkpoint.counters.get("data") != self.task.dataset.fingerprint:
             raise InputError(
-                f"dataset={self.config.dataset!r} has changed since the run in "
+                f"dataset={self.config.data.dataset!r} has changed since the run in "
                 f"{str(self.folder.path)!r} was started: restore the same data (check --root), or "
                 "start a run in another folder."
             )
@@ -199,7 +199,8 @@ class Trainer:
 
         With prefetch=1 the next batch was already drawn then, so that it must not see the survey.
         """
-        ahead = self.learner.sampler.drawing_ahead() if self.config.prefetch else nullcontext()
+        is_ahead = self.config.training.prefetch > 0
+        ahead = self.learner.sampler.drawing_ahead() if is_ahead else nullcontext()
         with ahead:
             self._evaluate_if_due(signals, on_evaluation)
 
@@ -210,8 +211,8 @@ class Trainer:
 
         A signal interrupts a long evaluation, which is repeated when the run is resumed.
         """
-        step = self.learner.steps
-        is_due = step % self.config.evaluate_every == 0 or step == self.config.steps
+        step, training = self.learner.steps, self.config.training
+        is_due = step % training.evaluate_every == 0 or step == training.steps
         if not is_due or step == self.progress.evaluated:
             return
         scores, news = self._told_scores(signals)
@@ -243,11 +244,12 @@ class Trainer:
         self, report: Callable[[float], None], recorder: SurveyRecorder
     ) -> dict[str, float]:
         splits = ("train", "val")
-        if self.config.evaluate == "sampled":
+        if self.config.training.evaluate == "sampled":
             return evaluate_sampled(self.task, self.learner.sampler, splits, report)
         # The evaluation after the last step teaches nothing, so that a run may be extended.
-        is_regular = self.learner.steps % self.config.evaluate_every == 0
-        if not (self.config.survey and is_regular and self.config.evaluate == "full"):
+        training = self.config.training
+        is_regular = self.learner.steps % training.evaluate_every == 0
+        if not (training.survey and is_regular and training.evaluate == "full"):
             return evaluate(self.task, splits, report)
         return evaluate(self.task, splits, report, surveyor=recorder)
 
@@ -288,13 +290,13 @@ class Trainer:
         track_if_large(self.learner)
 
     def _is_patience_spent(self) -> bool:
-        return 0 < self.config.patience <= self.progress.stale
+        return 0 < self.config.training.patience <= self.progress.stale
 
     def _standing(self, loss: float) -> Standing:
         progress = self.progress
         return Standing(
             self.learner.steps,
-            self.config.steps,
+            self.config.training.steps,
             loss,
             progress.evaluated,
             progress.val_score,
@@ -316,19 +318,19 @@ class Trainer:
 
     def _result(self, report: Callable[[float], None]) -> RunResult:
         config, learner, progress = self.config, self.learner, self.progress
-        if learner.steps < config.steps:
+        if learner.steps < config.training.steps:
             score = short_name(self.task.metric)
             self.say(
                 f"Stopped early at step {learner.steps}: no better validation {score} in "
-                f"{progress.stale} evaluations (--patience {config.patience})."
+                f"{progress.stale} evaluations (--patience {config.training.patience})."
             )
         load_weights(self.task, self.folder.load_best(), self.folder)
         scores = evaluate(self.task, ("train", "val", "test"), report)
         result = RunResult(
-            dataset=config.dataset,
-            model=config.model,
-            sampler=config.sampler,
-            policy=config.policy,
+            dataset=config.data.dataset,
+            model=config.network.model,
+            sampler=config.sampler.name,
+            policy=config.sampler.config.policy_name,
             seed=config.seed,
             steps=learner.steps,
             best_step=progress.best_step,
@@ -378,10 +380,11 @@ def open_task(folder: RunFolder, load: Callable[[TrainConfig], Dataset]) -> Task
     """Task of a run, with the weights of its best step."""
     config, weights = folder.settings(), folder.load_best()  # both fit before a network is built
     sides = [side for one in weights.values() for side in one.shape]
-    hidden = config.hidden if config.layers > 1 else 1
-    if config.layers > len(weights) or hidden > max(sides, default=0):  # would take all memory
+    network = config.network
+    hidden = network.hidden if network.layers > 1 else 1
+    if network.layers > len(weights) or hidden > max(sides, default=0):  # would take all memory
         raise DamagedError(
-            f"the weights in {str(folder.path)!r} are smaller than layers={config.layers} and "
-            f"hidden={config.hidden} in config.json: restore the files of one run, or train again."
+            f"the weights in {str(folder.path)!r} are smaller than layers={network.layers} and "
+            f"hidden={network.hidden} in config.json: restore the files of one run, or train again."
         )
     return load_weights(build_task(config, load(config)), weights, folder)

@@ -62,46 +62,46 @@ class Learner:
 
     def __init__(self, task: Task, group: Group = ALONE) -> None:
         self.task, self.rounds = task, Rounds(group)
-        config = task.config
-        self.own_shards = shards_of(group, config.shards)
-        kind = config.sampler_config
+        config, training = task.config, task.config.training
+        self.own_shards = shards_of(group, training.shards)
+        kind = config.sampler.config
         build = partial(
             kind.build,
             task.graph,
-            config.budgets,
-            layers=config.layers,
+            config.sampler.budgets,
+            layers=config.network.layers,
             seed=config.seed,
             x=task.x if kind.needs_features else None,
             widths=task.model.widths[:-1],
             folder=cache_folder(),
         )
-        self.sampler = build_shared(build, self.rounds, draws_ahead=config.prefetch > 0)
-        seeds, batch_size = task.dataset.splits["train"], config.batch_size
-        if config.shards > len(seeds):
+        self.sampler = build_shared(build, self.rounds, draws_ahead=training.prefetch > 0)
+        seeds, batch_size = task.dataset.splits["train"], training.batch_size
+        if training.shards > len(seeds):
             raise InputError(
-                f"shards={config.shards} exceeds the {len(seeds)} training nodes: lower --shards."
+                f"shards={training.shards} exceeds the {len(seeds)} training nodes: lower --shards."
             )
         if not self.sampler.makes_batches:  # subgraph samplers may draw more nodes than seeds
-            batch_size = min(batch_size, len(seeds) // config.shards)
+            batch_size = min(batch_size, len(seeds) // training.shards)
         self.loader = NodeLoader(
             NodeData(x=task.x, y=task.y, num_nodes=task.graph.num_nodes),
             self.sampler,
             seeds,
             batch_size=batch_size,
             # order is irrelevant in a batch of all seeds
-            shuffle=config.batch_size < len(seeds) or config.shards > 1,
+            shuffle=training.batch_size < len(seeds) or training.shards > 1,
             drop_last=True,
-            prefetch=config.prefetch,
-            shards=config.shards,
+            prefetch=training.prefetch,
+            shards=training.shards,
             shard=self.own_shards,
-            feature_cache=config.feature_cache,
+            feature_cache=config.data.feature_cache,
         )
         self._vector = ShardVector(task.model)
         self._combine = Exchange(
-            self.rounds, config.shards, config.reduction, self._vector.length, task.device
+            self.rounds, training.shards, training.reduction, self._vector.length, task.device
         )
         self.optimizer = Adam(
-            task.model.parameters(), lr=config.lr, weight_decay=config.weight_decay, fused=True
+            task.model.parameters(), lr=training.lr, weight_decay=training.weight_decay, fused=True
         )
         self.losses = [0.0, 0.0]  # sum and number since the last call of `mean_loss`
         self.step_seconds = 0.0  # sum over all steps
@@ -115,7 +115,7 @@ class Learner:
 
     def batches(self, is_done: Callable[[], bool] = lambda: False) -> Iterator[Iterable[NodeData]]:
         """Batches of the own shards by step, until the last one of the settings or `is_done()`."""
-        last = self.task.config.steps
+        last = self.task.config.training.steps
         while self.steps < last and not is_done():
             for step in self.loader.steps():
                 yield step
@@ -130,7 +130,7 @@ class Learner:
         self.task.model.train()
         self._set_rate()
         parts = dict.fromkeys(PARTS[:-1], 0.0)
-        sampled, is_single = [0, 0], self.task.config.shards == 1
+        sampled, is_single = [0, 0], self.task.config.training.shards == 1
         shards: list[Shard] = []
         if not is_single:
             self._vector.begin_step()
@@ -170,7 +170,8 @@ class Learner:
         within = (shard,) if shard else ()
         torch.manual_seed(torch_seed(config.seed, Stream.DROPOUT, self.steps, *within))
         batch = batch.to(device)
-        with torch.autocast(device.type, torch.bfloat16, enabled=config.precision == "bfloat16"):
+        is_half = config.training.precision == "bfloat16"
+        with torch.autocast(device.type, torch.bfloat16, enabled=is_half):
             logits = self.task.model(batch.x.float(), batch.blocks)  # features may be float16
         loss = self.task.loss(logits, batch.y, batch.blocks[-1].dst_weight)
         value = loss.item()
@@ -212,7 +213,7 @@ class Learner:
             return "features hold NaN or infinity, replace them by finite numbers."
         if largest > LARGE:
             return f"features reach {largest:.3g}, scale them to a deviation of about 1."
-        rate = self.task.config.lr
+        rate = self.task.config.training.lr
         return f"the network has diverged, lower lr (now {rate}) and start again."
 
     def mean_loss(self) -> float:
@@ -227,7 +228,7 @@ class Learner:
 
     def mean_sampled(self) -> Sampled:
         """Mean numbers of nodes and edges per batch."""
-        batches = max(self.steps, 1) * self.task.config.shards
+        batches = max(self.steps, 1) * self.task.config.training.shards
         nodes, edges = (count / batches for count in self.sampled)
         return Sampled(nodes=nodes, edges=edges)
 
@@ -247,7 +248,7 @@ class Learner:
 
         The linear schedule multiplies this by 1 - (t - 1) / T.
         """
-        config = self.task.config
+        config = self.task.config.training
         rate = config.lr * config.lr_decay ** (self.loader.epoch // config.decay_epochs)
         if config.schedule == "linear":
             rate *= 1 - (self.steps - 1) / config.steps
