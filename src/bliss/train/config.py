@@ -150,11 +150,13 @@ class TrainConfig:
 def _entries(where: str, values: Any, names: Iterable[str] | None = None) -> Mapping[str, Any]:
     """The entries of a JSON object, which must have exactly these names, if any are given."""
     if not isinstance(values, Mapping):
-        raise InputError(f"{where or 'the settings'} must be entries by name, not {values!r}.")
+        shown = shorten(repr(values), 60)
+        raise InputError(f"{where or 'the settings'} must be entries by name, not {shown}.")
     path, names = f"{where}." if where else "", list(values if names is None else names)
     for name in values:
         if name not in names:
-            raise InputError(f"{path}{name}={values[name]!r} is not a setting: remove it.")
+            value = shorten(repr(values[name]), 60)
+            raise InputError(f"{path}{name}={value} is not a setting: remove it.")
     for name in names:
         if name not in values:
             raise InputError(f"{path}{name} is missing: add it, or start a new run.")
