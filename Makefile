@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 USABLE := $(VENV)/.usable
 READY  := $(VENV)/.ready
-PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal -q
+PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal -q --durations 25 --durations-min 1
 
 # Versions to install. Others: `make clean suite CONSTRAINTS=constraints-oldest.txt`.
 CONSTRAINTS ?= constraints.txt
@@ -17,7 +17,7 @@ export OMP_NUM_THREADS ?= 1
 FUZZ   ?= 2000
 FAULTS ?= 10
 
-.PHONY: demo test check suite lint types docs browser bench fuzz faults bounds clean
+.PHONY: demo test check suite quick lint types docs browser bench fuzz faults bounds clean
 
 demo: $(USABLE)
 	$(BIN)/python -m bliss.demo
@@ -28,7 +28,10 @@ test: lint types suite
 suite: $(READY) browser
 	$(PYTEST)
 
-check: lint types
+check: lint types quick
+
+# The quick tests alone, with any versions.
+quick: $(READY)
 	$(PYTEST) -m "not slow"
 
 lint: $(READY)

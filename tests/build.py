@@ -1,4 +1,4 @@
-"""Samplers by name with settings that fit a small graph, and what a model would show them."""
+"""Small data sets, samplers with settings that fit them, and what a model would show them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,31 @@ import torch
 from torch import Tensor
 
 from bliss import Block, Graph
+from bliss.data import Dataset
 from bliss.samplers import Sampler, sampler_config
+
+
+def make_dataset(multilabel: bool = False, nodes: int = 240) -> Dataset:
+    """A data set small enough to train on in a second."""
+    random = np.random.default_rng(0)
+    group = random.integers(0, 3, nodes)
+    pairs = random.integers(0, nodes, (2, 12 * nodes))
+    same = group[pairs[0]] == group[pairs[1]]
+    pairs = pairs[:, same | (random.random(pairs.shape[1]) < 0.1)]
+    x = torch.from_numpy(np.eye(3)[group] + random.normal(0, 1.2, (nodes, 3))).float()
+    y = torch.from_numpy(group)
+    if multilabel:
+        y = torch.stack([y == 0, y != 1, y == 2], dim=1).float()
+    order = torch.from_numpy(random.permutation(nodes))
+    splits = {"train": order[:120], "val": order[120:180], "test": order[180:]}
+    return Dataset(
+        name="toy",
+        graph=Graph.from_edge_index(pairs, nodes),
+        x=x,
+        y=y,
+        splits=splits,
+        num_classes=3,
+    )
 
 
 def small_features(graph: Graph) -> np.ndarray:

@@ -1,73 +1,19 @@
-"""Graphs that several test files share, and where real ones are found."""
+"""Graphs and runs that several test files share, and where real graphs are found."""
 
 from __future__ import annotations
 
 import gc
+import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from bliss import Graph
-
-SLOW = (
-    "data/test_importing.py",
-    "data/test_imports.py",
-    "data/test_named.py",
-    "data/test_sorting.py",
-    "data/test_synthetic.py",
-    "faults/",
-    "fuzz/",
-    "engines/",
-    "kernels/test_nodewise.py",
-    "kernels/test_threads.py",
-    "nn/test_compile.py",
-    "nn/test_devices.py",
-    "report/",
-    "samplers/test_asgcn.py",
-    "samplers/test_control.py",
-    "samplers/test_fastgcn.py",
-    "samplers/test_gcnbs.py",
-    "samplers/test_graphsaint.py",
-    "samplers/test_inclusion.py",
-    "samplers/test_labor.py",
-    "samplers/test_neighbor.py",
-    "samplers/test_shard_coins.py",
-    "samplers/test_sketch.py",
-    "samplers/test_sampler_threads.py",
-    "samplers/test_unbiased.py",
-    "samplers/test_unbiased_edges.py",
-    "samplers/test_variance.py",
-    "studies/",
-    "test_benchmarks.py",
-    "test_cli.py",
-    "test_cli_options.py",
-    "test_cli_signals.py",
-    "test_cli_studies.py",
-    "test_convolutions.py",
-    "test_docs.py",
-    "test_examples.py",
-    "test_imports.py",
-    "train/",
-)
-"""Statistics, runs, pages and subprocesses: `make check` leaves these out."""
-
-
-def is_slow(path: Path) -> bool:
-    here = Path(__file__).parent
-    return here in path.parents and path.relative_to(here).as_posix().startswith(SLOW)
-
-
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Do not even import what `-m "not slow"` would leave out."""
-    return True if config.option.markexpr == "not slow" and is_slow(collection_path) else None
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if is_slow(item.path):
-            item.add_marker(pytest.mark.slow)
+from bliss.data import Dataset
+from tests.build import make_dataset
 
 
 def pytest_collection_finish() -> None:
@@ -87,6 +33,29 @@ def heavy_tailed_pairs(num_nodes: int, num_edges: int, seed: int = 0) -> np.ndar
 def toy_graph() -> Graph:
     """60 nodes, heavy-tailed, some of them with nothing but their self-loop."""
     return Graph.from_edge_index(heavy_tailed_pairs(50, 300), num_nodes=60)
+
+
+@pytest.fixture(scope="session")
+def dataset() -> Dataset:
+    """240 nodes in three classes."""
+    return make_dataset()
+
+
+@pytest.fixture(scope="module")
+def whole(dataset: Dataset, tmp_path_factory) -> Callable[..., Path]:
+    """The folder of an uninterrupted run with given changes; each is trained once per module."""
+    from tests.train.runs import trained
+
+    made: dict[str, Path] = {}
+
+    def run(**changes) -> Path:
+        key = json.dumps(changes, sort_keys=True)
+        if key not in made:
+            made[key] = tmp_path_factory.mktemp("whole")
+            trained(dataset, made[key], **changes)
+        return made[key]
+
+    return run
 
 
 @pytest.fixture(scope="session")

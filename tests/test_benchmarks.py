@@ -17,6 +17,8 @@ from benchmarks.pyg import floyd_chances, one_sample, two_samples
 from bliss.samplers import SAMPLERS
 from bliss.storage import mapped
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(("population", "count"), [(4, 3), (7, 2), (9, 3), (3, 5)])
 def test_floyd_draws_every_subset_alike(population, count):
@@ -96,7 +98,7 @@ def test_the_benchmark_of_inference_projects_one_side_alone(monkeypatch):
 
 
 def test_the_benchmark_of_disks_reads_from_the_map_and_from_the_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(mapped, "memory", mapped.memory)  # each side sets it
+    monkeypatch.setattr(mapped, "memory_limit", mapped.memory_limit)  # each side sets it
     for name, value in {"BUDGETS": (32, 32, 32), "BATCH": 16, "MEMORY": 1, "WARM_UP": 1}.items():
         monkeypatch.setattr(disk, name, value)
     store = disk.make_store(tmp_path, nodes=800, edges=6000, width=8)

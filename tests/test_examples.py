@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 SMALL = {
     "sage": ({"nodes": 600, "epochs": 3}, 0.6),  # of 5 classes

@@ -28,10 +28,9 @@ import torch
 
 from bliss import Graph
 from bliss.samplers import Sampler
-from tests.build import make_sampler
+from tests.build import make_dataset, make_sampler
 from tests.conftest import heavy_tailed_pairs
 from tests.statistics import heavy_tailed_graph
-from tests.train.conftest import make_dataset
 
 FILE = Path(__file__).parent / "golden.json"
 STEPS = 4
@@ -124,7 +123,7 @@ def arrays_of_training(settings: dict[str, Any]) -> Iterator[np.ndarray]:
     for line in map(json.loads, lines):
         yield np.array([line[key] for key in ("step", "loss", "train_score", "val_score")])
     yield from (weight.numpy() for weight in trainer.task.model.state_dict().values())
-    state = trainer.learner.sampler.state_dict()
+    state = trainer.stepper.sampler.state_dict()
     yield from (state[name].numpy() for name in sorted(state) if not name.startswith("pending"))
 
 

@@ -10,6 +10,8 @@ from importlib import import_module
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 HEAVY = {"torch", "numpy", "numba", "scipy", "torch_geometric", "matplotlib", "pyarrow"}
 COMMANDS = [
     ("--help",),

@@ -71,10 +71,9 @@ def dangers_of_call(node: ast.Call) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("path", CODE, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_no_program_of_the_project_can_run_code_from_a_file(path):
-    found = dangers(path.read_text(encoding="utf-8"))
-    assert found == (["pickle"] if path == UNPICKLER else [])
+def test_no_program_of_the_project_can_run_code_from_a_file():
+    found = {path: dangers(path.read_text(encoding="utf-8")) for path in CODE}
+    assert {path: names for path, names in found.items() if names} == {UNPICKLER: ["pickle"]}
 
 
 def test_the_only_use_of_pickle_is_a_reader_that_refuses_names():

@@ -2,100 +2,119 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+
+from bliss.cli.console import spread
+from experiments.paper.record import Growth, Pace, Reproduction, Score, read
 
 HERE = Path(__file__).parent
 
 
-def main() -> None:
-    """Write the tables."""
-    found = json.loads((HERE / "reproduce.json").read_text(encoding="utf-8"))
-    timed = json.loads((HERE / "times.json").read_text(encoding="utf-8"))
-    facts = found["machine"]
+def write_tables(folder: Path) -> Path:
+    """Write tables.md of a folder's results; returns its path."""
+    path = folder / "tables.md"
+    path.write_text(page(folder), encoding="utf-8")
+    return path
+
+
+def page(folder: Path) -> str:
+    """The tables of reproduce.json; times are those of times.json, if it is there."""
+    reproduction = read(folder / "reproduce.json")
+    apart = folder / "times.json"
+    facts, tables = reproduction.machine, reproduction.tables
     lines = [
         "# Reproduction of the paper's tables",
         "",
-        f"    {found['command']}",
+        f"    {reproduction.command}",
         "",
-        f"{facts['processor']}, {facts['threads']} thread, torch {facts['torch']}, "
-        f"{found['date']}.",
-        "",
-        "## Micro-F1",
-        "",
-        "| preset | data | network | sampler | split | ours | published | difference | seeds |",
-        "|---|---|---|---|---|---|---|---|---|",
-        *(f1_line(row) for row in found["tables"]["f1"]),
-        "",
-        "## Seconds per step",
-        "",
-        f"    {timed['command']}",
-        "",
-        f"60 steps, three seeds, nothing else running; {timed['date']}.",
-        "",
-        "| preset | data | network | sampler | ours | published | ours / published |",
-        "|---|---|---|---|---|---|---|",
-        *(time_line(row) for row in timed["tables"]["time"]),
-        "",
-        "Time per step of BLISS divided by that of PLADIES:",
-        "",
-        "| preset | data | network | ours | published |",
-        "|---|---|---|---|---|",
-        *overheads(timed["tables"]["time"]),
+        f"{facts.processor}, {facts.threads} thread{'s' if facts.threads > 1 else ''}, "
+        f"torch {facts.torch}, {reproduction.date}.",
     ]
-    if found["tables"].get("variance"):
+    if tables.f1:
+        lines += [
+            "",
+            "## Micro-F1",
+            "",
+            "| preset | data | network | sampler | split | ours | published | difference | seeds |",
+            "|---|---|---|---|---|---|---|---|---|",
+            *map(f1_line, tables.f1),
+        ]
+    if apart.exists():
+        lines += ["", "## Seconds per step", "", *measured_apart(read(apart))]
+    elif tables.time:
+        lines += ["", "## Seconds per step", "", *times(tables.time)]
+    if tables.variance:
         lines += [
             "",
             "## Growth of time, memory and variance",
             "",
             "| quantity | sampler | grows with | exponent | stated |",
             "|---|---|---|---|---|",
-            *(growth_line(row) for row in found["tables"]["variance"]),
+            *map(growth_line, tables.variance),
         ]
-    if found["missing"]:
+    if reproduction.missing:
         lines += ["", "## Not run", ""]
-        lines += [f"- {one['dataset']}: the files were not available." for one in found["missing"]]
-    (HERE / "tables.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        lines += [f"- {row.dataset}: the files were not available." for row in reproduction.missing]
+    return "\n".join(lines) + "\n"
 
 
-def f1_line(row: dict[str, Any]) -> str:
+def measured_apart(timed: Reproduction) -> list[str]:
+    """Times of times.json, with the command that measured them."""
+    note = f"60 steps, three seeds, nothing else running; {timed.date}."
+    return [f"    {timed.command}", "", note, "", *times(timed.tables.time)]
+
+
+def times(rows: Sequence[Pace]) -> list[str]:
+    """Seconds of a step, and those of BLISS over those of PLADIES."""
+    return [
+        "| preset | data | network | sampler | ours | published | ours / published |",
+        "|---|---|---|---|---|---|---|",
+        *map(time_line, rows),
+        "",
+        "Time per step of BLISS divided by that of PLADIES:",
+        "",
+        "| preset | data | network | ours | published |",
+        "|---|---|---|---|---|",
+        *overheads(rows),
+    ]
+
+
+def f1_line(row: Score) -> str:
     """One row of the F1 table."""
     return (
-        f"| {row['preset']} | {row['dataset']} | {row['model']} | {row['sampler']} | "
-        f"{row['split']} | {row['ours']:.3f} ± {row['ours_std']:.3f} | {row['published']:.3f} ± "
-        f"{row['published_std']:.3f} | {row['difference']:+.3f} | {row['seeds']} |"
+        f"| {row.preset} | {row.dataset} | {row.model} | {row.sampler} | {row.split} | "
+        f"{spread(row.ours, row.ours_std, 3)} | {spread(row.published, row.published_std, 3)} | "
+        f"{row.difference:+.3f} | {row.seeds} |"
     )
 
 
-def time_line(row: dict[str, Any]) -> str:
+def time_line(row: Pace) -> str:
     """One row of the table of times."""
     return (
-        f"| {row['preset']} | {row['dataset']} | {row['model']} | {row['sampler']} | "
-        f"{row['ours']:.4f} ± {row['ours_std']:.4f} | {row['published']:.3f} ± "
-        f"{row['published_std']:.3f} | {row['ratio']:.2f} |"
+        f"| {row.preset} | {row.dataset} | {row.model} | {row.sampler} | "
+        f"{spread(row.ours, row.ours_std, 4)} | {spread(row.published, row.published_std, 3)} | "
+        f"{row.ratio:.2f} |"
     )
 
 
-def overheads(rows: list[dict[str, Any]]) -> list[str]:
+def overheads(rows: Sequence[Pace]) -> list[str]:
     """Ratios of step times, BLISS to PLADIES, ours and published."""
     lines = []
-    for key, group in groupby(rows, key=lambda r: (r["preset"], r["dataset"], r["model"])):
-        times = {row["sampler"]: row for row in group}
-        ours = times["bliss"]["ours"] / times["pladies"]["ours"]
-        published = times["bliss"]["published"] / times["pladies"]["published"]
+    for key, group in groupby(rows, key=lambda row: (row.preset, row.dataset, row.model)):
+        times = {row.sampler: row for row in group}
+        ours = times["bliss"].ours / times["pladies"].ours
+        published = times["bliss"].published / times["pladies"].published
         lines.append(f"| {' | '.join(key)} | {ours:.2f} | {published:.2f} |")
     return lines
 
 
-def growth_line(row: dict[str, Any]) -> str:
+def growth_line(row: Growth) -> str:
     """One row of the table of exponents."""
-    return (
-        f"| {row['quantity']} | {row['sampler']} | {row['grows_with']} | {row['exponent']:.2f} | "
-        f"{row['stated']} |"
-    )
+    names = f"{row.quantity} | {row.sampler} | {row.grows_with}"
+    return f"| {names} | {row.exponent:.2f} | {row.stated_text} |"
 
 
 if __name__ == "__main__":
-    main()
+    write_tables(HERE)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from bliss.arrays import NOTHING, Array, FloatArray, IntArray
 from bliss.errors import InputError
-from bliss.graph import Graph
+from bliss.graph import Graph, Rows
 from bliss.kernels.bounds import first_fall, first_outside
 
 SMALLEST_SIZE = 0.03
@@ -27,15 +27,15 @@ ATTENTION_TABLE: npt.NDArray[np.float32] = np.exp(
 
 
 class EdgeMass(NamedTuple):
-    """Masses of the in-edges of D targets: c_ij = offset_i + slope_i value_ij.
+    """Masses of the edges of G groups of `Rows`: c_ij = offset_g + slope_g value_ij.
 
-    This form covers coefficients that are constant in a row (slope 0, `value` is not read), given
+    This form covers coefficients that are constant in a group (slope 0, `value` is not read), given
     edge weights, and a bandit's distribution, normalised on reading. If a table is given, `value`
     holds a code per edge, and value_ij is table[code_ij].
     """
 
-    offset: FloatArray  # float64[D]
-    slope: FloatArray  # float64[D]
+    offset: FloatArray  # float64[G]
+    slope: FloatArray  # float64[G]
     value: Array  # [E], or empty if every slope is 0; uint8[E] if there is a table
     table: FloatArray = NOTHING  # float32[256], or empty
 
@@ -53,9 +53,9 @@ NO_CODES = NodeCodes(np.empty(0, np.uint8), np.empty(0, np.float32))
 class Feedback(NamedTuple):
     """One observed layer as plain arrays, from which a policy learns."""
 
-    dst: IntArray  # [D] graph ids
-    src: IntArray  # [S] graph ids; src[:D] is dst
-    indptr: IntArray  # [D + 1] kept edges by target
+    rows: Rows  # the edges that the targets could see
+    src: IntArray  # [S] graph ids; the first D are the targets
+    indptr: IntArray  # [G + 1] kept edges by group of rows
     row: IntArray  # [E'] position in src
     edge: IntArray  # [E'] graph edge id
     edge_prob: FloatArray  # [E'] probability that the edge was kept
@@ -64,6 +64,28 @@ class Feedback(NamedTuple):
     attention: FloatArray | None = None  # [E'] softmax over the kept edges, mean of heads
     input: FloatArray | None = None  # float32[S, F] h_j itself, if the sampler needs it
     age: IntArray | None = None  # [S] steps since h~_j was written, 0: never; if there is a history
+
+    @property
+    def dst(self) -> IntArray:
+        """Graph ids of the targets. [D]."""
+        return self.rows.dst
+
+    @property
+    def kept_degree(self) -> IntArray:
+        """Number of kept edges of each group. [G]."""
+        return np.diff(self.indptr)
+
+    def coefficients(self) -> FloatArray:
+        """alpha_ij of the kept edges, the graph's coefficients. float32[E']."""
+        return self.rows.coefficients(self.src, self.indptr, self.row, self.edge)
+
+
+class Survey(NamedTuple):
+    """Exact quantities of one layer at all nodes, from a full pass of the network."""
+
+    norm: FloatArray  # float32[V] |h_j|, norm of the layer's input
+    attention: npt.NDArray[np.uint8] | None = None  # [E] alpha_ij as codes of ATTENTION_TABLE
+    input: FloatArray | None = None  # float32[V, F] h_j itself, if a learner needs it
 
 
 News: TypeAlias = Mapping[str, Array]
@@ -98,7 +120,7 @@ def check_feedback(feedback: Feedback, graph: Graph) -> None:
     for name, limit in limits.items():
         _check_ids(name, getattr(feedback, name), limit)
     edges = feedback.edge.size
-    _check_pointers(feedback.indptr, feedback.dst.size, edges)
+    _check_pointers(feedback.indptr, feedback.rows.degree.size, edges)
     sizes = {
         "row": edges,
         "edge_prob": edges,
@@ -162,6 +184,17 @@ def _check_survey(survey: Mapping[str, Array], graph: Graph) -> None:
 def is_survey(news: News) -> bool:
     """Whether the news is that of a survey."""
     return f"{SURVEY}norm" in news
+
+
+def survey_news(survey: Survey) -> News:
+    """A survey as news."""
+    shown = survey._asdict().items()
+    return {f"{SURVEY}{name}": array for name, array in shown if array is not None}
+
+
+def survey_of(news: News) -> Survey:
+    """The survey that news holds."""
+    return Survey(**{name.removeprefix(SURVEY): array for name, array in news.items()})
 
 
 def _check_ids(name: str, ids: Array, limit: int) -> None:

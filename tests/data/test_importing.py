@@ -28,6 +28,8 @@ from bliss.errors import ResourceError
 from bliss.storage.digests import sealed
 from tests.data.files import HOT, SOURCE, SPLITS, TARGET, WEIGHT, X, Y, csv, write
 
+pytestmark = pytest.mark.slow
+
 
 def matrix(folder, form):
     file = folder / f"{form}.npz"

@@ -10,6 +10,8 @@ import pytest
 import bliss
 import bliss.data
 
+pytestmark = pytest.mark.slow
+
 HEAVY = {"torch", "torch_geometric", "numba", "scipy", "matplotlib", "pyarrow", "pooch", "requests"}
 STATEMENTS = [
     "import bliss",

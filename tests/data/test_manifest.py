@@ -8,9 +8,11 @@ import shutil
 
 import numpy as np
 import pytest
+import torch
 
 from bliss.data import import_graph, load_dataset, manifest, open_graph, open_store, verify_dataset
 from bliss.errors import DamagedError, InputError, ResourceError
+from bliss.storage import digests
 from bliss.storage.digests import file_digest, sealed
 from tests.data.files import WEIGHT, write
 
@@ -216,6 +218,33 @@ def test_fingerprints_depend_on_every_row(store, cora):
         changed = load_dataset("cora", cora.parents[1])
         changed.x[row] = 0
         assert changed.fingerprint != dataset.fingerprint
+
+
+@pytest.mark.parametrize("chunk", [1, 100, 1 << 20])
+def test_digests_of_arrays_do_not_change(chunk, monkeypatch):
+    """Results of earlier runs hold fingerprints, which are such digests."""
+    monkeypatch.setattr(digests, "_CHUNK", chunk)
+    numbers = np.arange(60, dtype=np.int64)
+    assert digests.array_digest(numbers.astype(np.float32).reshape(20, 3), numbers[:0]) == (
+        "c9af003b00577db289c4bddd70549613"
+    )
+    turned = np.asfortranarray(numbers.reshape(12, 5))
+    assert digests.array_digest(turned) == digests.array_digest(numbers.reshape(12, 5))
+    assert digests.array_digest(numbers.view(np.uint64)) != digests.array_digest(numbers)
+
+
+def test_digests_of_tensors_cover_names_types_shapes_and_values():
+    weight, half = torch.arange(6.0), torch.zeros(3, dtype=torch.bfloat16)
+    others = (
+        {"a": weight, "c": half},
+        {"a": weight.reshape(2, 3), "b": half},
+        {"a": weight, "b": half.half()},
+        {"a": weight + 1, "b": half},
+        {"a": half, "b": weight},
+    )
+    known = {digests.tensor_digest(one) for one in ({"a": weight, "b": half}, *others)}
+    assert len(known) == 6
+    assert digests.tensor_digest({"b": half, "a": weight}) in known
 
 
 def test_named_files_are_compared_with_the_published_digests(cora):

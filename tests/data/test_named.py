@@ -20,6 +20,8 @@ from bliss.data import Dataset, data_root, dataset_names, describe, download, lo
 from bliss.data.download import DownloadError
 from bliss.data.sources import ogbn_files
 
+pytestmark = pytest.mark.slow
+
 FACTS = {  # nodes, edges without self-loops, features, classes, train, val, test
     "cora": (2_708, 10_556, 1_433, 7, 140, 500, 1_000),
     "citeseer": (3_327, 9_104, 3_703, 6, 120, 500, 1_000),

@@ -13,14 +13,16 @@ import numpy as np
 import pytest
 
 from bliss import InputError
-from bliss.data import import_graph, npy, open_store, sorting, verify_dataset
+from bliss.data import import_graph, importing, npy, open_store, sorting, verify_dataset
 from bliss.data.edges import Edges, held, make_graph
 from bliss.data.summary import import_summary
 from bliss.errors import ResourceError
 from bliss.train import resolve
-from bliss.train.step import Learner
+from bliss.train.step import Stepper
 from bliss.train.task import build_task
 from tests.data.files import csv, write
+
+pytestmark = pytest.mark.slow
 
 NODES = 300
 
@@ -224,6 +226,17 @@ def test_memory_is_a_number_of_bytes(tmp_path, good, memory):
         import_graph(tmp_path / "s", **good, memory=memory)
 
 
+def test_the_default_memory_is_a_quarter_of_the_control_groups(tmp_path, good, monkeypatch):
+    sizes = []
+    monkeypatch.setattr("bliss.storage.limits._GROUPS", tmp_path)
+    monkeypatch.setattr("bliss.storage.limits._MEMBERSHIP", tmp_path / "cgroup")
+    (tmp_path / "cgroup").write_text("0::/\n")
+    (tmp_path / "memory.max").write_text(f"{2**28}\n")
+    monkeypatch.setattr(importing, "chunk_rows", lambda size: sizes.append(size) or 1000)
+    import_graph(tmp_path / "s", **good)
+    assert sizes == [2**26]
+
+
 def test_arrays_are_read_in_parts_of_either_axis_and_order(tmp_path):
     array = np.arange(35, dtype=np.int16).reshape(5, 7)
     for name, stored in (("c", array), ("f", np.asfortranarray(array))):
@@ -257,11 +270,11 @@ def test_half_precision_features_train_like_the_numbers_they_hold(tmp_path):
         dataset = open_store(folder)
         assert str(dataset.x.dtype) == f"torch.{kind}"
         config = resolve(dataset=str(folder), hidden=8, batch_size=50, budgets=(60, 40), layers=2)
-        learner = Learner(build_task(config, dataset))
-        batches = islice(learner.batches(), 3)
-        losses[kind] = [learner.learn(batch) for batch in batches]
-        made = {"degree", "target_scale", "source_scale", "coefficient_sum"}
-        assert not made & set(learner.task.graph.__dict__)  # 8 bytes per node each
+        stepper = Stepper(build_task(config, dataset))
+        batches = islice(stepper.batches(), 3)
+        losses[kind] = [stepper.step(batch) for batch in batches]
+        made = {"degree", "_source_factors"}
+        assert not made & set(stepper.task.graph.__dict__)  # 8 bytes per node each
     assert losses["float16"] == losses["float32"]
     assert losses["float16"][0] != losses["float16"][1]
 

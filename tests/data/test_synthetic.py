@@ -10,6 +10,8 @@ import torch
 
 from bliss.data import describe, load_dataset
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def synthetic():

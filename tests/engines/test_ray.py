@@ -21,8 +21,8 @@ from bliss.engines import ray as engine
 from bliss.engines.ray_worker import copy_newer, copy_run, metrics
 from bliss.errors import Interrupted, LostError
 from bliss.train import RunFolder, Trainer
+from tests.build import make_dataset
 from tests.engines.dying import die_once
-from tests.train.conftest import make_dataset
 from tests.train.runs import assert_same_run, quiet, settings
 
 pytestmark = [
@@ -96,7 +96,7 @@ def test_two_workers_of_which_one_is_killed_train_like_one_process(
 
     found = Result.from_path(tmp_path / "run.ray")
     assert found.metrics["step"] == 12
-    assert found.metrics["test_score"] == expected.test_score
+    assert found.metrics["test_f1"] == expected.test_score
     assert found.metrics["best_step"] == expected.best_step
     with found.checkpoint.as_directory() as folder:
         assert_same_run(alone, Path(folder))

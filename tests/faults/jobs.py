@@ -20,8 +20,8 @@ import numpy as np
 from bliss.data import Dataset, import_graph, load_dataset
 from bliss.studies import compare
 from bliss.train import RunFolder, Trainer
+from tests.build import make_dataset
 from tests.fuzz.subjects import dataset_digest, digest_of
-from tests.train.conftest import make_dataset
 from tests.train.runs import quiet, settings
 
 STEPS = 12  # of a run: evaluated after 4, 8 and 12

@@ -14,6 +14,8 @@ from tests.faults.disk import Moment, Recorder, rebuild
 from tests.faults.jobs import JOBS
 from tests.train.runs import quiet
 
+pytestmark = pytest.mark.slow
+
 
 def recorded(name: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Recorder, list[int]]:
     """A job's moments, and for each the step of the last checkpoint that was promised by then."""

@@ -16,6 +16,8 @@ from tests.faults.disk import Trap, failing, trapped
 from tests.faults.jobs import JOBS, STEPS, toy
 from tests.train.runs import quiet, settings
 
+pytestmark = pytest.mark.slow
+
 REMEDIES = {
     errno.ENOSPC: "free disk space",
     errno.EIO: "check the disk or the network drive",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 from contextlib import suppress
@@ -16,13 +15,13 @@ import safetensors.torch
 from bliss.data import import_graph, load_dataset
 from bliss.data.store import DATASET_HEADER, GRAPH_HEADER
 from bliss.report.load import load
-from bliss.storage.digests import file_digest, sealed
+from bliss.storage.digests import file_digest, new_digest, sealed, tensor_digest
 from bliss.train import RunFolder, Trainer, predict
-from bliss.train.folder import _tensor_digest, settings_digest
+from bliss.train.folder import settings_digest
+from tests.build import make_dataset
 from tests.fuzz.mutations import NUMBERS, VALUES, Random, change_json, mutate, pick
 from tests.fuzz.subjects import READERS, Subject, dataset_digest, digest_of
 from tests.report import factory
-from tests.train.conftest import make_dataset
 from tests.train.runs import quiet, settings, stopped
 
 STEPS = 12  # of the runs: evaluated at 4 and 8, stopped at 10
@@ -108,17 +107,18 @@ def forge_run(folder: Path) -> None:
             _seal_lines(folder / name, owner)
     with suppress(Exception):
         weights = safetensors.torch.load((folder / "best.safetensors").read_bytes())
-        marks = {"settings": owner, "digest": _tensor_digest(weights)}
+        marks = {"settings": owner, "digest": tensor_digest(weights)}
         data = safetensors.torch.save(weights, metadata=marks)
         (folder / "best.safetensors").write_bytes(data)
     for file in (folder / "checkpoints").glob("*.json"):
         with suppress(Exception):
             counters = json.loads(file.read_text())
-            counters.pop("sha256", None)
+            counters.pop("digest", None)
             counters["settings"] = owner
-            digest = hashlib.sha256(file.with_suffix(".safetensors").read_bytes())
+            digest = new_digest()
+            digest.update(file.with_suffix(".safetensors").read_bytes())
             digest.update(json.dumps(counters, sort_keys=True).encode())
-            file.write_text(json.dumps(counters | {"sha256": digest.hexdigest()}))
+            file.write_text(json.dumps(counters | {"digest": digest.hexdigest()}))
 
 
 def _seal(file: Path, owner: str) -> None:

@@ -13,6 +13,8 @@ import pytest
 from tests.fuzz.__main__ import OUTCOMES, is_failure, table
 from tests.fuzz.mutations import FORMATS, mutate
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 CASES = 240
 

@@ -9,6 +9,7 @@ import pytest
 
 from bliss.kernels import histories
 from tests.kernels.test_subgraph_kernels import Case, cases
+from tests.rows import SHAPES, random_ranges
 from tests.twins import histories as reference
 
 
@@ -28,13 +29,14 @@ def test_every_kernel_has_a_twin():
 def test_full_sums_agree(seed, kind, number_type):
     case = Case(seed)
     nothing = np.empty(0)
-    target_scale = case.random.random(case.nodes) if kind != "weights" else nothing
-    source_scale = case.random.random(case.nodes) if kind == "gcn" else nothing
-    weight = case.random.random(case.indices.size) if kind == "weights" else nothing
     dst = case.random.permutation(case.nodes)[: case.nodes // 2 + 1]
+    ranges = random_ranges(case.random, case.indptr, dst, SHAPES[seed % 3])
+    target_scale = case.random.random(ranges.degree.size) if kind != "weights" else nothing
+    degrees = case.indptr if kind == "gcn" else case.indptr[:0]
+    weight = case.random.random(case.indices.size) if kind == "weights" else nothing
     value = case.random.normal(size=(case.nodes, 19)).astype(number_type)
     value[0, :4] = 0, -0.0, 6e-8, 65504  # the smallest and the largest half
-    rows = (case.indptr, case.indices, dst, target_scale, source_scale, weight)
+    rows = (*ranges.ranges, case.indices, target_scale, degrees, weight)
     bits = value.view(np.uint16) if number_type == np.float16 else value
     np.testing.assert_allclose(
         histories.full_sums(*rows, bits), reference.full_sums(*rows, value), rtol=1e-4, atol=1e-4

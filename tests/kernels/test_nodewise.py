@@ -10,14 +10,17 @@ import pytest
 
 from bliss.kernels import labor, nodewise
 from bliss.rng import derive_key
+from tests.rows import SHAPES, random_ranges
 from tests.twins import layerwise as reference
 from tests.twins import nodewise as twins
+
+pytestmark = pytest.mark.slow
 
 KERNELS = (nodewise, labor)
 
 
 class Case:
-    """A random graph with parallel edges, and targets."""
+    """A random graph with parallel edges, targets, and their rows in turn of every shape."""
 
     def __init__(self, seed: int) -> None:
         self.random = np.random.default_rng(seed)
@@ -28,7 +31,8 @@ class Case:
         self.indptr, order = reference.group_by_target(source, target, self.nodes)
         self.indices = source[order]
         self.dst = self.random.permutation(self.nodes)[: self.random.integers(1, self.nodes + 1)]
-        self.frontier = int((self.indptr[self.dst + 1] - self.indptr[self.dst]).sum())
+        self.rows = random_ranges(self.random, self.indptr, self.dst, SHAPES[seed % 3])
+        self.frontier = int(self.rows.degree.sum())
         self.fanout = int(self.random.integers(1, 12))
 
     def masses(self) -> np.ndarray:
@@ -55,7 +59,7 @@ def by_row(drawn) -> list:
 
 
 def test_every_kernel_has_a_twin():
-    imported = {"coin", "random_bits", "halves", "short_bits", "fit_scale"}
+    imported = {"coin", "random_bits", "halves", "short_bits", "fit_scale", "changed_or"}
     kernels = {
         name
         for module in KERNELS
@@ -68,8 +72,9 @@ def test_every_kernel_has_a_twin():
 @cases
 def test_all_edges_and_their_sources(seed):
     case = Case(seed)
-    indptr, edge = nodewise.all_edges(case.indptr, case.dst)
-    same((indptr, edge), twins.all_edges(case.indptr, case.dst))
+    indptr, edge = nodewise.all_edges(*case.rows.ranges)
+    same((indptr, edge), twins.all_edges(*case.rows.ranges))
+    np.testing.assert_array_equal(np.diff(indptr), case.rows.degree)
     number = np.zeros(case.nodes, case.indices.dtype)
     some = edge[case.random.random(edge.size) < 0.4]
     for chosen in (edge, some, edge[:0]):
@@ -82,10 +87,20 @@ def test_all_edges_and_their_sources(seed):
 def test_sources_are_marked(seed):
     case = Case(seed)
     mark = np.zeros(case.nodes, np.bool_)
-    nodewise.mark_sources(case.indptr, case.indices, case.dst, mark)
-    np.testing.assert_array_equal(
-        mark, twins.mark_sources(case.indptr, case.indices, case.dst, case.nodes)
-    )
+    edges = case.rows.start, case.rows.stop, case.indices
+    nodewise.mark_sources(*edges, mark)
+    np.testing.assert_array_equal(mark, twins.mark_sources(*edges, case.nodes))
+
+
+@cases
+def test_keys_and_places_of_groups_agree(seed):
+    case = Case(seed)
+    groups, key = (case.rows.node, case.rows.relation), derive_key(5)
+    for g in range(case.rows.degree.size):
+        assert nodewise.group_key(key, *groups, g) == twins.group_key(key, *groups, g)
+        for place in range(case.rows.degree[g]):
+            at = case.rows.start, case.rows.stop, case.rows.pointer[g], place
+            assert nodewise.edge_at(*at) == twins.edge_at(*at)
 
 
 @cases
@@ -93,30 +108,35 @@ def test_sources_are_marked(seed):
 def test_uniform_picks_agree_draw_for_draw(seed, replace):
     case = Case(seed)
     for step in range(5):
-        given = case.indptr, case.dst, case.fanout, replace, derive_key(1, step)
+        given = *case.rows, case.fanout, replace, derive_key(1, step)
         same(nodewise.pick_uniform(*given), twins.pick_uniform(*given))
 
 
 @cases
 def test_masses_of_edges_agree(seed):
     case = Case(seed)
-    offset, slope = case.random.random((2, case.dst.size))
-    slope *= case.random.random(case.dst.size) < 0.5
+    groups = case.rows.degree.size
+    offset, slope = case.random.random((2, groups))
+    slope *= case.random.random(groups) < 0.5
     value = case.random.random(case.edges)
     code = case.random.integers(0, 256, case.nodes).astype(np.uint8)
     table = case.random.random(256).astype(np.float32)
     factor = case.random.random(case.nodes)
-    rows = case.indptr, case.indices, case.dst
+    rows = *case.rows.ranges, case.indices
+    changed = np.sort(case.random.permutation(case.nodes)[: case.nodes // 3])
+    changes = changed, case.random.random(changed.size).astype(np.float32)
+    none = changed[:0], changes[1][:0]
     edge_code = case.random.integers(0, 256, case.edges).astype(np.uint8)
     mass = np.full(case.frontier, np.nan)
     for power in (0.0, 0.5, 1.0):
         for values in ((value, value[:0]), (edge_code, table)):
             for coded in ((code, table), (code[:0], table[:0])):
-                for by_node in (factor, factor[:0]):
-                    given = (*rows, offset, slope, *values, *coded, by_node, power)
+                for by_node in ((factor, *none), (factor, *changes), (factor[:0], *none)):
+                    given = (*rows, offset, slope, *values, *coded, *by_node, power)
                     nodewise.edge_masses(*given, mass)
                     np.testing.assert_allclose(mass, twins.edge_masses(*given), rtol=1e-12)
-    flat = (*rows, offset, 0 * slope, value[:0], value[:0], code[:0], table[:0], factor[:0], 0.5)
+    flat = (*rows, offset, 0 * slope, value[:0], value[:0], code[:0], table[:0], factor[:0])
+    flat = (*flat, *none, 0.5)
     nodewise.edge_masses(*flat, mass)
     np.testing.assert_allclose(mass, twins.edge_masses(*flat), rtol=1e-12)
 
@@ -128,15 +148,15 @@ def test_weighted_picks_agree_draw_for_draw(seed, replace):
     ours = case.masses()
     twin = ours.copy()
     for module, mass in ((nodewise, ours), (twins, twin)):
-        module.row_chances(case.indptr, case.dst, mass, case.fanout, replace)
+        module.row_chances(case.rows.degree, mass, case.fanout, replace)
     np.testing.assert_allclose(ours, twin, rtol=1e-9)
     for step in range(5):
         key = derive_key(2, step)
         if replace:
-            given = case.indptr, case.dst, ours, case.fanout, key
+            given = *case.rows, ours, case.fanout, key
             same(nodewise.pick_replacing(*given), twins.pick_replacing(*given))
         else:
-            given = case.indptr, case.dst, ours, key
+            given = *case.rows, ours, key
             drawn = [by_row(module.pick_pivotal(*given)) for module in (nodewise, twins)]
             assert drawn[0] == drawn[1]
 
@@ -145,7 +165,7 @@ def test_weighted_picks_agree_draw_for_draw(seed, replace):
 @pytest.mark.parametrize("iterations", [0, 1, 3, 100])
 def test_labors_chances_and_picks_agree(seed, iterations):
     case = Case(seed)
-    indptr, edge = twins.all_edges(case.indptr, case.dst)
+    indptr, edge = twins.all_edges(*case.rows.ranges)
     source, row = twins.relabel(case.indices, case.dst, edge)
     tolerance = 1e-4 if iterations == 100 else 0.0
     for coefficient in (np.empty(0), case.masses()):
@@ -153,22 +173,25 @@ def test_labors_chances_and_picks_agree(seed, iterations):
         ours = labor.labor_chances(*given)
         np.testing.assert_allclose(ours, twins.labor_chances(*given), rtol=1e-6)
         for chance in (ours, np.empty(0)):
-            picked = case.indptr, case.indices, case.dst, chance, case.fanout, derive_key(3)
+            edges = *case.rows.ranges, case.rows.degree, case.indices
+            picked = *edges, chance, case.fanout, derive_key(3)
             scratch = np.empty(case.frontier + 1, np.int64)
             same(labor.pick_shared(*picked, scratch), twins.pick_shared(*picked))
 
 
+@pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("kind", [np.int32, np.int64])
-def test_labor_picks_agree_for_rows_of_every_length_and_many_of_them(kind):
+def test_labor_picks_agree_for_rows_of_every_length_and_many_of_them(kind, shape):
     # rows around the sizes of vectors and chunks, more of them than are read ahead at a time
     random = np.random.default_rng(0)
     degree = np.tile([0, 1, 31, 32, 33, 64, 511, 512, 513, 544, 1030, 3], 20)
     indptr = np.concatenate([[0], degree.cumsum()])
     indices = random.integers(0, degree.size, indptr[-1]).astype(kind)
     dst = random.permutation(degree.size)
-    frontier = int(degree.sum())
+    rows = random_ranges(random, indptr, dst, shape)
+    frontier = int(rows.degree.sum())
     for chance in (np.empty(0), random.random(frontier)):
-        picked = indptr, indices, dst, chance, 10, derive_key(3)
+        picked = *rows.ranges, rows.degree, indices, chance, 10, derive_key(3)
         scratch = np.full(frontier + 2, -7)
         same(labor.pick_shared(*picked, scratch), twins.pick_shared(*picked))
         assert scratch[-1] == -7

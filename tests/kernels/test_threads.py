@@ -12,10 +12,12 @@ import numpy as np
 import pytest
 
 import bliss.nn.block  # noqa: F401 (tells the pool of torch's threads)
-from bliss.arrays import NOTHING
+from bliss.arrays import NO_IDS, NOTHING
 from bliss.kernels import frontier, histories, messages, node_bandit, pool
 from bliss.kernels.gathering import gather
 from tests.kernels.test_twins import Case
+
+pytestmark = pytest.mark.slow
 
 COUNTS = (2, 3)
 seeds = pytest.mark.parametrize("seed", range(8))
@@ -54,7 +56,7 @@ def as_tuple(found):
 @pytest.mark.parametrize("index_type", [np.int32, np.int64])
 def test_gathering_has_the_same_bits_and_clears_what_it_used(seed, count, index_type):
     case = Case(seed, index_type)
-    rows = case.indptr, case.indices, case.dst, case.layer()[2]
+    rows = *case.rows.ranges, case.indices, case.layer()[2]
 
     def gathered(kernel):
         bits = np.zeros(case.nodes // 32 + 1, np.uint32)
@@ -125,12 +127,12 @@ def test_sums_over_in_edges_have_the_same_bits(seed, count):
     code = case.random.integers(0, 256, case.nodes).astype(np.uint8)
     edge_code = case.random.integers(0, 256, case.edges).astype(np.uint8)
     for coded in (edge_code, edge_code[:0]):
-        given = case.dst, case.indptr, case.indices, code, table, coded, table
+        given = *case.rows.ranges, case.indices, code, table, coded, table
         one, several = (on_threads(n, node_bandit.coded_sums, *given) for n in (1, count))
         assert_same(several, one)
     value = case.random.normal(size=(case.nodes, 19)).astype(np.float32)
-    scales = case.random.random(case.nodes), NOTHING, NOTHING
-    given = case.indptr, case.indices, case.dst, *scales, value
+    scales = case.random.random(case.rows.degree.size), NO_IDS, NOTHING
+    given = *case.rows.ranges, case.indices, *scales, value
     assert_same(*(on_threads(n, histories.full_sums, *given) for n in (count, 1)))
 
 

@@ -14,13 +14,14 @@ from bliss.arrays import NOTHING
 from bliss.kernels import bounds, edge_bandits, frontier, node_bandit
 from bliss.kernels.coins import coin
 from bliss.rng import derive_key, uniforms
+from tests.rows import SHAPES, random_ranges
 from tests.twins import layerwise as reference
 
 
 class Case:
-    """A random graph, targets, and the arrays of one sampled layer."""
+    """A random graph, targets, their rows in turn of every shape, and one sampled layer."""
 
-    def __init__(self, seed: int, index_type: type = np.int32) -> None:
+    def __init__(self, seed: int, index_type: type = np.int32, shapes: int = 3) -> None:
         random = np.random.default_rng(seed)
         self.random = random
         self.nodes = int(random.integers(2, 80))
@@ -31,17 +32,18 @@ class Case:
         self.indptr, order = reference.group_by_target(source, target, self.nodes)
         self.indices = source[order]
         self.dst = random.permutation(self.nodes)[: random.integers(1, self.nodes + 1)]
-        self.offset = random.random(self.dst.size)
-        self.slope = random.random(self.dst.size) * (random.random(self.dst.size) < 0.7)
+        self.rows = random_ranges(random, self.indptr, self.dst, SHAPES[seed % shapes])
+        groups = self.rows.degree.size
+        self.offset = random.random(groups)
+        self.slope = random.random(groups) * (random.random(groups) < 0.7)
         self.value = random.random(self.edges)
         self.seen = np.zeros(self.nodes, np.float32)
         self.buffer = np.empty(self.nodes + 1, index_type)
 
     def layer(self) -> tuple[np.ndarray, ...]:
         """Candidates and masses, then source, prob, kept_indptr, row, edge."""
-        candidate, squares = reference.scan(
-            self.indptr, self.indices, self.dst, self.offset, self.slope, self.value, NOTHING
-        )
+        masses = self.offset, self.slope, self.value, NOTHING
+        candidate, squares = reference.scan(*self.rows.ranges, self.indices, self.dst, *masses)
         mass = np.sqrt(squares)
         source, prob = reference.poisson_keep(candidate, mass, 0.5, self.dst.size, derive_key(1))
         return (
@@ -49,7 +51,7 @@ class Case:
             mass,
             source,
             prob,
-            *reference.gather(self.indptr, self.indices, self.dst, source),
+            *reference.gather(*self.rows.ranges, self.indices, source),
         )
 
 
@@ -111,12 +113,12 @@ def test_scan_agrees_bit_for_bit_and_clears_what_it_used(seed, index_type, is_co
     if is_coded:
         value = case.random.integers(0, 256, case.edges).astype(np.uint8)
         table = case.random.random(256).astype(np.float32)
-    rows = (case.indptr, case.indices, case.dst, case.offset, case.slope, value, table)
-    count, edges = frontier.scan(*rows, case.seen, case.buffer)
+    edges = *case.rows.ranges, case.indices, case.dst
+    rows = (*edges, case.offset, case.slope, value, table)
+    count = frontier.scan(*rows, case.seen, case.buffer)
     candidate, squares = reference.scan(*rows)
     np.testing.assert_array_equal(case.buffer[:count], candidate)
     np.testing.assert_array_equal(case.seen[candidate], squares)
-    assert edges == (case.indptr[case.dst + 1] - case.indptr[case.dst]).sum()
 
     code = case.random.integers(0, 256, case.nodes).astype(np.uint8)
     table = case.random.random(256).astype(np.float32)
@@ -134,10 +136,24 @@ def test_scan_agrees_bit_for_bit_and_clears_what_it_used(seed, index_type, is_co
 def test_scaling_by_node_agrees(seed):
     case = Case(seed)
     candidate, mass = case.layer()[:2]
-    factor, twin = case.random.random(case.nodes), mass.copy()
-    frontier.scale_by_node(mass, candidate, factor)
-    reference.scale_by_node(twin, candidate, factor)
-    np.testing.assert_array_equal(mass, twin)
+    factor = case.random.random(case.nodes)
+    for number in (0, case.nodes // 3 + 1):
+        changed = np.sort(case.random.permutation(case.nodes)[:number])
+        factors = factor, changed, case.random.random(number).astype(np.float32)
+        twin = mass.copy()
+        frontier.scale_by_node(mass, candidate, *factors)
+        reference.scale_by_node(twin, candidate, *factors)
+        np.testing.assert_array_equal(mass, twin)
+    both = [m.changed_or(0.5, np.uint64(changed[0]), *factors[1:]) for m in (frontier, reference)]
+    assert both[0] == both[1] == factors[2][0]
+
+
+@cases
+def test_sums_over_ranges_agree(seed):
+    case = Case(seed)
+    given = *case.rows.ranges, case.value
+    ours, twin = (module.range_sums(*given) for module in (frontier, reference))
+    np.testing.assert_allclose(ours, twin, rtol=1e-12)
 
 
 @given(
@@ -184,7 +200,7 @@ def test_kept_sources_and_edges_agree_draw_for_draw(seed):
             np.testing.assert_array_equal(prob, twin_prob)
     bits = np.zeros(case.nodes // 32 + 1, np.uint32)
     scratch = np.empty(case.edges + 1, np.int64)
-    rows = case.indptr, case.indices, case.dst, source
+    rows = *case.rows.ranges, case.indices, source
     position = np.empty(case.nodes, np.int32)
     for ours, twin in zip(
         frontier.gather(*rows, bits, position, scratch), reference.gather(*rows), strict=True
@@ -199,15 +215,20 @@ def test_weights_agree(seed, kind):
     case = Case(seed)
     _, _, source, prob, kept_indptr, row, edge = case.layer()
     nothing = np.empty(0)
-    target_scale = case.random.random(case.nodes) if kind != "weights" else nothing
-    source_scale = case.random.random(case.nodes) if kind == "gcn" else nothing
+    groups = case.rows.degree.size
+    target_scale = case.random.random(groups) if kind != "weights" else nothing
+    source_scale = case.random.random(source.size) if kind == "gcn" else nothing
     weight = case.random.random(case.edges).astype(np.float32) if kind == "weights" else nothing
     scales = target_scale, source_scale, weight
-    given_ = (case.dst, source, 1 / prob.astype(np.float64), kept_indptr, row, edge, *scales)
+    for correction in (nothing, 1 / prob.astype(np.float64)):
+        given_ = (kept_indptr, row, edge, source.size, correction, *scales)
+        np.testing.assert_allclose(
+            frontier.edge_weights(*given_), reference.edge_weights(*given_), rtol=1e-6
+        )
     ours, twin = frontier.edge_weights(*given_), reference.edge_weights(*given_)
     np.testing.assert_allclose(ours, twin, rtol=1e-6)
 
-    total = case.random.random(case.dst.size)
+    total = case.random.random(groups)
     expected = reference.rescale_rows(twin, kept_indptr, total)
     frontier.rescale_rows(ours, kept_indptr, total)
     np.testing.assert_allclose(ours, expected, rtol=1e-6)
@@ -216,36 +237,37 @@ def test_weights_agree(seed, kind):
 @cases
 @pytest.mark.parametrize("attention", [True, False])
 def test_exp3_agrees_over_many_updates(seed, attention):
-    case = Case(seed)
+    case = Case(seed, shapes=2)  # the state has one row per target
     _, _, source, prob, kept_indptr, row, edge = case.layer()
     states = [(np.zeros(case.edges), np.tile([1.0, 0.0], (case.nodes, 1))) for _ in range(2)]
-    target_scale = np.empty(0) if attention else case.random.random(case.nodes)
+    degree, node = case.rows.degree, case.rows.node
+    target_scale = np.empty(0) if attention else case.random.random(degree.size)
     alpha = case.random.random(row.size) if attention else np.empty(0)
     for _ in range(50):
         strength = case.random.lognormal(0, 3, source.size) / prob
-        feedback = (case.dst, case.indptr, kept_indptr, row, edge, target_scale, strength, alpha)
+        feedback = (kept_indptr, row, edge, target_scale, strength, alpha)
         for module, (excess, scale) in zip((edge_bandits, reference), states, strict=True):
-            growth = module.exp3_growth(*feedback, attention, 0.3, 0.1, excess, scale)
-            module.grow(case.dst, case.indptr, kept_indptr, edge, growth, excess, scale)
+            sums = scale[node, 0], reference.range_sums(*case.rows.ranges, excess)
+            growth = module.exp3_growth(degree, *sums, *feedback, attention, 0.3, 0.1, excess)
+            module.grow(node, case.indptr, kept_indptr, edge, growth, excess, scale)
     for ours, twin in zip(*states, strict=True):
         np.testing.assert_allclose(ours, twin, rtol=1e-9)
     rows = [
-        module.exp3_rows(case.dst, case.indptr, states[0][1], 0.3)
-        for module in (edge_bandits, reference)
+        module.exp3_rows(degree, *states[0][1][node].T, 0.3) for module in (edge_bandits, reference)
     ]
     np.testing.assert_allclose(*rows, rtol=1e-12)
 
 
 @cases
 def test_scale_free_updates_agree(seed):
-    case = Case(seed)
+    case = Case(seed, shapes=2)  # the state has one row per target
     _, _, _, _, kept_indptr, _, edge = case.layer()
     degree = np.diff(case.indptr).astype(np.float64)
     states = [(np.ones(case.edges, np.float32), degree.copy()) for _ in range(2)]
     for _ in range(30):
         signal = case.random.normal(0, 5, edge.size)
         for module, state in zip((edge_bandits, reference), states, strict=True):
-            module.scale_free_update(case.dst, kept_indptr, edge, signal, 0.3, *state)
+            module.scale_free_update(case.rows.node, kept_indptr, edge, signal, 0.3, *state)
     for ours, twin in zip(*states, strict=True):
         np.testing.assert_allclose(ours, twin, rtol=1e-5)
 
@@ -290,7 +312,7 @@ def test_node_kernels_agree(seed):
     table = case.random.random(256).astype(np.float32)
     edge_code = case.random.integers(0, 256, case.edges).astype(np.uint8)
     for coded in (edge_code, edge_code[:0]):
-        given = case.dst, case.indptr, case.indices, states[0][1], table, coded, table
+        given = *case.rows.ranges, case.indices, states[0][1], table, coded, table
         ours, twin = (module.coded_sums(*given) for module in (node_bandit, reference))
         np.testing.assert_allclose(ours, twin, rtol=1e-6)  # products are in float32
     given = case.indptr, case.indices, edge_code, table + np.float32(0.1), 4
@@ -310,7 +332,7 @@ def test_rewards_and_growth_of_bandits_agree(seed, flag):
     for name, given_ in (
         ("variance_rewards", (kept_indptr, message, chance, flag)),
         ("distance_rewards", (kept_indptr, row, message, chance, x)),
-        ("neighbour_growth", (case.dst, case.indptr, kept_indptr, message, chance, 0.1, flag)),
+        ("neighbour_growth", (case.rows.degree, kept_indptr, message, chance, 0.1, flag)),
     ):
         ours, twin = getattr(edge_bandits, name)(*given_), getattr(reference, name)(*given_)
         np.testing.assert_allclose(ours, twin, rtol=1e-6, atol=1e-12)
@@ -320,7 +342,7 @@ def test_rewards_and_growth_of_bandits_agree(seed, flag):
 
 @cases
 def test_growth_agrees_over_many_updates_and_repeated_edges(seed):
-    case = Case(seed)
+    case = Case(seed, shapes=2)  # the state has one row per target
     kept_indptr, _, edge = case.layer()[4:]
     edge = edge.copy()
     for a, b in pairwise(kept_indptr):
@@ -329,7 +351,7 @@ def test_growth_agrees_over_many_updates_and_repeated_edges(seed):
     for _ in range(400):  # long enough for rows to be scaled down
         growth = case.random.random(edge.size)
         for module, state in zip((edge_bandits, reference), states, strict=True):
-            module.grow(case.dst, case.indptr, kept_indptr, edge, growth, *state)
+            module.grow(case.rows.node, case.indptr, kept_indptr, edge, growth, *state)
     for ours, twin in zip(*states, strict=True):
         np.testing.assert_allclose(ours, twin, rtol=1e-7)
 

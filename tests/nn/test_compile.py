@@ -13,6 +13,8 @@ from bliss import Bliss
 from bliss.nn import GNN, ModelConfig, ops
 from tests.statistics import heavy_tailed_graph
 
+pytestmark = pytest.mark.slow
+
 
 def random(*shape: int) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(1))

@@ -36,6 +36,8 @@ from bliss.nn.convs import GATConv, GATv2Conv, GCNConv, SAGEConv
 from bliss.samplers import SAMPLERS, Full, sampler_config
 from tests.conftest import heavy_tailed_pairs
 
+pytestmark = pytest.mark.slow
+
 DEVICE, FEATURES, CLASSES = "meta", 6, 4
 OPTIONS = {
     "batch": {"residual": True, "normalisation": "batch", "dropout": 0.5, "attention_dropout": 0.5},

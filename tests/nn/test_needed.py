@@ -43,7 +43,8 @@ def test_outputs_at_some_nodes_are_those_of_the_full_pass(name, tmp_path, monkey
     mask = torch.zeros(60, dtype=torch.bool)
     mask[nodes] = True
     torch.testing.assert_close(infer(model, graph, x, nodes=mask), full[mask])
-    monkeypatch.setattr(inference, "LARGE", 0)
+    monkeypatch.setattr(inference, "OUTPUT_BYTES_IN_MEMORY", 0)
+    monkeypatch.setattr(inference, "_RESIDENT_BYTES", 0)
     on_disk = infer(model, graph, x, nodes=nodes, chunk_edges=40, scratch=tmp_path / "new")
     assert torch.equal(on_disk, found)
     assert not list((tmp_path / "new").iterdir())  # the files have no names

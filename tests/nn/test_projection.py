@@ -124,7 +124,8 @@ def test_single_convolutions_are_projected_too(graph, projected, kind):
 def test_projections_on_disk_are_those_in_memory(graph, projected, tmp_path, monkeypatch):
     whole, x = network("sage"), features()
     expected = infer(whole, graph, x, chunk_edges=50)
-    monkeypatch.setattr(inference, "LARGE", 0)
+    monkeypatch.setattr(inference, "OUTPUT_BYTES_IN_MEMORY", 0)
+    monkeypatch.setattr(inference, "_RESIDENT_BYTES", 0)
     assert torch.equal(infer(whole, graph, x, chunk_edges=50, scratch=tmp_path), expected)
     assert len(projected) == 4  # the first and the last layer, twice
     assert not list(tmp_path.iterdir())

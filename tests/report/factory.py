@@ -39,10 +39,10 @@ def times(quality: float) -> dict[str, float]:
 
 def curve(quality: float, steps: int = 300, every: int = 20) -> dict[str, list[float]]:
     step = list(range(every, steps + 1, every))
-    f1 = [0.9 + 0.01 * quality - 0.5 * math.exp(-s / (90 - 12 * quality)) for s in step]
+    score = [0.9 + 0.01 * quality - 0.5 * math.exp(-s / (90 - 12 * quality)) for s in step]
     return {
         "step": step,
-        "val_score": [y + 0.004 * wobble(s, quality) for s, y in zip(step, f1, strict=True)],
+        "val_score": [y + 0.004 * wobble(s, quality) for s, y in zip(step, score, strict=True)],
         "val_score_std": [0.012 + 0.01 * math.exp(-s / 80) for s in step],
         "loss": [0.5 + 2 * math.exp(-s / (70 - 8 * quality)) for s in step],
         "loss_std": [0.04 + 0.1 * math.exp(-s / 60) for s in step],
@@ -61,8 +61,9 @@ def run(folder: Path, finished: bool = True, **changes: Any) -> Path:
     write(folder / "config.json", config.to_dict())
     learnt = curve(1 + 0.2 * config.seed, steps=300 if finished else 180)
     lines = [
-        {"step": s, "loss": loss, "train_score": f1 + 0.02, "val_score": f1}
-        for s, loss, f1 in zip(learnt["step"], learnt["loss"], learnt["val_score"], strict=True)
+        {"step": s, "loss": loss, "metric": "micro-F1", "train_score": score + 0.02}
+        | {"val_score": score}
+        for s, loss, score in zip(learnt["step"], learnt["loss"], learnt["val_score"], strict=True)
     ]
     owner = settings_digest(config)
     log = Log(folder / "metrics.jsonl", Evaluation, lambda: owner)
@@ -71,6 +72,7 @@ def run(folder: Path, finished: bool = True, **changes: Any) -> Path:
         result = msgspec.to_builtins(RunFolder(folder).identity()) | {
             "steps": 300,
             "best_step": 280,
+            "metric": "micro-F1",
             "train_score": 0.9312345,
             "val_score": 0.9023456,
             "test_score": 0.8976543 + 0.001 * config.seed,
@@ -158,83 +160,18 @@ def comparison(folder: Path, models: tuple[str, ...] = ("sage", "gatv2"), **chan
         "machine": MACHINE,
         "date": "2026-02-03",
         "seeds": [0, 1, 2, 3, 4],
+        "metric": "micro-F1",
         "target_score": 0.87,
         "match": "nodes",
+        "sizes": "",
         "estimator": "hajek",
         "load": 0.02,
         "graph": {"nodes": 20000, "edges": 561311, "features": 64, "classes": 8},
         "rows": rows,
+        "skipped": [],
+        "notes": [],
     }
     write(folder / "compare.json", values | changes)
-    return folder
-
-
-def reproduction(folder: Path, **changes: Any) -> Path:
-    datasets, models = ("cora", "citeseer", "flickr"), ("sage", "gatv2")
-    samplers = ("ladies", "pladies", "bliss")
-    f1, time, figures = [], [], []
-    for p, preset in enumerate(("paper", "ours")):
-        for d, dataset in enumerate(datasets):
-            for m, model in enumerate(models):
-                for s, sampler in enumerate(samplers):
-                    who = {"preset": preset, "dataset": dataset, "model": model}
-                    who |= {"sampler": sampler}
-                    published = 0.81 - 0.09 * d + 0.01 * s + 0.008 * m
-                    ours = published + 0.05 * p * d + 0.012 * wobble(p, d, m, s)
-                    f1.append(
-                        who
-                        | {
-                            "split": "test",
-                            "ours": ours,
-                            "ours_std": 0.006,
-                            "published": published,
-                            "published_std": 0.009,
-                            "difference": ours - published,
-                            "seeds": 5,
-                            "scores": [ours] * 5,
-                        }
-                    )
-                    pace = 0.02 * (1 + d) * (1 + 0.4 * s) * (1 + 2 * m)
-                    time.append(
-                        who
-                        | {
-                            "ours": pace,
-                            "ours_std": 0.1 * pace,
-                            "published": 1.7 * pace,
-                            "published_std": 0.2 * pace,
-                            "ratio": 1 / 1.7,
-                        }
-                    )
-                    if d == 0:
-                        figures.append(who | curve(s + p))
-    growths = []
-    for quantity in ("time", "memory", "variance"):
-        for s, sampler in enumerate(samplers):
-            exponent = {"time": 1.0, "memory": 0.9, "variance": -1.1}[quantity] + 0.04 * s
-            growths.append(
-                {
-                    "quantity": quantity,
-                    "sampler": sampler,
-                    "grows_with": "budget" if quantity == "variance" else "edges",
-                    "exponent": exponent,
-                    "stated": "at most linear" if quantity == "time" and s == 2 else 1.0,
-                    "points": [[x, (1 + s) * 1e-4 * x**exponent] for x in (1e3, 4e3, 16e3, 64e3)],
-                }
-            )
-    values = {
-        "kind": "reproduction",
-        "command": "bliss reproduce --out reproduction",
-        "machine": MACHINE,
-        "date": "2026-02-03",
-        "seconds": 5321.0,
-        "presets": ["paper", "ours"],
-        "tables": {"f1": f1, "time": time, "variance": growths},
-        "figures": figures,
-        "missing": [
-            {"dataset": "reddit", "remedy": "Run `bliss data get reddit` and reproduce anew."}
-        ],
-    }
-    write(folder / "reproduce.json", values | changes)
     return folder
 
 
@@ -300,7 +237,6 @@ def every_kind(folder: Path) -> dict[str, list[Path]]:
         "run": [alone],
         "runs": [*seeds, other, unfinished],
         "comparison": [compared],
-        "reproduction": [reproduction(folder / "reproduced")],
         "variance": [variance(folder / "variance") / "variance.json"],
     }
     return kinds | {"together": [path for paths in kinds.values() for path in paths]}

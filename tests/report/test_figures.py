@@ -18,6 +18,8 @@ from bliss.report.style import SERIES, look
 from bliss.report.svg import inline
 from tests.report import factory
 
+pytestmark = pytest.mark.slow
+
 CSS = (Path(bliss.report.__file__).parent / "page.css").read_text(encoding="utf-8")
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -12,6 +12,8 @@ from bliss.report.build import build
 from bliss.report.significance import holm
 from tests.report import factory
 
+pytestmark = pytest.mark.slow
+
 
 def table(sections, caption, part=0):
     own = sections[0].parts[part]
@@ -87,31 +89,11 @@ def test_scores_start_with_rank_test_f1_and_difference(sections_of):
     assert "bliss (exp3) and bliss (node) share the first rank" in words
 
 
-NEW = (
-    "unit", "batch_size", "estimator", "lr", "dropout", "match", "scores", "test_score_interval",
-    "rank", "is_tied", "search",
-)  # fmt: skip
-
-
-def test_files_of_before_are_shown_with_deviations(tmp_path):
-    rows = read(factory.comparison(tmp_path) / "compare.json")["rows"]
-    rows = [{key: value for key, value in row.items() if key not in NEW} for row in rows]
-    for row in rows:
-        del row["curve"]["seconds"]
-    (section,) = build([factory.comparison(tmp_path, rows=rows, graph=None, match="")])
-    found = table([section], "Scores")
-    assert "Rank" not in found.columns
-    assert column(found, "Test F1")[0].text == "0.8840 ± 0.0032"
-    assert "one standard deviation" in found.note
-    assert "Validation F1 over time" not in [chart.title for chart in section.charts]
-    assert dict(section.origin)["Graph"] == "synthetic"
-
-
 def test_sections_follow_the_order_of_the_paths(results):
-    kinds = ("variance", "comparison", "reproduction", "run")
+    kinds = ("variance", "comparison", "run")
     paths = [results[kind][0] for kind in kinds]
     found = [section.kind for section in build(paths)]
-    assert found == ["Variance", "Comparison", "Reproduction", "Run"]
+    assert found == ["Variance", "Comparison", "Run"]
     assert [section.kind for section in build(paths[::-1])] == found[::-1]
 
 
@@ -122,30 +104,6 @@ def test_a_comparison_without_the_full_budget_uses_its_largest_share(tmp_path):
     sections = build([factory.comparison(tmp_path, rows=small)])
     half = [row["test_score"] for row in small if row["budget_share"] == 0.5]
     assert [float(c.key) for c in column(table(sections, "Scores"), "Test F1")] == half
-
-
-def test_a_reproduction(results, sections_of):
-    sections = sections_of("reproduction")
-    tables_of = read(results["reproduction"][0] / "reproduce.json")["tables"]
-    for part, preset in enumerate(("paper", "ours")):
-        for caption, key, names in (
-            ("F1", "f1", {"Ours": "ours", "Published": "published", "Difference": "difference"}),
-            ("Time", "time", {"Ours, s": "ours", "Published, s": "published", "Ratio": "ratio"}),
-        ):
-            rows = [row for row in tables_of[key] if row["preset"] == preset]
-            for name, field in names.items():
-                cells = column(table(sections, caption, part), name)
-                assert [float(cell.key) for cell in cells] == [row[field] for row in rows]
-    exponents = column(table(sections, "Growth", 2), "Exponent")
-    assert [float(cell.key) for cell in exponents] == [
-        row["exponent"] for row in tables_of["variance"]
-    ]
-
-
-def test_a_reproduction_without_tables_lists_missing_data(tmp_path):
-    (section,) = build([factory.reproduction(tmp_path, tables={}, figures=[])])
-    assert section.parts == []
-    assert section.remarks[0].startswith("reddit is missing. Run")
 
 
 def test_a_variance(results, sections_of):
@@ -245,7 +203,8 @@ def test_a_difference_that_is_significant_alone_may_not_be_among_many(tmp_path):
 
 
 def test_one_seed_has_no_deviation_and_no_test(tmp_path):
-    section = two_samplers(tmp_path, seeds=1, p_value=None, test_score_std=None, val_score_std=None)
+    deviations = ("test_score_std", "test_score_interval", "val_score_std")
+    section = two_samplers(tmp_path, seeds=1, p_value=None, **dict.fromkeys(deviations))
     found = table([section], "Scores")
     assert column(found, "Test F1")[1].text == f"0.8960 ± {tables.DASH}"
     assert "bliss 0.896." in section.summary[0]
@@ -283,8 +242,8 @@ def test_an_unfinished_run_is_a_remark(tmp_path):
 @pytest.mark.parametrize(
     ("shown", "expected"),
     [
-        (tables.f1_spread(0.98765, 0.00123).text, "0.9877 ± 0.0012"),
-        (tables.f1_spread(0.5, None).text, "0.5000 ± \u2013"),
+        (tables.score_spread(0.98765, 0.00123).text, "0.9877 ± 0.0012"),
+        (tables.score_spread(0.5, None).text, "0.5000 ± \u2013"),
         (tables.score_cell(None).text, "\u2013"),
         (tables.score_cell(0.5).text, "0.5000"),
         (tables.number(math.inf).text, "\u2013"),

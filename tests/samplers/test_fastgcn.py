@@ -22,6 +22,8 @@ from tests.statistics import (
     worst_z,
 )
 
+pytestmark = pytest.mark.slow
+
 FALSE_ALARM = 1e-6  # chance that a correct sampler fails, in each test that rolls dice
 DST = np.array([0, 2, 5, 9, 14, 20, 30, 40])
 BUDGET, TIMES = 40, 8_000

@@ -79,7 +79,7 @@ def test_large_sums_are_kept_on_disk_and_found_again(tmp_path, monkeypatch):
     graph = heavy_tailed_graph()
     assert isinstance(FirstHop(graph, X, tmp_path).sums, np.ndarray)
     assert list(tmp_path.iterdir()) == []  # small ones are computed each time
-    monkeypatch.setattr(first_hop, "LARGE", 0)
+    monkeypatch.setattr(first_hop, "SUM_BYTES_IN_MEMORY", 0)
     made = FirstHop(graph, X, tmp_path)
     (path,) = tmp_path.iterdir()
     assert isinstance(made.sums, np.memmap)

@@ -11,6 +11,8 @@ from bliss import Graph, InputError
 from bliss.samplers import GATBS, GCNBS
 from tests.statistics import coefficients, heavy_tailed_graph, repeat, targets_of
 
+pytestmark = pytest.mark.slow
+
 LEAVES = 9
 SIZE = np.array([1.0, 5.0, 1.0, 2.0, 1.0, 3.0, 1.0, 1.0, 4.0, 1.0])  # |h_j|, node 0 included
 ETA, DELTA = 0.4, 0.01

@@ -26,6 +26,8 @@ from tests.statistics import (
     targets_of,
 )
 
+pytestmark = pytest.mark.slow
+
 FALSE_ALARM = 1e-6  # chance that a correct sampler fails, in each test that rolls dice
 TIMES = 4000
 DRAWS = {"node": 120, "edge": 24, "walk": 20}  # a batch has 30 to 43 of 60 nodes

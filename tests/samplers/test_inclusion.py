@@ -15,6 +15,8 @@ from bliss.samplers import LADIES, PLADIES
 from bliss.samplers.draws import Draw, Poisson, WithoutReplacement, WithReplacement
 from tests.statistics import heavy_tailed_graph, normal_limit, repeat, square_sums
 
+pytestmark = pytest.mark.slow
+
 FALSE_ALARM = 1e-6  # chance that a correct draw fails, in each test that rolls dice
 TIMES = 40_000  # of independent coins, whose pairs and sums are tested, too
 FEWER = 10_000  # of other draws

@@ -19,6 +19,8 @@ from tests.statistics import (
     targets_of,
 )
 
+pytestmark = pytest.mark.slow
+
 FALSE_ALARM = 1e-6  # chance that a correct sampler fails, in each test that rolls dice
 KINDS = (0, 1, 4, "converged")
 DST = np.arange(0, 60, 2)

@@ -15,6 +15,8 @@ from bliss.nn.convs import GATv2Conv
 from bliss.samplers import Neighbor
 from tests.statistics import coefficients, heavy_tailed_graph, targets_of
 
+pytestmark = pytest.mark.slow
+
 FALSE_ALARM = 1e-6  # chance that a correct sampler fails, in each test that rolls dice
 
 

@@ -9,6 +9,8 @@ from bliss.samplers import PLADIES, Sampler
 from tests.build import make_sampler
 from tests.statistics import features, full_aggregate, heavy_tailed_graph, normal_limit
 
+pytestmark = pytest.mark.slow
+
 FALSE_ALARM = 1e-6  # chance that a correct sampler fails, in each of the tests
 TIMES = 3000
 SHARDS = 3

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bliss import Graph
-from bliss.feedback import encode_attention
+from bliss.feedback import Survey, encode_attention
 from bliss.policies import NodeConfig
 from bliss.samplers import LADIES, PLADIES, LayerSampler
 from tests.statistics import (
@@ -22,6 +22,8 @@ from tests.statistics import (
     train,
     worst_z,
 )
+
+pytestmark = pytest.mark.slow
 
 FALSE_ALARM = 1e-6  # chance that correct samplers fail in this file, all cases together
 TIMES = 10_000
@@ -68,7 +70,9 @@ def frozen_draws(name: str, policy: str, norm: str) -> tuple[LayerSampler, Draws
     if policy in TEACHING_SIZE or policy in SURVEYED:
         untaught = sampler.inclusion(TARGETS, 0).prob
         if policy in SURVEYED:
-            sampler.policy.survey(0, features()[:, 1].astype(np.float32), attention(sampler.graph))
+            sampler.policy.survey(
+                0, Survey(features()[:, 1].astype(np.float32), attention(sampler.graph))
+            )
         size = TEACHING_SIZE.get(policy, 1.0)
         train(sampler, TARGETS, size * features()[:, 1:2], steps=40)
         change = sampler.inclusion(TARGETS, 0).prob / untaught

@@ -17,6 +17,8 @@ from tests.statistics import (
     worst_z,
 )
 
+pytestmark = pytest.mark.slow
+
 FALSE_ALARM = 1e-6  # chance that correct samplers fail in this file, all cases together
 TIMES = 8_000
 TARGETS = np.array([0, 2, 5, 9, 14, 20, 30, 40])  # 41 to 3 in-edges; some feed one another

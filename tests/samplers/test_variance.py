@@ -22,6 +22,8 @@ from tests.statistics import (
     train,
 )
 
+pytestmark = pytest.mark.slow
+
 TOLERANCE = 0.05  # how far from the closed form a measured variance may be
 FALSE_ALARM = 1e-6  # chance that a correct sampler is further off, in each measured case
 LARGEST_ERROR = TOLERANCE / normal_limit(FALSE_ALARM, 1)  # 1.02%: the standard error it takes

@@ -8,18 +8,9 @@ from typing import Any
 
 import pytest
 
-from bliss.data import Dataset
-from bliss.studies import (
-    Comparison,
-    Reproduction,
-    Variance,
-    VarianceStudy,
-    compare,
-    reproduce,
-    runs,
-)
+from bliss.studies import Comparison, Variance, VarianceStudy, compare
+from bliss.studies.comparison import runs
 from bliss.train import TrainConfig
-from tests.train.conftest import make_dataset
 
 SMALL: dict[str, Any] = {
     "dataset": "toy",
@@ -31,22 +22,10 @@ SMALL: dict[str, Any] = {
     "lr": 0.02,
     "evaluate_every": 10,
 }
-REPRODUCED: dict[str, Any] = {
-    "datasets": ["cora", "yelp"],
-    "models": ["sage"],
-    "tables": ["f1", "time"],
-    "seeds": 2,
-    "steps": 3,
-}
 
 
 def quiet(_: str) -> None:
     pass
-
-
-@pytest.fixture(scope="session")
-def dataset() -> Dataset:
-    return make_dataset()
 
 
 @pytest.fixture(scope="session")
@@ -68,13 +47,6 @@ def compared(run_comparison, tmp_path_factory) -> tuple[Path, Comparison]:
     """The folder of a comparison, and what `compare` returned."""
     out = tmp_path_factory.mktemp("comparison")
     return out, run_comparison(out)
-
-
-@pytest.fixture(scope="session")
-def reproduced(tmp_path_factory, data_root) -> tuple[Path, Reproduction]:
-    """The folder of a reproduction, and what `reproduce` returned."""
-    out = tmp_path_factory.mktemp("reproduction")
-    return out, reproduce(out, root=data_root, say=quiet, **REPRODUCED)
 
 
 @pytest.fixture(scope="session")

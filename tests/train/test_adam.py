@@ -5,10 +5,13 @@ from __future__ import annotations
 import copy
 import io
 
+import pytest
 import torch
 from torch import nn
 
 from bliss.train.adam import Adam
+
+pytestmark = pytest.mark.slow
 
 OPTIONS = {"lr": 0.1, "weight_decay": 0.01, "fused": True}
 

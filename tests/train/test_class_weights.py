@@ -11,8 +11,10 @@ from bliss import InputError
 from bliss.data import Dataset
 from bliss.train import build_task, resolve
 from bliss.train.metrics import balanced_weights, criterion
-from tests.train.conftest import make_dataset
+from tests.build import make_dataset
 from tests.train.runs import settings, trained
+
+pytestmark = pytest.mark.slow
 
 
 def unbalanced(nodes: int = 240) -> Dataset:

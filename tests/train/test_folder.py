@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
 import os
@@ -13,9 +12,12 @@ import pytest
 import safetensors.torch
 
 from bliss.errors import DamagedError, InputError, ResourceError
+from bliss.storage.digests import new_digest
 from bliss.train import Evaluation, RunFolder, open_task
 from bliss.train.results import StepTime
 from tests.train.runs import make_trainer, settings, trained
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
@@ -76,7 +78,7 @@ def test_a_damaged_line_of_metrics_is_named_and_nothing_is_lost(dataset, finishe
 
 
 def evaluation(step: int) -> Evaluation:
-    return Evaluation(step=step, loss=1.0, train_score=0.5, val_score=0.25)
+    return Evaluation(step=step, loss=1.0, metric="micro-F1", train_score=0.5, val_score=0.25)
 
 
 def test_a_line_of_metrics_cut_short_is_forgotten(tmp_path):
@@ -301,10 +303,11 @@ def test_an_evaluation_that_the_checkpoint_does_not_count_is_forgotten(tmp_path)
 def forged(folder, **changes):
     """Settings, or counters of the newest checkpoint, changed with their digests."""
     file = folder / "checkpoints" / "000000030.json"
-    counters = {k: v for k, v in json.loads(file.read_text()).items() if k != "sha256"} | changes
-    data = file.with_suffix(".safetensors").read_bytes()
-    digest = hashlib.sha256(data + json.dumps(counters, sort_keys=True).encode()).hexdigest()
-    file.write_text(json.dumps(counters | {"sha256": digest}))
+    counters = {k: v for k, v in json.loads(file.read_text()).items() if k != "digest"} | changes
+    digest = new_digest()
+    digest.update(file.with_suffix(".safetensors").read_bytes())
+    digest.update(json.dumps(counters, sort_keys=True).encode())
+    file.write_text(json.dumps(counters | {"digest": digest.hexdigest()}))
 
 
 COUNTERS = {

@@ -11,8 +11,10 @@ from torchmetrics.functional.classification import multiclass_f1_score, multilab
 from bliss.errors import InputError, ResourceError
 from bliss.samplers import SAMPLERS
 from bliss.train import PARTS, LoopConfig, TrainConfig, micro_f1, resolve
-from tests.train.conftest import make_dataset
+from tests.build import make_dataset
 from tests.train.runs import BUDGETS, SETTINGS, make_trainer, state, trained
+
+pytestmark = pytest.mark.slow
 
 # Every sampler with one network, and every network with a sampler of each kind: layer-wise with
 # a policy that sees attention, node-wise, and subgraphs.

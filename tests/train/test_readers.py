@@ -20,6 +20,8 @@ from bliss.storage import records
 from bliss.train import RunFolder, predict
 from tests.train.runs import trained
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def finished(whole, tmp_path):

@@ -22,6 +22,8 @@ from bliss.train import evaluate, predict, r2, resolve, train
 from bliss.train.metrics import TargetScale, criterion, mean_squared_error
 from tests.train.runs import SETTINGS, make_trainer, quiet, stopped, trained
 
+pytestmark = pytest.mark.slow
+
 MINE = {k: v for k, v in SETTINGS.items() if k != "dataset"}
 
 

@@ -13,7 +13,7 @@ import pytest
 from bliss.errors import InputError
 from bliss.samplers import SAMPLERS
 from bliss.train import RunFolder, Trainer, checkpoints, step
-from tests.train.conftest import make_dataset
+from tests.build import make_dataset
 from tests.train.runs import (
     BUDGETS,
     assert_same_run,
@@ -23,6 +23,8 @@ from tests.train.runs import (
     stopped,
     trained,
 )
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("prefetch", [0, 1])
@@ -61,7 +63,7 @@ def test_a_layer_that_keeps_all_its_candidates_resumes_with_prefetch(
     stopped(trainer, 13, signal.SIGTERM)
     trained(dataset, tmp_path, resume=True, **options)
     assert_same_run(tmp_path, whole(**options))
-    blocks = trainer.learner.sampler.sample(dataset.splits["train"][:40], 0)
+    blocks = trainer.stepper.sampler.sample(dataset.splits["train"][:40], 0)
     assert (blocks[0].prob == 1).all()
     assert (blocks[1].prob < 1).any()
 
@@ -69,7 +71,7 @@ def test_a_layer_that_keeps_all_its_candidates_resumes_with_prefetch(
 PROGRAM = """
     import sys
     from pathlib import Path
-    from tests.train.conftest import make_dataset
+    from tests.build import make_dataset
     from tests.train.runs import make_trainer
     trainer = make_trainer(make_dataset(), Path(sys.argv[1]))
     trainer.run(on_step=lambda now: print(now.step, flush=True))
@@ -172,7 +174,7 @@ def test_a_checkpoint_holds_the_times_of_the_newest_steps_alone(dataset, tmp_pat
     resumed, result = trained(dataset, tmp_path, resume=True)
     tensors = RunFolder(tmp_path).load_checkpoint(quiet).tensors
     for part in step.PARTS:
-        assert tensors[f"times.{part}"].tolist() == pytest.approx(resumed.learner.times[part])
-        assert len(resumed.learner.times[part]) == 7
-    newest = sorted(resumed.learner.times["total"])
+        assert tensors[f"times.{part}"].tolist() == pytest.approx(resumed.stepper.times[part])
+        assert len(resumed.stepper.times[part]) == 7
+    newest = sorted(resumed.stepper.times["total"])
     assert result.step_ms["total"] == pytest.approx(1e3 * newest[3])

@@ -8,7 +8,10 @@ import pytest
 import torch
 
 from bliss.train import Trainer, evaluate, loop
+from bliss.train.evaluation import SurveyedScores
 from tests.train.runs import make_trainer, quiet, settings, stopped
+
+pytestmark = pytest.mark.slow
 
 TRAIN = {10: 0.9, 20: 0.5, 30: 0.7, 40: 0.95}
 VAL = {10: 0.3, 20: 0.8, 30: 0.8, 40: 0.6}  # the best twice; training F1 is best elsewhere
@@ -19,13 +22,17 @@ def scripted(monkeypatch):
     """Evaluations during training give scores from a table by step."""
 
     def install(trainer: Trainer, val: dict[int, float] = VAL) -> None:
-        def scores(task, splits, progress=None, *, surveyor=None):
+        def scores(task, splits, progress=None):
             if "test" in splits:
                 return evaluate(task, splits, progress)
-            step = trainer.learner.steps
+            step = trainer.stepper.steps
             return {"train": TRAIN.get(step, 0.9), "val": val[step]}
 
+        def surveyed(task, sampler, *arguments):
+            return SurveyedScores(scores(task, *arguments), [])
+
         monkeypatch.setattr(loop, "evaluate", scores)
+        monkeypatch.setattr(loop, "evaluate_and_survey", surveyed)
 
     return install
 

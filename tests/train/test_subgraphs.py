@@ -11,8 +11,10 @@ from torch.nn import functional
 
 from bliss.train import RunFolder
 from bliss.train.metrics import criterion
-from tests.train.conftest import make_dataset
+from tests.build import make_dataset
 from tests.train.runs import assert_same_run, make_trainer, quiet, stopped, trained
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("name", ["cluster", "saint-rw"])

@@ -9,20 +9,22 @@ from tests.twins.layerwise import frontier_edges
 
 
 def full_sums(
-    indptr: IntArray,
+    pointer: IntArray,
+    start: IntArray,
+    stop: IntArray,
     indices: IntArray,
-    dst: IntArray,
     target_scale: FloatArray,
-    source_scale: FloatArray,
+    degree_indptr: IntArray,
     weight: FloatArray,
     value: FloatArray,
 ) -> FloatArray:
-    """sum over all in-edges of alpha_ij value_j. float32[D, F]."""
-    edge, owner = frontier_edges(indptr, dst)
-    alpha = target_scale[dst[owner]] if target_scale.size else weight[edge].astype(np.float64)
-    if source_scale.size:
-        alpha = alpha * source_scale[indices[edge]]
-    total = np.zeros((dst.size, value.shape[1]))
+    """Sum over the edges of each group of alpha_ij value_j. float32[G, F]."""
+    edge, owner = frontier_edges(pointer, start, stop)
+    alpha = target_scale[owner] if target_scale.size else weight[edge].astype(np.float64)
+    if degree_indptr.size:
+        degree = np.diff(degree_indptr)[indices[edge]]
+        alpha = alpha * np.where(degree > 0, 1 / np.sqrt(np.maximum(degree, 1)), 0)
+    total = np.zeros((pointer.size - 1, value.shape[1]))
     np.add.at(total, owner, alpha[:, None] * value[indices[edge]].astype(np.float64))
     return total.astype(np.float32)
 

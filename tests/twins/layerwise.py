@@ -1,6 +1,7 @@
 """The kernels again, in plain NumPy: slow, short, and what the compiled ones are tested against.
 
-Names and results are those of `fast` and `bandits`; scratch arguments are left out.
+Names and results are those of `bliss.kernels`; scratch arguments are left out. Ranges of edges are
+pointer [G + 1], start [R] and stop [R], as in `bliss.graph.Rows`.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ def first_fall(pointers: IntArray) -> int:
     return int(falls[0]) + 1 if falls.size else -1
 
 
-def frontier_edges(indptr: IntArray, dst: IntArray) -> tuple[IntArray, IntArray]:
-    """Ids of the in-edges of `dst`, row after row, and the place of each one's target. [F], [F]."""
-    degree = indptr[dst + 1] - indptr[dst]
-    owner = np.repeat(np.arange(dst.size), degree)
-    within = np.arange(degree.sum()) - np.repeat(np.cumsum(degree) - degree, degree)
-    return indptr[dst][owner] + within, owner
+def frontier_edges(pointer: IntArray, start: IntArray, stop: IntArray) -> tuple[IntArray, IntArray]:
+    """Ids of the edges of all groups, group after group, and the group of each. [F], [F]."""
+    group = np.repeat(np.arange(pointer.size - 1), np.diff(pointer))  # of each range
+    parts = [np.arange(a, b) for a, b in zip(start, stop, strict=True)]
+    edge = np.concatenate([np.empty(0, np.int64), *parts])
+    return edge, np.repeat(group, stop - start)
 
 
 def group_by_target(source: IntArray, target: IntArray, num_nodes: int) -> tuple[IntArray, Any]:
@@ -45,7 +46,9 @@ def group_by_target(source: IntArray, target: IntArray, num_nodes: int) -> tuple
 
 
 def scan(
-    indptr: IntArray,
+    pointer: IntArray,
+    start: IntArray,
+    stop: IntArray,
     indices: IntArray,
     dst: IntArray,
     offset: FloatArray,
@@ -54,7 +57,7 @@ def scan(
     table: FloatArray,
 ) -> tuple[IntArray, FloatArray]:
     """Candidates (targets first, then by first appearance) and their sums of squares. [C], [C]."""
-    edge, owner = frontier_edges(indptr, dst)
+    edge, owner = frontier_edges(pointer, start, stop)
     coefficient = offset[owner]
     if value.size:
         known = table[value[edge]] if table.size else value[edge]
@@ -77,9 +80,35 @@ def collect_mass(
     return np.sqrt(inside) if power == 0.5 else inside ** np.float32(power)
 
 
-def scale_by_node(mass: FloatArray, candidate: IntArray, factor: FloatArray) -> None:
+def scale_by_node(
+    mass: FloatArray,
+    candidate: IntArray,
+    factor: FloatArray,
+    changed: IntArray,
+    changed_factor: FloatArray,
+) -> None:
     """Multiply, in place, by the factor of each candidate's node."""
-    mass *= factor[candidate].astype(np.float32)
+    mass *= with_changes(factor, changed, changed_factor)[candidate].astype(np.float32)
+
+
+def with_changes(factor: FloatArray, changed: IntArray, changed_factor: FloatArray) -> FloatArray:
+    """The factors of all nodes, where some have changed. [V]."""
+    everyone = factor.copy()
+    everyone[changed] = changed_factor
+    return everyone
+
+
+def changed_or(
+    factor: float, node: int, changed: IntArray, changed_factor: FloatArray
+) -> np.float32:
+    """Factor of a node, where some have changed."""
+    return np.float32(dict(zip(changed.tolist(), changed_factor, strict=True)).get(node, factor))
+
+
+def range_sums(pointer: IntArray, start: IntArray, stop: IntArray, value: FloatArray) -> FloatArray:
+    """Sum of the values of each group's edges. float64[G]."""
+    edge, owner = frontier_edges(pointer, start, stop)
+    return np.bincount(owner, value[edge], pointer.size - 1).astype(np.float64)
 
 
 def fit_scale(mass: FloatArray, budget: float) -> float:
@@ -119,36 +148,39 @@ def poisson_keep(
 
 
 def gather(
-    indptr: IntArray, indices: IntArray, dst: IntArray, source: IntArray
+    pointer: IntArray, start: IntArray, stop: IntArray, indices: IntArray, source: IntArray
 ) -> tuple[IntArray, IntArray, IntArray]:
-    """Kept edges by target: kept_indptr [D + 1], row [E'], edge [E']."""
-    edge, owner = frontier_edges(indptr, dst)
-    position = np.full(indptr.size - 1, -1, np.int64)
+    """Kept edges by group: kept_indptr [G + 1], row [E'], edge [E']."""
+    edge, owner = frontier_edges(pointer, start, stop)
+    groups = pointer.size - 1
+    position = np.full(max(source.max(initial=0), indices.max(initial=0)) + 1, -1, np.int64)
     position[source] = np.arange(source.size)
     row = position[indices[edge]]
     kept = row >= 0
-    kept_indptr = np.zeros(dst.size + 1, np.int64)
-    np.cumsum(np.bincount(owner[kept], minlength=dst.size), out=kept_indptr[1:])
+    kept_indptr = np.zeros(groups + 1, np.int64)
+    np.cumsum(np.bincount(owner[kept], minlength=groups), out=kept_indptr[1:])
     return kept_indptr, row[kept], edge[kept]
 
 
 def edge_weights(
-    dst: IntArray,
-    source: IntArray,
-    correction: FloatArray,
     kept_indptr: IntArray,
     row: IntArray,
     edge: IntArray,
+    num_src: int,
+    correction: FloatArray,
     target_scale: FloatArray,
     source_scale: FloatArray,
     weight: FloatArray,
 ) -> FloatArray:
     """alpha_ij c_j of the kept edges. float32[E']."""
-    owner = np.repeat(dst, np.diff(kept_indptr))
+    owner = np.repeat(np.arange(kept_indptr.size - 1), np.diff(kept_indptr))
     alpha: FloatArray = target_scale[owner] if target_scale.size else weight[edge]
     if source_scale.size:
-        alpha = alpha * source_scale[source[row]]
-    return (alpha * correction[row]).astype(np.float32)
+        alpha = alpha * source_scale[row]
+    if correction.size:
+        assert correction.size == num_src
+        alpha = alpha * correction[row]
+    return alpha.astype(np.float32)
 
 
 def rescale_rows(weight: FloatArray, kept_indptr: IntArray, total: FloatArray) -> FloatArray:
@@ -161,21 +193,20 @@ def rescale_rows(weight: FloatArray, kept_indptr: IntArray, total: FloatArray) -
 
 
 def exp3_rows(
-    dst: IntArray, indptr: IntArray, scale: FloatArray, exploration: float
+    degree: IntArray, base: FloatArray, excess_sum: FloatArray, exploration: float
 ) -> tuple[FloatArray, FloatArray]:
-    """offset_i and slope_i with q_ij = offset_i + slope_i excess_ij. [D], [D]."""
-    degree = (indptr[dst + 1] - indptr[dst]).astype(np.float64)
-    base, excess_sum = scale[dst].T
+    """offset_i and slope_i with q_ij = offset_i + slope_i excess_ij. [G], [G]."""
     some = np.maximum(degree, 1)
-    touched = excess_sum > INVISIBLE * base
+    touched = (excess_sum > INVISIBLE * base) & (degree > 0)
     slope = np.where(touched, (1 - exploration) / (some * base + excess_sum), 0)
     offset = np.where(touched, slope * base + exploration / some, 1 / some)
     return np.where(degree > 0, offset, 0), slope
 
 
 def exp3_growth(
-    dst: IntArray,
-    indptr: IntArray,
+    degree: IntArray,
+    base: FloatArray,
+    excess_sum: FloatArray,
     kept_indptr: IntArray,
     row: IntArray,
     edge: IntArray,
@@ -186,20 +217,19 @@ def exp3_growth(
     exploration: float,
     rate: float,
     excess: FloatArray,
-    scale: FloatArray,
 ) -> FloatArray:
-    """Growth of the kept edges' log weights by EXP3, all targets at once. float64[E']."""
-    kept_degree = np.diff(kept_indptr)
-    owner = np.repeat(np.arange(dst.size), kept_degree)
-    degree = (indptr[dst + 1] - indptr[dst]).astype(np.float64)[owner]
-    base, excess_sum = scale[dst[owner]].T
-    weight = base + excess[edge]
-    q = (1 - exploration) * weight / (degree * base + excess_sum) + exploration / degree
+    """Growth of the kept edges' log weights by EXP3, all groups at once. float64[E']."""
+    kept_degree, groups = np.diff(kept_indptr), degree.size
+    owner = np.repeat(np.arange(groups), kept_degree)
+    degree = degree.astype(np.float64)[owner]
+    weight = base[owner] + excess[edge]
+    total = degree * base[owner] + excess_sum[owner]
+    q = (1 - exploration) * weight / total + exploration / degree
     coefficient: FloatArray = alpha.astype(np.float64) if alpha.size else np.ones(row.size)
     if target_scale.size:
-        coefficient = coefficient * target_scale[dst[owner]]
+        coefficient = coefficient * target_scale[owner]
     if is_attention:
-        coefficient = coefficient * np.bincount(owner, weights=q, minlength=dst.size)[owner]
+        coefficient = coefficient * np.bincount(owner, weights=q, minlength=groups)[owner]
     reward = coefficient**2 * strength[row] / (kept_degree[owner] * q**2)  # r_ij / p_j
     return np.minimum(1.0, rate * reward / degree)
 
@@ -233,8 +263,7 @@ def distance_rewards(
 
 
 def neighbour_growth(
-    dst: IntArray,
-    indptr: IntArray,
+    degree: IntArray,
     kept_indptr: IntArray,
     reward: FloatArray,
     chance: FloatArray,
@@ -242,8 +271,8 @@ def neighbour_growth(
     is_single_play: bool,
 ) -> FloatArray:
     """min(1, step r_ij / (q_ij |N_i|)) of the kept edges, 0 where there was no choice."""
-    count, degree = np.diff(kept_indptr), (indptr[1:] - indptr[:-1])[dst]
-    owner = np.repeat(np.arange(dst.size), count)
+    count = np.diff(kept_indptr)
+    owner = np.repeat(np.arange(degree.size), count)
     share = chance.astype(np.float64) / count[owner]
     growth = np.minimum(step * reward / (share * degree[owner]), 1.0)
     growth[(count >= degree)[owner] if is_single_play else chance >= 1] = 0.0
@@ -327,19 +356,20 @@ def source_scores(
 
 
 def coded_sums(
-    dst: IntArray,
-    indptr: IntArray,
+    pointer: IntArray,
+    start: IntArray,
+    stop: IntArray,
     indices: IntArray,
     code: IntArray,
     table: FloatArray,
     edge_code: IntArray,
     edge_table: FloatArray,
 ) -> FloatArray:
-    """Sum over N_i of table[code_j], times edge_table[edge_code_ij] if given. float64[D]."""
+    """Sum over N_g of table[code_j], times edge_table[edge_code_ij] if given. float64[G]."""
     value = table[code[indices]].astype(np.float64)
     if edge_code.size:
         value = value * edge_table[edge_code]
-    return np.array([value[indptr[i] : indptr[i + 1]].sum() for i in dst])
+    return range_sums(pointer, start, stop, value)
 
 
 def fit_scores(

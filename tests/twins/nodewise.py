@@ -12,13 +12,13 @@ import numpy as np
 
 from bliss.arrays import BoolArray, FloatArray, IntArray
 from bliss.rng import hashes, short_uniforms, uniforms
-from tests.twins.layerwise import fit_scale, frontier_edges
+from tests.twins.layerwise import fit_scale, frontier_edges, with_changes
 
 
-def all_edges(indptr: IntArray, dst: IntArray) -> tuple[IntArray, IntArray]:
-    """Every in-edge of the targets. [D + 1], [F]."""
-    edge, owner = frontier_edges(indptr, dst)
-    return _pointers(owner, dst.size), edge
+def all_edges(pointer: IntArray, start: IntArray, stop: IntArray) -> tuple[IntArray, IntArray]:
+    """Every edge of the groups. [G + 1], [F]."""
+    edge, owner = frontier_edges(pointer, start, stop)
+    return _pointers(owner, pointer.size - 1), edge
 
 
 def relabel(indices: IntArray, dst: IntArray, edge: IntArray) -> tuple[IntArray, IntArray]:
@@ -33,35 +33,57 @@ def relabel(indices: IntArray, dst: IntArray, edge: IntArray) -> tuple[IntArray,
     return distinct[appearance], place[inverse[dst.size :]]
 
 
-def mark_sources(indptr: IntArray, indices: IntArray, dst: IntArray, nodes: int) -> BoolArray:
-    """Whether each node is a source of an in-edge of the targets. bool[V]."""
-    edge, _ = frontier_edges(indptr, dst)
+def mark_sources(start: IntArray, stop: IntArray, indices: IntArray, nodes: int) -> BoolArray:
+    """Whether each node is a source of an edge in the ranges. bool[V]."""
+    edge, _ = frontier_edges(np.arange(start.size + 1), start, stop)
     return np.isin(np.arange(nodes), indices[edge])
 
 
+def group_key(key: np.uint64, node: IntArray, relation: IntArray, g: int) -> np.uint64:
+    """The key of a group's coins: of its target and, if there are relations, of its relation."""
+    own = np.uint64(hashes(key, node[g : g + 1])[0])
+    return np.uint64(hashes(own, relation[g : g + 1])[0]) if relation.size else own
+
+
+def edge_at(start: IntArray, stop: IntArray, first: int, place: int) -> int:
+    """Edge at a place among the edges of the ranges from `first` on."""
+    parts = [np.arange(a, b) for a, b in zip(start[first:], stop[first:], strict=True)]
+    return int(np.concatenate(parts)[place])
+
+
 def pick_uniform(
-    indptr: IntArray, dst: IntArray, fanout: int, is_replacing: bool, key: np.uint64
+    pointer: IntArray,
+    start: IntArray,
+    stop: IntArray,
+    degree: IntArray,
+    node: IntArray,
+    relation: IntArray,
+    fanout: int,
+    is_replacing: bool,
+    key: np.uint64,
 ) -> tuple[IntArray, IntArray, FloatArray]:
-    """`fanout` in-edges of each target, all alike."""
+    """`fanout` edges of each group, all alike."""
     rows = []
-    for i, first, degree in _targets(indptr, dst):
-        if degree <= fanout:
-            rows.append([(first + place, 1.0) for place in range(degree)])
+    for g, edges in enumerate(_groups(pointer, start, stop)):
+        size = int(degree[g])
+        if size <= fanout:
+            rows.append([(edge, 1.0) for edge in edges])
             continue
-        coins = uniforms(_own(key, i), np.arange(fanout))
+        coins = uniforms(group_key(key, node, relation, g), np.arange(fanout))
         places: list[int] = []
         for draw in range(fanout):
-            last = degree - 1 if is_replacing else degree - fanout + draw
+            last = size - 1 if is_replacing else size - fanout + draw
             place = int(coins[draw] * (last + 1))
             places.append(last if place in places and not is_replacing else place)
-        rows.append([(first + place, fanout / degree) for place in places])
+        rows.append([(edges[place], fanout / size) for place in places])
     return _collected(rows)
 
 
 def edge_masses(
-    indptr: IntArray,
+    pointer: IntArray,
+    start: IntArray,
+    stop: IntArray,
     indices: IntArray,
-    dst: IntArray,
     offset: FloatArray,
     slope: FloatArray,
     value: FloatArray,
@@ -69,24 +91,26 @@ def edge_masses(
     code: IntArray,
     table: FloatArray,
     factor: FloatArray,
+    changed: IntArray,
+    changed_factor: FloatArray,
     power: float,
 ) -> FloatArray:
-    """m_ij = b_j (g_j c_ij^2)^power of each in-edge. float64[F]."""
-    edge, owner = frontier_edges(indptr, dst)
+    """m_ij = b_j (g_j c_ij^2)^power of each edge. float64[F]."""
+    edge, owner = frontier_edges(pointer, start, stop)
     node = indices[edge]
     coefficient = offset[owner]
     if value.size:
         known = value_table[value[edge]] if value_table.size else value[edge]
         coefficient = coefficient + slope[owner] * known
     inside = coefficient**2 * (table[code[node]] if code.size else 1.0)
+    if factor.size:
+        factor = with_changes(factor, changed, changed_factor)
     return np.asarray(inside**power * (factor[node] if factor.size else 1.0), dtype=np.float64)
 
 
-def row_chances(
-    indptr: IntArray, dst: IntArray, mass: FloatArray, fanout: int, is_replacing: bool
-) -> None:
-    """Masses become chances that sum to k in each row, in place."""
-    for row in _rows(indptr, dst):
+def row_chances(degree: IntArray, mass: FloatArray, fanout: int, is_replacing: bool) -> None:
+    """Masses become chances that sum to k in each group, in place."""
+    for row in _places(degree):
         part = mass[row]
         if part.size <= fanout:
             mass[row] = 1.0
@@ -97,28 +121,45 @@ def row_chances(
 
 
 def pick_replacing(
-    indptr: IntArray, dst: IntArray, chance: FloatArray, fanout: int, key: np.uint64
+    pointer: IntArray,
+    start: IntArray,
+    stop: IntArray,
+    degree: IntArray,
+    node: IntArray,
+    relation: IntArray,
+    chance: FloatArray,
+    fanout: int,
+    key: np.uint64,
 ) -> tuple[IntArray, IntArray, FloatArray]:
-    """k draws of each target, by inversion."""
+    """k draws of each group, by inversion."""
     rows = []
-    for (i, first, degree), row in zip(_targets(indptr, dst), _rows(indptr, dst), strict=True):
-        ladder = np.cumsum(chance[row])
-        places: IntArray = np.arange(degree)
-        if degree > fanout:
-            points = uniforms(_own(key, i), np.arange(fanout)) * ladder[-1]
-            places = np.searchsorted(ladder, points, side="right").clip(max=degree - 1)
-        rows.append([(first + p, chance[row][p]) for p in places.tolist() if chance[row][p] > 0])
+    groups = zip(_groups(pointer, start, stop), _places(degree), strict=True)
+    for g, (edges, row) in enumerate(groups):
+        ladder, size = np.cumsum(chance[row]), int(degree[g])
+        places: IntArray = np.arange(size)
+        if size > fanout:
+            points = uniforms(group_key(key, node, relation, g), np.arange(fanout)) * ladder[-1]
+            places = np.searchsorted(ladder, points, side="right").clip(max=size - 1)
+        rows.append([(edges[p], chance[row][p]) for p in places.tolist() if chance[row][p] > 0])
     return _collected(rows)
 
 
 def pick_pivotal(
-    indptr: IntArray, dst: IntArray, chance: FloatArray, key: np.uint64
+    pointer: IntArray,
+    start: IntArray,
+    stop: IntArray,
+    degree: IntArray,
+    node: IntArray,
+    relation: IntArray,
+    chance: FloatArray,
+    key: np.uint64,
 ) -> tuple[IntArray, IntArray, FloatArray]:
-    """DepRound: the edges of a row settle their fates two at a time."""
+    """DepRound: the edges of a group settle their fates two at a time."""
     rows = []
-    for (i, first, degree), row in zip(_targets(indptr, dst), _rows(indptr, dst), strict=True):
+    groups = zip(_groups(pointer, start, stop), _places(degree), strict=True)
+    for g, (edges, row) in enumerate(groups):
         prob = chance[row]
-        coins = uniforms(_own(key, i), np.arange(degree + 1))
+        coins = uniforms(group_key(key, node, relation, g), np.arange(prob.size + 1))
         winners: list[int] = [int(p) for p in np.flatnonzero(prob >= 1)]
         open_: list[tuple[int, float]] = []  # at most one: its place and what is left of it
         for place in np.flatnonzero((prob > 0) & (prob < 1)).tolist():
@@ -135,37 +176,33 @@ def pick_pivotal(
             else:
                 winners.append(place)
                 open_ = [(rival, total - 1)]
-        winners += [place for place, left in open_ if coins[degree] < left]
-        rows.append([(first + place, prob[place]) for place in winners])
+        winners += [place for place, left in open_ if coins[prob.size] < left]
+        rows.append([(edges[place], prob[place]) for place in winners])
     return _collected(rows)
 
 
-def _own(key: np.uint64, target: int) -> np.uint64:
-    """The key of a target's coins."""
-    return np.uint64(hashes(key, np.array([target]))[0])
+def _groups(pointer: IntArray, start: IntArray, stop: IntArray) -> Iterator[list[int]]:
+    """The edges of each group."""
+    edge, owner = frontier_edges(pointer, start, stop)
+    for g in range(pointer.size - 1):
+        yield edge[owner == g].tolist()
 
 
-def _targets(indptr: IntArray, dst: IntArray) -> Iterator[tuple[int, int, int]]:
-    """Each target with its first edge and its number of edges."""
-    for i in dst.tolist():
-        yield i, int(indptr[i]), int(indptr[i + 1] - indptr[i])
-
-
-def _rows(indptr: IntArray, dst: IntArray) -> Iterator[slice]:
-    """Where each target's edges stand in an array over the frontier's edges."""
-    stop = np.cumsum(indptr[dst + 1] - indptr[dst])
+def _places(degree: IntArray) -> Iterator[slice]:
+    """Where each group's edges stand in an array over the frontier's edges."""
+    stop = np.cumsum(degree)
     yield from map(slice, [0, *stop[:-1].tolist()], stop.tolist())
 
 
 def _pointers(owner: IntArray, size: int) -> IntArray:
-    """Pointers [D + 1] of edges whose targets' places are `owner`."""
+    """Pointers [G + 1] of edges whose groups are `owner`."""
     return np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=size))])
 
 
 def _collected(
     rows: Iterable[list[tuple[int, float]]],
 ) -> tuple[IntArray, IntArray, FloatArray]:
-    """kept_indptr [D + 1], edge [E'], prob float32[E'] of (edge, prob) by row."""
+    """kept_indptr [G + 1], edge [E'], prob float32[E'] of (edge, prob) by group."""
     rows = list(rows)
     flat = [pair for row in rows for pair in row]
     kept_indptr = np.cumsum([0, *map(len, rows)])
@@ -174,19 +211,20 @@ def _collected(
 
 
 def pick_shared(
-    indptr: IntArray,
+    pointer: IntArray,
+    start: IntArray,
+    stop: IntArray,
+    degree: IntArray,
     indices: IntArray,
-    dst: IntArray,
     chance: FloatArray,
     fanout: int,
     key: np.uint64,
 ) -> tuple[IntArray, IntArray, FloatArray]:
     """Edges whose source's coin is below p_ij."""
-    edge, owner = frontier_edges(indptr, dst)
-    degree = (indptr[dst + 1] - indptr[dst])[owner]
-    prob = chance if chance.size else np.minimum(fanout / np.maximum(degree, 1), 1.0)
+    edge, owner = frontier_edges(pointer, start, stop)
+    prob = chance if chance.size else np.minimum(fanout / np.maximum(degree, 1), 1.0)[owner]
     keep = short_uniforms(key, indices[edge]) < prob
-    return _pointers(owner[keep], dst.size), edge[keep], prob[keep].astype(np.float32)
+    return _pointers(owner[keep], degree.size), edge[keep], prob[keep].astype(np.float32)
 
 
 def labor_chances(

@@ -116,8 +116,8 @@ def data_import(
     memory: Annotated[
         str | None,
         typer.Option(
-            help="Working memory to sort the edges, such as 4GiB; default a quarter of the "
-            "machine's.",
+            help="Working memory to sort the edges, such as 4GiB; default a quarter of what "
+            "this process may use.",
         ),
     ] = None,
     feature_type: Annotated[

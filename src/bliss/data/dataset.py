@@ -16,11 +16,10 @@ from bliss.arrays import Array, BoolArray, IntArray
 from bliss.data.names import NodeNames
 from bliss.errors import InputError
 from bliss.graph import Graph
-from bliss.storage.digests import new_digest
+from bliss.storage.digests import array_digest
 
 SPLITS = ("train", "val", "test")
 TASKS = ("classes", "labels", "regression")
-_CHUNK = 1 << 24  # bytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,14 +118,9 @@ class Dataset:
         """Digest of all edges, weights, features, labels and splits; of a store, of its files."""
         if self.digest:
             return self.digest
-        graph, digest = self.graph, new_digest()
-        arrays = [graph.indptr, graph.indices, graph.weight, self.x.numpy(), self.y.numpy()]
-        for array in (*arrays, *(self.splits[name].numpy() for name in SPLITS)):
-            digest.update(f"{array.dtype} {array.shape}".encode())
-            step = max(1, _CHUNK // max(1, array[:1].nbytes))
-            for start in range(0, len(array), step):  # a copy of a chunk is small
-                digest.update(np.ascontiguousarray(array[start : start + step]).tobytes())
-        return str(digest.hexdigest())
+        edges = self.graph.indptr, self.graph.indices, self.graph.weight
+        tensors = self.x, self.y, *(self.splits[name] for name in SPLITS)
+        return array_digest(*edges, *(tensor.numpy() for tensor in tensors))
 
     def _check_classes(self) -> None:
         if self.class_names and len(self.class_names) != self.num_outputs:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,6 +23,7 @@ from bliss.data.store import StrPath, write_graph_header
 from bliss.errors import InputError
 from bliss.graph import Norm
 from bliss.storage.files import check_space
+from bliss.storage.limits import memory_limit
 
 SHARES = (0.6, 0.2, 0.2)
 """Default shares of train, validation and test nodes."""
@@ -106,7 +106,8 @@ def import_graph(
         Expected number of nodes. Default: the number of rows of the features.
     memory
         Bytes of working memory for the edges, such as 2**32 or "4GiB". Labels, splits, names of
-        nodes and a byte per node come on top. Default: a quarter of the machine's memory.
+        nodes and a byte per node come on top. Default: a quarter of the memory that
+        this process may use, of the machine or of its control group.
     feature_type
         Type of the features in the store: "float32", or "float16", which halves their size. Rows
         are converted to float32 when they are read for training.
@@ -122,7 +123,7 @@ def import_graph(
     checks.whole("seed", seed)
     checks.choice("task", task, AUTO)
     checks.choice("feature_type", feature_type, list(FEATURE_TYPES))
-    most = machine_memory() // 4 if memory is None else checks.byte_count("memory", memory)
+    most = memory_limit() // 4 if memory is None else checks.byte_count("memory", memory)
     given = {"edges": edges, "features": features, "labels": labels, "weight": weight}
     if graph is not None:
         beside = [name for name, value in given.items() if value is not None]
@@ -176,11 +177,6 @@ def _read_parts(
     )
     found = no_labels(nodes.number) if target is None else read_labels(target, nodes, label, task)
     return Parts(nodes, pairs, source, found)
-
-
-def machine_memory() -> int:
-    """Bytes of memory of this machine."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _check_space(folder: Path, parts: Parts, feature_type: str) -> None:

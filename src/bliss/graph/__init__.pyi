@@ -1,3 +1,5 @@
 from .graph import NORMS as NORMS
 from .graph import Graph as Graph
 from .graph import Norm as Norm
+from .rows import HiddenEdges as HiddenEdges
+from .rows import Rows as Rows

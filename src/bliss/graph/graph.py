@@ -24,6 +24,7 @@ from bliss.graph.csc import (
     inverse_power,
     loop_columns,
 )
+from bliss.graph.rows import Rows
 from bliss.kernels import frontier
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ Duplicates = Literal["keep", "coalesce"]
 
 NORMS = ("mean", "gcn", "weights")
 _CHUNK = 1 << 18  # nodes
-_FEW_EDGES = 1 << 24  # sums over all edges are made and kept for up to that many
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -158,9 +158,10 @@ class Graph:
 
         if self.norm == "weights":
             return torch.from_numpy(self.weight.astype(np.float32))
-        alpha = np.repeat(self.target_scale, self.degree)
-        if self.source_scale.size:
-            alpha *= self.source_scale[self.indices]
+        rows = self.rows(np.arange(self.num_nodes))
+        alpha = np.repeat(rows.target_scale, self.degree)
+        if self.norm == "gcn":
+            alpha *= rows.source_scale(self.indices)
         return torch.from_numpy(alpha.astype(np.float32))
 
     @cached_property
@@ -175,73 +176,32 @@ class Graph:
                 return False
         return True
 
-    @cached_property
-    def target_scale(self) -> FloatArray:
-        """Target factor of alpha_ij; empty with given weights. float64[V]."""
-        if self.norm == "weights":
-            return NOTHING
-        return inverse_power(self.degree, self._target_power)
-
-    @property
-    def _target_power(self) -> float:
-        return 1.0 if self.norm == "mean" else 0.5
-
-    def target_scale_of(self, nodes: IntArray) -> FloatArray:
-        """`target_scale[nodes]`, from the degrees of these nodes alone. float64[N], or empty."""
-        if self.norm == "weights":
-            return NOTHING
-        return inverse_power(self.degree_of(nodes), self._target_power)
-
-    def source_scale_of(self, nodes: IntArray) -> FloatArray:
-        """`source_scale[nodes]`, from the degrees of these nodes alone. float64[N], or empty."""
-        return inverse_power(self.degree_of(nodes), 0.5) if self.norm == "gcn" else NOTHING
-
     def source_factor(self, power: float) -> FloatArray:
-        """`source_scale` to a power, made in chunks of nodes. float32[V], or empty."""
-        if self.norm != "gcn":
+        """Source factor of alpha_ij to a power, made once, in chunks. float32[V], or empty if 1."""
+        if self.norm != "gcn" or power == 0.0:
             return NOTHING.astype(np.float32)
-        factor = np.empty(self.num_nodes, np.float32)
-        for start in range(0, self.num_nodes, _CHUNK):
-            part = factor[start : start + _CHUNK]
-            part[:] = self.source_scale_of(np.arange(start, start + part.size)) ** power
-        return factor
+        made: dict[float, FloatArray] = self.__dict__.setdefault("_source_factors", {})
+        if power not in made:
+            factor = np.empty(self.num_nodes, np.float32)
+            for start in range(0, self.num_nodes, _CHUNK):
+                part = factor[start : start + _CHUNK]
+                degree = self.degree_of(np.arange(start, start + part.size))
+                part[:] = inverse_power(degree, 0.5) ** power
+            made[power] = factor
+        return made[power]
 
-    @cached_property
-    def source_scale(self) -> FloatArray:
-        """Source factor of alpha_ij; empty if it is 1 everywhere. float64[V]."""
-        return inverse_power(self.degree, 0.5) if self.norm == "gcn" else NOTHING
+    def rows(self, dst: IntArray, without: Any = None) -> Rows:
+        """The edges that targets may see.
 
-    @cached_property
-    def coefficient_sum(self) -> FloatArray:
-        """sum over N_i of alpha_ij. float64[V]."""
-        if self.norm == "mean":
-            return (self.degree > 0).astype(np.float64)
-        if self.norm == "weights":
-            values: FloatArray = self.weight.astype(np.float64)
-            scale: FloatArray | float = 1.0
-        else:
-            values, scale = self.source_scale[self.indices], self.target_scale
-        total = np.zeros(self.num_nodes)
-        filled = np.flatnonzero(self.degree)
-        if filled.size:
-            total[filled] = np.add.reduceat(values, self.indptr[filled])
-        return total * scale
-
-    def coefficient_sum_of(self, nodes: IntArray) -> FloatArray:
-        """`coefficient_sum[nodes]`; in a large graph, from the rows of these nodes alone."""
-        if self.norm == "mean":
-            return (self.degree_of(nodes) > 0).astype(np.float64)
-        if self.num_edges <= _FEW_EDGES or "coefficient_sum" in self.__dict__:
-            return self.coefficient_sum[nodes]
-        degree = self.degree_of(nodes)
-        first = np.cumsum(degree) - degree  # of each row, among the edges of all rows
-        edge = np.arange(degree.sum()) + np.repeat(self.indptr[nodes] - first, degree)
-        weight = self.norm == "weights"
-        values = self.weight[edge] if weight else self.source_scale_of(self.indices[edge])
-        total, filled = np.zeros(nodes.size), np.flatnonzero(degree)
-        if filled.size:
-            total[filled] = np.add.reduceat(values.astype(np.float64), first[filled])
-        return total if weight else total * self.target_scale_of(nodes)
+        Parameters
+        ----------
+        dst
+            Targets, int64[D].
+        without
+            Edge ids [H] that no target may see, or `HiddenEdges`; degrees and coefficients are
+            those of the graph without them.
+        """
+        return Rows.of(self, dst, without)
 
     def with_norm(self, norm: Norm) -> Graph:
         """The same edges with other coefficients; arrays are shared."""

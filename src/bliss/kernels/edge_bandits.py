@@ -25,36 +25,36 @@ LARGEST_WEIGHT = 1e150
 
 @compiled
 def exp3_rows(
-    dst: IntArray, indptr: IntArray, scale: FloatArray, exploration: float
+    degree: IntArray, base: FloatArray, excess_sum: FloatArray, exploration: float
 ) -> tuple[Any, Any]:
-    """offset_i and slope_i of q_ij = offset_i + slope_i excess_ij for each target.
+    """offset_i and slope_i of q_ij = offset_i + slope_i excess_ij for each group of edges.
 
     With w_ij = base_i + excess_ij and W_i = |N_i| base_i + sum excess_i,
     q_ij = (1 - eta) w_ij / W_i + eta / |N_i|: weights are normalised on reading. A row whose q_ij
     equal 1 / |N_i| in float32, such as a row never updated, gets slope 0 and is not read.
 
-    dst      int64[D]
-    scale    float64[V, 2]  base_i and the sum of excess_ij
-    returns  offset float64[D], slope float64[D]
+    degree      int64[G]    |N_i|, the visible edges
+    base        float64[G]
+    excess_sum  float64[G]  over the visible edges
+    returns     offset float64[G], slope float64[G]
     """
-    offset = np.zeros(dst.size, np.float64)
-    slope = np.zeros(dst.size, np.float64)
-    for t in range(dst.size):
-        i = np.uint64(dst[t])
-        degree = np.float64(indptr[i + _U1] - indptr[i])
-        base, excess_sum = scale[i, 0], scale[i, 1]
-        if excess_sum > INVISIBLE * base:
-            slope[t] = (1.0 - exploration) / (degree * base + excess_sum)
-            offset[t] = slope[t] * base + exploration / degree
-        elif degree > 0.0:
-            offset[t] = 1.0 / degree
+    offset = np.zeros(degree.size, np.float64)
+    slope = np.zeros(degree.size, np.float64)
+    for g in range(degree.size):
+        count = np.float64(degree[g])
+        if count > 0.0 and excess_sum[g] > INVISIBLE * base[g]:
+            slope[g] = (1.0 - exploration) / (count * base[g] + excess_sum[g])
+            offset[g] = slope[g] * base[g] + exploration / count
+        elif count > 0.0:
+            offset[g] = 1.0 / count
     return offset, slope
 
 
 @compiled
 def exp3_growth(
-    dst: IntArray,
-    indptr: IntArray,
+    degree: IntArray,
+    base: FloatArray,
+    excess_sum: FloatArray,
     kept_indptr: IntArray,
     row: IntArray,
     edge: IntArray,
@@ -65,7 +65,6 @@ def exp3_growth(
     exploration: float,
     rate: float,
     excess: FloatArray,
-    scale: FloatArray,
 ) -> Any:
     """Growth of log w_ij by EXP3 as published, for the kept edges of a layer.
 
@@ -74,31 +73,29 @@ def exp3_growth(
 
     With attention, alpha_ij is (sum over kept of q_ik) times the kept softmax.
 
-    target_scale  float64[V]     target factor of alpha_ij; empty if it is 1
-    strength      float64[S]     |h_j|^2 / p_j, times the squared source factor of alpha_ij
-    alpha         float[E']      edge factor of alpha_ij; empty if it is 1
-    excess        float64[E]     w_ij - base_i
-    scale         float64[V, 2]  base_i and the sum of excess_ij
-    returns       float64[E']
+    degree, base, excess_sum  see `exp3_rows`
+    target_scale              float64[G]  target factor of alpha_ij; empty if it is 1
+    strength                  float64[S]  |h_j|^2 / p_j, times the squared source factor of alpha_ij
+    alpha                     float[E']   edge factor of alpha_ij; empty if it is 1
+    excess                    float64[E]  w_ij - base_i
+    returns                   float64[E']
     """
     growth = np.empty(row.size, np.float64)
     square = np.empty(row.size, np.float64)  # q_ij^2
-    for t in range(dst.size):
-        first, last = np.uint64(kept_indptr[t]), np.uint64(kept_indptr[t + 1])
-        i = np.uint64(dst[t])
-        degree = np.float64(indptr[i + _U1] - indptr[i])
-        base = scale[i, 0]
-        slope = (1.0 - exploration) / (degree * base + scale[i, 1])
-        uniform = exploration / degree
+    for g in range(degree.size):
+        first, last = np.uint64(kept_indptr[g]), np.uint64(kept_indptr[g + 1])
+        count = np.float64(degree[g])
+        slope = (1.0 - exploration) / (count * base[g] + excess_sum[g])
+        uniform = exploration / count
         total = 0.0
         for kept in range(first, last):
-            share = uniform + slope * (base + excess[np.uint64(edge[kept])])
+            share = uniform + slope * (base[g] + excess[np.uint64(edge[kept])])
             square[kept] = share * share
             total += share
         step = total if is_attention else 1.0
         if target_scale.size:
-            step *= target_scale[i]
-        step = rate * step * step / (degree * np.float64(last - first))
+            step *= target_scale[g]
+        step = rate * step * step / (count * np.float64(last - first))
         for kept in range(first, last):
             growth[kept] = strength[np.uint64(row[kept])] * step
     if alpha.size:
@@ -180,8 +177,7 @@ def distance_rewards(
 
 @compiled
 def neighbour_growth(
-    dst: IntArray,
-    indptr: IntArray,
+    degree: IntArray,
     kept_indptr: IntArray,
     reward: FloatArray,
     chance: FloatArray,
@@ -192,18 +188,19 @@ def neighbour_growth(
 
     Edges that were kept with certainty have growth 0.
 
+    degree   int64[G]     |N_i|
     reward   float64[E']  r_ij
     chance   float32[E']  p_ij
     returns  float64[E']
     """
     growth = np.empty(reward.size, np.float64)
-    for t in range(dst.size):
-        first, last = kept_indptr[t], kept_indptr[t + 1]
-        count, degree = last - first, indptr[dst[t] + 1] - indptr[dst[t]]
+    for g in range(degree.size):
+        first, last = kept_indptr[g], kept_indptr[g + 1]
+        count = last - first
         for kept in range(first, last):
             share = np.float64(chance[kept]) / count
-            is_fixed = count >= degree if is_single_play else chance[kept] >= 1.0
-            grown = min(step * reward[kept] / (share * degree), 1.0)
+            is_fixed = count >= degree[g] if is_single_play else chance[kept] >= 1.0
+            grown = min(step * reward[kept] / (share * degree[g]), 1.0)
             growth[kept] = 0.0 if is_fixed else grown
     return growth
 

@@ -8,6 +8,13 @@ Three choices make them fast.
   for millions of nodes.
 * Appends have no branches: store, then advance by 0 or 1.
 
+Neighbourhoods come as `Rows` (`bliss.graph.rows`): G groups of ranges of edge ids, of which group g
+has the ranges pointer[g] to pointer[g + 1], and range r the edges start[r] to stop[r].
+
+    pointer  int64[G + 1]
+    start    int64[R]
+    stop     int64[R]
+
 Indices are cast to unsigned integers before use, because numba tests a signed index for negative
 values at each access.
 """
@@ -70,7 +77,9 @@ def group_by_target(source: IntArray, target: IntArray, num_nodes: int) -> tuple
 
 @compiled
 def scan(
-    indptr: IntArray,
+    pointer: IntArray,
+    start: IntArray,
+    stop: IntArray,
     indices: IntArray,
     dst: IntArray,
     offset: FloatArray,
@@ -79,60 +88,57 @@ def scan(
     table: FloatArray,
     seen: FloatArray,
     candidate: IntArray,
-) -> tuple[int, int]:
+) -> int:
     """Find the candidates of a layer and the sums of their squared coefficients: pass one.
 
-    With c_ij = offset_i + slope_i value_ij, the word of each source j becomes sum_i c_ij^2. If
-    there is a table, value_ij is table[code_ij], with the codes in the place of the values.
+    With c_ij = offset_g + slope_g value_ij for the edges of group g, the word of each source j
+    becomes the sum of c_ij^2 over its edges. If there is a table, value_ij is table[code_ij], with
+    the codes in the place of the values.
 
-    indptr     int64[V + 1]
     indices    int[E]
     dst        int64[D]      targets, distinct
-    offset     float64[D]
-    slope      float64[D]    if 0, the row of `value` is not read
+    offset     float64[G]
+    slope      float64[G]    if 0, the group's part of `value` is not read
     value      float[E]      may be empty if every slope is 0; uint8[E] if there is a table
     table      float32[256]  or empty
     seen       float32[V]    all zero on entry; on return, the sums of the candidates
     candidate  int[V + 1]    written: the targets, then other sources by first appearance
-    returns    C, the number of candidates, and F, the number of edges
+    returns    C, the number of candidates
     """
     count = _U0
-    edges = 0
     for t in range(dst.size):
         candidate[count] = dst[t]
         seen[dst[t]] = TINY
         count += _U1
-    for t in range(dst.size):
-        i = np.uint64(dst[t])
-        first, last = np.uint64(indptr[i]), np.uint64(indptr[i + _U1])
-        edges += indptr[i + _U1] - indptr[i]
-        if slope[t] == 0.0:
-            constant = max(np.float32(offset[t] * offset[t]), TINY)
-            for e in range(first, last):
-                node = np.uint64(indices[e])
-                before = seen[node]
-                candidate[count] = node
-                count += np.uint64(before == _ZERO)
-                seen[node] = before + constant
-        elif table.size:
-            shift, factor = offset[t], slope[t]
-            for e in range(first, last):
-                node = np.uint64(indices[e])
-                before = seen[node]
-                coefficient = shift + factor * table[np.uint64(value[e])]
-                candidate[count] = node
-                count += np.uint64(before == _ZERO)
-                seen[node] = before + max(np.float32(coefficient * coefficient), TINY)
-        else:
-            shift, factor = offset[t], slope[t]
-            for e in range(first, last):
-                node = np.uint64(indices[e])
-                before = seen[node]
-                coefficient = shift + factor * value[e]
-                candidate[count] = node
-                count += np.uint64(before == _ZERO)
-                seen[node] = before + max(np.float32(coefficient * coefficient), TINY)
-    return int(count), edges
+    for g in range(offset.size):
+        shift, factor = offset[g], slope[g]
+        constant = max(np.float32(shift * shift), TINY)
+        for r in range(np.uint64(pointer[g]), np.uint64(pointer[g + 1])):
+            first, last = np.uint64(start[r]), np.uint64(stop[r])
+            if factor == 0.0:
+                for e in range(first, last):
+                    node = np.uint64(indices[e])
+                    before = seen[node]
+                    candidate[count] = node
+                    count += np.uint64(before == _ZERO)
+                    seen[node] = before + constant
+            elif table.size:
+                for e in range(first, last):
+                    node = np.uint64(indices[e])
+                    before = seen[node]
+                    coefficient = shift + factor * table[np.uint64(value[e])]
+                    candidate[count] = node
+                    count += np.uint64(before == _ZERO)
+                    seen[node] = before + max(np.float32(coefficient * coefficient), TINY)
+            else:
+                for e in range(first, last):
+                    node = np.uint64(indices[e])
+                    before = seen[node]
+                    coefficient = shift + factor * value[e]
+                    candidate[count] = node
+                    count += np.uint64(before == _ZERO)
+                    seen[node] = before + max(np.float32(coefficient * coefficient), TINY)
+    return int(count)
 
 
 @compiled
@@ -171,10 +177,34 @@ def collect_mass(
 
 
 @compiled
-def scale_by_node(mass: FloatArray, candidate: IntArray, factor: FloatArray) -> None:
-    """Multiply, in place, each candidate's mass by its node's factor. factor float[V]."""
+def scale_by_node(
+    mass: FloatArray,
+    candidate: IntArray,
+    factor: FloatArray,
+    changed: IntArray,
+    changed_factor: FloatArray,
+) -> None:
+    """Multiply, in place, each candidate's mass by its node's factor.
+
+    factor          float[V]
+    changed         int64[N]    nodes with another factor, increasing; usually none
+    changed_factor  float32[N]  their factors
+    """
     for c in range(mass.size):
-        mass[c] *= np.float32(factor[np.uint64(candidate[c])])
+        node = np.uint64(candidate[c])
+        scale = np.float32(factor[node])
+        if changed.size:
+            scale = changed_or(scale, node, changed, changed_factor)
+        mass[c] *= scale
+
+
+@compiled
+def changed_or(factor: Any, node: np.uint64, changed: IntArray, changed_factor: FloatArray) -> Any:
+    """Factor of a node: that of `changed_factor` if the node is in `changed`, which is sorted."""
+    place = np.searchsorted(changed, np.int64(node))
+    if place < changed.size and changed[place] == np.int64(node):
+        return changed_factor[place]
+    return factor
 
 
 @compiled_reductions
@@ -268,9 +298,10 @@ def poisson_keep(
 
 @compiled
 def gather(
-    indptr: IntArray,
+    pointer: IntArray,
+    start: IntArray,
+    stop: IntArray,
     indices: IntArray,
-    dst: IntArray,
     source: IntArray,
     bits: IntArray,
     position: IntArray,
@@ -278,26 +309,26 @@ def gather(
 ) -> tuple[Any, Any, Any]:
     """Collect the edges of the frontier whose source was kept: pass two.
 
-    dst       int64[D]
     source    int64[S]
     bits      uint32[V // 32 + 1]  all zero on entry and on return
     position  int[V]               overwritten for the sources
     scratch   int64[F + 1]         F: number of edges of the frontier
-    returns   kept_indptr int64[D + 1], row int64[E'] (position in source), edge int64[E']
+    returns   kept_indptr int64[G + 1], row int64[E'] (position in source), edge int64[E']
     """
-    kept_indptr = np.zeros(dst.size + 1, np.int64)
+    groups = pointer.size - 1
+    kept_indptr = np.zeros(groups + 1, np.int64)
     for s in range(source.size):
         node = np.uint64(source[s])
         position[node] = s
         bits[node >> _U5] |= _BIT << np.uint32(node & _U31)
     count = _U0
-    for t in range(dst.size):
-        i = np.uint64(dst[t])
-        for e in range(np.uint64(indptr[i]), np.uint64(indptr[i + _U1])):
-            node = np.uint64(indices[e])
-            scratch[count] = e
-            count += np.uint64((bits[node >> _U5] >> np.uint32(node & _U31)) & _BIT)
-        kept_indptr[t + 1] = count
+    for g in range(groups):
+        for r in range(np.uint64(pointer[g]), np.uint64(pointer[g + 1])):
+            for e in range(np.uint64(start[r]), np.uint64(stop[r])):
+                node = np.uint64(indices[e])
+                scratch[count] = e
+                count += np.uint64((bits[node >> _U5] >> np.uint32(node & _U31)) & _BIT)
+        kept_indptr[g + 1] = count
     for s in range(source.size):
         bits[np.uint64(source[s]) >> _U5] = 0
     row = np.empty(np.int64(count), np.int64)
@@ -310,53 +341,65 @@ def gather(
 
 @compiled
 def edge_weights(
-    dst: IntArray,
-    source: IntArray,
-    correction: FloatArray,
     kept_indptr: IntArray,
     row: IntArray,
     edge: IntArray,
+    num_src: int,
+    correction: FloatArray,
     target_scale: FloatArray,
     source_scale: FloatArray,
     weight: FloatArray,
 ) -> Any:
-    """alpha_ij c_j, with alpha_ij = target_scale_i source_scale_j, or the given weight_ij.
+    """alpha_ij c_j, with alpha_ij = target_scale_g source_scale_j, or the given weight_ij.
 
-    correction    float64[S]   c_j, 1 / p_j for Horvitz-Thompson; empty if it is 1 everywhere
-    target_scale  float64[V]   empty if weights are given
-    source_scale  float64[V]   empty if it is 1 everywhere
-    weight        float[E]     empty unless weights are given
+    kept_indptr   int64[G + 1]  kept edges by group
+    row           int64[E']     position of the source among num_src
+    correction    float64[S]    c_j, 1 / p_j for Horvitz-Thompson; empty if it is 1 everywhere
+    target_scale  float64[G]    empty if weights are given
+    source_scale  float64[S]    empty if it is 1 everywhere
+    weight        float[E]      empty unless weights are given
     returns       float32[E']
     """
     result = np.empty(row.size, np.float32)
-    factor = np.ones(source.size, np.float64)
+    factor = np.ones(num_src, np.float64)
     if correction.size:
         factor[:] = correction
     if source_scale.size:
-        for s in range(source.size):
-            factor[s] *= source_scale[np.uint64(source[s])]
+        for s in range(num_src):
+            factor[s] *= source_scale[s]
     if target_scale.size == 0:
         for kept in range(row.size):
             result[kept] = weight[np.uint64(edge[kept])] * factor[np.uint64(row[kept])]
         return result
-    for t in range(dst.size):
-        scale = target_scale[np.uint64(dst[t])]
-        for kept in range(np.uint64(kept_indptr[t]), np.uint64(kept_indptr[t + 1])):
+    for g in range(target_scale.size):
+        scale = target_scale[g]
+        for kept in range(np.uint64(kept_indptr[g]), np.uint64(kept_indptr[g + 1])):
             result[kept] = scale * factor[np.uint64(row[kept])]
     return result
 
 
 @compiled
 def rescale_rows(weight: FloatArray, kept_indptr: IntArray, total: FloatArray) -> None:
-    """Scale, in place, each target's weights so that they sum to total_i (Hajek).
+    """Scale, in place, each group's weights so that they sum to total_g (Hajek).
 
-    weight  float32[E'], total float64[D]
+    weight  float32[E'], total float64[G]
     """
-    for t in range(kept_indptr.size - 1):
+    for g in range(kept_indptr.size - 1):
         current = 0.0
-        for kept in range(kept_indptr[t], kept_indptr[t + 1]):
+        for kept in range(kept_indptr[g], kept_indptr[g + 1]):
             current += np.float64(weight[kept])
         if current > 0.0:
-            factor = total[t] / current
-            for kept in range(kept_indptr[t], kept_indptr[t + 1]):
+            factor = total[g] / current
+            for kept in range(kept_indptr[g], kept_indptr[g + 1]):
                 weight[kept] = np.float32(weight[kept] * factor)
+
+
+@compiled
+def range_sums(pointer: IntArray, start: IntArray, stop: IntArray, value: FloatArray) -> Any:
+    """Sum of the values of each group's edges. value float[E] -> float64[G]."""
+    total = np.zeros(pointer.size - 1, np.float64)
+    for g in range(total.size):
+        for r in range(pointer[g], pointer[g + 1]):
+            for e in range(np.uint64(start[r]), np.uint64(stop[r])):
+                total[g] += np.float64(value[e])
+    return total

@@ -1,4 +1,4 @@
-"""The second pass over a frontier, divided among threads by target."""
+"""The second pass over a frontier, divided among threads by group."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from bliss.arrays import IntArray
 from bliss.kernels import frontier, pool
 from bliss.kernels.compile import compiled
 
-_U0, _U1, _U5, _U31 = np.uint64(0), np.uint64(1), np.uint64(5), np.uint64(31)
+_U0, _U5, _U31 = np.uint64(0), np.uint64(5), np.uint64(31)
 _BIT = np.uint32(1)
 
 
 def gather(
-    indptr: IntArray,
+    pointer: IntArray,
+    start: IntArray,
+    stop: IntArray,
     indices: IntArray,
-    dst: IntArray,
     source: IntArray,
     bits: IntArray,
     position: IntArray,
@@ -25,20 +26,19 @@ def gather(
 ) -> tuple[Any, Any, Any]:
     """`frontier.gather` on several threads, with the same result.
 
-    Each thread finds the kept edges of some targets. Only then is their number known, and threads
+    Each thread finds the kept edges of some groups. Only then is their number known, and threads
     copy them to their places.
     """
-    if pool.threads() == 1:
-        return frontier.gather(indptr, indices, dst, source, bits, position, scratch)
-    starts = pool.starts(indptr, dst)
-    parts = pool.shares(starts, 1.0)
+    ranges = pointer, start, stop
+    parts = pool.group_ranges(*ranges, 1.0)
     if len(parts) == 1:
-        return frontier.gather(indptr, indices, dst, source, bits, position, scratch)
-    kept = np.empty(dst.size, np.int64)
+        return frontier.gather(*ranges, indices, source, bits, position, scratch)
+    place = pool.starts(*ranges)
+    kept = np.empty(pointer.size - 1, np.int64)
 
-    def find(start: int, stop: int) -> None:
-        own = scratch[starts[start] : starts[stop]]
-        _find(indptr, indices, dst[start:stop], bits, own, kept[start:stop])
+    def find(first: int, last: int) -> None:
+        own = scratch[place[first] : place[last]]
+        _find(pointer[first : last + 1], start, stop, indices, bits, own, kept[first:last])
 
     try:
         _mark(source, bits, position)
@@ -48,10 +48,10 @@ def gather(
     kept_indptr = np.concatenate([[0], np.cumsum(kept)])
     row, edge = np.empty((2, kept_indptr[-1]), np.int64)
 
-    def write(start: int, stop: int) -> None:
-        to = slice(kept_indptr[start], kept_indptr[stop])
-        found = scratch[starts[start] : starts[start] + to.stop - to.start]
-        _write(indices, position, found, row[to], edge[to])
+    def write(first: int, last: int) -> None:
+        to = slice(kept_indptr[first], kept_indptr[last])
+        own = scratch[place[first] : place[first] + to.stop - to.start]
+        _write(indices, position, own, row[to], edge[to])
 
     pool.run(write, parts)
     return kept_indptr, row, edge
@@ -68,27 +68,28 @@ def _mark(source: IntArray, bits: IntArray, position: IntArray) -> None:
 
 @compiled
 def _find(
-    indptr: IntArray,
+    pointer: IntArray,
+    start: IntArray,
+    stop: IntArray,
     indices: IntArray,
-    dst: IntArray,
     bits: IntArray,
     scratch: IntArray,
     kept: IntArray,
 ) -> None:
-    """Write the edges of some targets whose source has its bit set, and their numbers.
+    """Write the edges of some groups whose source has its bit set, and their numbers.
 
-    scratch  int64[edges of these targets]
-    kept     int64[D]
+    scratch  int64[edges of these groups]
+    kept     int64[G]
     """
     count = _U0
-    for t in range(dst.size):
+    for g in range(kept.size):
         before = count
-        i = np.uint64(dst[t])
-        for e in range(np.uint64(indptr[i]), np.uint64(indptr[i + _U1])):
-            node = np.uint64(indices[e])
-            scratch[count] = e
-            count += np.uint64((bits[node >> _U5] >> np.uint32(node & _U31)) & _BIT)
-        kept[t] = count - before
+        for r in range(np.uint64(pointer[g]), np.uint64(pointer[g + 1])):
+            for e in range(np.uint64(start[r]), np.uint64(stop[r])):
+                node = np.uint64(indices[e])
+                scratch[count] = e
+                count += np.uint64((bits[node >> _U5] >> np.uint32(node & _U31)) & _BIT)
+        kept[g] = count - before
 
 
 @compiled

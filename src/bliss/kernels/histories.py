@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -58,60 +59,70 @@ def _fetch(typing_context: Any, rows: Any, j: Any, f: Any) -> Any:
 
 
 def full_sums(
-    indptr: IntArray,
+    pointer: IntArray,
+    start: IntArray,
+    stop: IntArray,
     indices: IntArray,
-    dst: IntArray,
     target_scale: FloatArray,
-    source_scale: FloatArray,
+    degree_indptr: IntArray,
     weight: FloatArray,
     value: Array,
 ) -> Any:
-    """sum over all in-edges of alpha_ij value_j, with alpha_ij as in `frontier.edge_weights`.
+    """Sum over the edges of each group of alpha_ij value_j.
 
-    dst      int64[D]
-    value    float32[V, F], or the bits of float16[V, F] as uint16
-    returns  float32[D, F]
+        alpha_ij = target_scale_g / sqrt(|N_j|), or the given weight_ij
+
+    target_scale   float64[G]    empty if weights are given
+    degree_indptr  int64[V + 1]  pointers whose differences are |N_j|; empty if 1 takes the place
+                                 of 1 / sqrt(|N_j|)
+    weight         float[E]      empty unless weights are given
+    value          float32[V, F], or the bits of float16[V, F] as uint16
+    returns        float32[G, F]
     """
-    total = np.zeros((dst.size, value.shape[1]), np.float32)
-    scales = target_scale, source_scale, weight
+    total = np.zeros((pointer.size - 1, value.shape[1]), np.float32)
+    ranges = pointer, start, stop
 
-    def some(start: int, stop: int) -> None:
-        _full_sums(indptr, indices, dst[start:stop], *scales, value, total[start:stop])
+    def some(first: int, last: int) -> None:
+        scale = target_scale[first:last]
+        own = pointer[first : last + 1], start, stop
+        _full_sums(*own, indices, scale, degree_indptr, weight, value, total[first:last])
 
-    pool.run(some, pool.target_ranges(indptr, dst, value.shape[1] / 4))
+    pool.run(some, pool.group_ranges(*ranges, value.shape[1] / 4))
     return total
 
 
 @compiled
 def _full_sums(
-    indptr: IntArray,
+    pointer: IntArray,
+    start: IntArray,
+    stop: IntArray,
     indices: IntArray,
-    dst: IntArray,
     target_scale: FloatArray,
-    source_scale: FloatArray,
+    degree_indptr: IntArray,
     weight: FloatArray,
     value: Array,
     total: FloatArray,
 ) -> None:
-    """Add up the sums of some targets."""
+    """Add up the sums of some groups."""
     width = value.shape[1]
-    for t in range(dst.size):
-        i = np.uint64(dst[t])
-        row = total[t]
-        last = np.uint64(indptr[i + _U1])
-        for e in range(np.uint64(indptr[i]), last):
-            if e + _AHEAD < last:
-                coming = indices[e + _AHEAD]
-                for f in range(0, width, _LINE):
-                    _fetch(value, coming, f)  # type: ignore[call-arg]
-            j = np.uint64(indices[e])
-            alpha = target_scale[i] if target_scale.size else np.float64(weight[e])
-            if source_scale.size:
-                alpha *= source_scale[j]
-            factor = np.float32(alpha)
-            own = value[j]
-            for f in range(width):
-                row[f] += factor * _as_float32(own[f])  # type: ignore[call-arg]
+    for g in range(total.shape[0]):
+        row = total[g]
+        for r in range(np.uint64(pointer[g]), np.uint64(pointer[g + 1])):
+            last = np.uint64(stop[r])
+            for e in range(np.uint64(start[r]), last):
+                if e + _AHEAD < last:
+                    coming = indices[e + _AHEAD]
+                    for f in range(0, width, _LINE):
+                        _fetch(value, coming, f)  # type: ignore[call-arg]
+                j = np.uint64(indices[e])
+                alpha = target_scale[g] if target_scale.size else np.float64(weight[e])
+                if degree_indptr.size:
+                    degree = degree_indptr[j + _U1] - degree_indptr[j]
+                    alpha *= 1.0 / math.sqrt(degree) if degree > 0 else 0.0
+                factor = np.float32(alpha)
+                own = value[j]
+                for f in range(width):
+                    row[f] += factor * _as_float32(own[f])  # type: ignore[call-arg]
 
 
 @compiled

@@ -11,7 +11,7 @@ from bliss.arrays import FloatArray, IntArray
 from bliss.kernels.coins import SHORT_COINS, halves, short_bits
 from bliss.kernels.compile import compiled, compiled_reductions
 
-_U0, _U1 = np.uint64(0), np.uint64(1)
+_U0 = np.uint64(0)
 _LINE = np.uint64(16)  # lower bound of the number of indices in a cache line
 _TILE = 64
 _CHUNK = 512  # a multiple of _VECTOR
@@ -20,9 +20,11 @@ _VECTOR = 32  # upper bound of the number of coins per iteration of a vectorised
 
 @compiled
 def pick_shared(
-    indptr: IntArray,
+    pointer: IntArray,
+    start: IntArray,
+    stop: IntArray,
+    degree: IntArray,
     indices: IntArray,
-    dst: IntArray,
     chance: FloatArray,
     fanout: int,
     key: np.uint64,
@@ -30,57 +32,56 @@ def pick_shared(
 ) -> tuple[Any, Any, Any]:
     """Keep edge j -> i if the coin of source j, shared by all its edges, is below p_ij.
 
-    chance   float64[F]  p_ij; empty if p_ij = min(1, k / |N_i|)
+    degree   int64[G]    number of edges of each group
+    chance   float64[F]  p_ij; empty if p_ij = min(1, k / |N|)
     scratch  int64[F + 1]
-    returns  kept_indptr int64[D + 1], edge int64[E'], prob float32[E']
+    returns  kept_indptr int64[G + 1], edge int64[E'], prob float32[E']
     """
-    kept_indptr = np.zeros(dst.size + 1, np.int64)
-    start = np.empty(dst.size, np.int64)  # read in one loop, so that cache misses overlap
-    degree = np.empty(dst.size, np.int64)
-    for t in range(dst.size):
-        i = np.uint64(dst[t])
-        start[t], degree[t] = indptr[i], indptr[i + _U1] - indptr[i]
+    groups = degree.size
+    kept_indptr = np.zeros(groups + 1, np.int64)
+    prob = np.empty(scratch.size if chance.size else 0, np.float32)
     low, high = halves(key)
     coins = np.empty(_CHUNK, np.uint32)
     touched = np.zeros(1, np.int64)  # written, so that the reads are not optimised away
     count = _U0
     at = 0
-    for t in range(dst.size):
-        if t % _TILE == 0:  # load the next rows into the cache together, for the same reason
+    for g in range(groups):
+        if g % _TILE == 0:  # load the next rows into the cache together, so that misses overlap
             total = np.int64(0)
-            for ahead in range(t, min(t + _TILE, dst.size)):
-                begin = np.uint64(start[ahead])
-                for e in range(begin, begin + np.uint64(degree[ahead]), _LINE):
+            for r in range(pointer[g], pointer[min(g + _TILE, groups)]):
+                for e in range(np.uint64(start[r]), np.uint64(stop[r]), _LINE):
                     total ^= np.int64(indices[e])
             touched[0] ^= total
-        first, last = int(start[t]), int(start[t] + degree[t])
-        highest = np.uint32(math.ceil(min(fanout / max(last - first, 1), 1.0) * SHORT_COINS) - 1)
-        while first < last:
-            size = min(last - first, _CHUNK)
-            # round up to whole vectors, reading beyond the row: a partial vector is slow
-            whole = min(-(-size // _VECTOR) * _VECTOR, indices.size - first)
-            nodes = indices[first : first + whole]
-            for c in range(whole):  # only arithmetic, so that the loop is vectorised
-                coins[c] = short_bits(low, high, np.uint32(nodes[c]))
-            if chance.size:
-                for c in range(size):
-                    scratch[count] = first + c
-                    count += np.uint64(np.float64(coins[c]) < chance[at + c] * SHORT_COINS)
-            else:
-                for c in range(size):
-                    scratch[count] = first + c
-                    count += np.uint64(coins[c] <= highest)
-            first += size
-            at += size
-        kept_indptr[t + 1] = count
+        highest = np.uint32(math.ceil(min(fanout / max(degree[g], 1), 1.0) * SHORT_COINS) - 1)
+        for r in range(pointer[g], pointer[g + 1]):
+            first, last = int(start[r]), int(stop[r])
+            while first < last:
+                size = min(last - first, _CHUNK)
+                # round up to whole vectors, reading beyond the row: a partial vector is slow
+                whole = min(-(-size // _VECTOR) * _VECTOR, indices.size - first)
+                nodes = indices[first : first + whole]
+                for c in range(whole):  # only arithmetic, so that the loop is vectorised
+                    coins[c] = short_bits(low, high, np.uint32(nodes[c]))
+                if chance.size:
+                    for c in range(size):
+                        scratch[count] = first + c
+                        prob[count] = chance[at + c]
+                        count += np.uint64(np.float64(coins[c]) < chance[at + c] * SHORT_COINS)
+                else:
+                    for c in range(size):
+                        scratch[count] = first + c
+                        count += np.uint64(coins[c] <= highest)
+                first += size
+                at += size
+        kept_indptr[g + 1] = count
     edge = scratch[: np.int64(count)].copy()
+    if chance.size:
+        return kept_indptr, edge, prob[: edge.size].copy()
     prob = np.empty(edge.size, np.float32)
-    at = 0
-    for t in range(dst.size):
-        share = np.float32(min(fanout / max(int(degree[t]), 1), 1.0))
-        for kept in range(kept_indptr[t], kept_indptr[t + 1]):
-            prob[kept] = chance[at + edge[kept] - int(start[t])] if chance.size else share
-        at += int(degree[t])
+    for g in range(groups):
+        share = np.float32(min(fanout / max(degree[g], 1), 1.0))
+        for kept in range(kept_indptr[g], kept_indptr[g + 1]):
+            prob[kept] = share
     return kept_indptr, edge, prob
 
 

@@ -65,32 +65,34 @@ def source_scores(
 
 
 def coded_sums(
-    dst: IntArray,
-    indptr: IntArray,
+    pointer: IntArray,
+    start: IntArray,
+    stop: IntArray,
     indices: IntArray,
     code: IntArray,
     table: FloatArray,
     edge_code: IntArray,
     edge_table: FloatArray,
 ) -> Any:
-    """Sum over N_i of table[code_j], or of edge_table[edge_code_ij] table[code_j].
+    """Sum over each group's edges of table[code_j], or of edge_table[edge_code_ij] table[code_j].
 
-    dst int64[D], code uint8[V], edge_code uint8[E] or empty, tables float32[256] -> float64[D]
+    code uint8[V], edge_code uint8[E] or empty, tables float32[256] -> float64[G]
     """
-    sums = np.empty(dst.size, np.float64)
-    rows = indptr, indices, code, table, edge_code, edge_table
+    sums = np.empty(pointer.size - 1, np.float64)
+    codes = indices, code, table, edge_code, edge_table
 
-    def some(start: int, stop: int) -> None:
-        _coded_sums(dst[start:stop], *rows, sums[start:stop])
+    def some(first: int, last: int) -> None:
+        _coded_sums(pointer[first : last + 1], start, stop, *codes, sums[first:last])
 
-    pool.run(some, pool.target_ranges(indptr, dst, 1.0))
+    pool.run(some, pool.group_ranges(pointer, start, stop, 1.0))
     return sums
 
 
 @compiled
 def _coded_sums(
-    dst: IntArray,
-    indptr: IntArray,
+    pointer: IntArray,
+    start: IntArray,
+    stop: IntArray,
     indices: IntArray,
     code: IntArray,
     table: FloatArray,
@@ -98,18 +100,19 @@ def _coded_sums(
     edge_table: FloatArray,
     sums: FloatArray,
 ) -> None:
-    """Write the sums of some targets."""
-    for t in range(dst.size):
-        i, total = np.uint64(dst[t]), 0.0
-        first, last = np.uint64(indptr[i]), np.uint64(indptr[i + _U1])
-        if edge_code.size:
-            for e in range(first, last):
-                factor = edge_table[np.uint64(edge_code[e])]
-                total += factor * table[code[np.uint64(indices[e])]]
-        else:
-            for e in range(first, last):
-                total += table[code[np.uint64(indices[e])]]
-        sums[t] = total
+    """Write the sums of some groups."""
+    for g in range(sums.size):
+        total = 0.0
+        for r in range(np.uint64(pointer[g]), np.uint64(pointer[g + 1])):
+            first, last = np.uint64(start[r]), np.uint64(stop[r])
+            if edge_code.size:
+                for e in range(first, last):
+                    factor = edge_table[np.uint64(edge_code[e])]
+                    total += factor * table[code[np.uint64(indices[e])]]
+            else:
+                for e in range(first, last):
+                    total += table[code[np.uint64(indices[e])]]
+        sums[g] = total
 
 
 @compiled

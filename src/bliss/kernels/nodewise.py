@@ -1,12 +1,13 @@
-"""The compiled kernels of node-wise sampling: each target chooses among its own in-edges.
+"""The compiled kernels of node-wise sampling: each group chooses among its own edges.
 
-A draw returns three arrays, with edges grouped by target: kept_indptr int64[D + 1], edge int64[E']
+Groups are those of `Rows`, as in `bliss.kernels.frontier`: a target's in-edges, or those under one
+relation. A draw returns three arrays, with edges by group: kept_indptr int64[G + 1], edge int64[E']
 (graph edge ids) and prob float32[E'], the probability of each kept edge or, with replacement, the
-expected number of times it is drawn. `relabel` then numbers the sources. A target with at most
+expected number of times it is drawn. `relabel` then numbers the sources. A group with at most
 `fanout` edges keeps them all in every draw.
 
-The coins of a target are random_bits(random_bits(key, target), draw or place in the row), so they
-do not depend on the other targets.
+The coins of a group are random_bits(own, draw or place among the group's edges), with own from
+`group_key`. So they depend neither on other targets nor on edges that are not visible.
 """
 
 from __future__ import annotations
@@ -18,24 +19,50 @@ import numpy as np
 from bliss.arrays import BoolArray, FloatArray, IntArray
 from bliss.kernels.coins import COINS, coin, random_bits
 from bliss.kernels.compile import compiled
-from bliss.kernels.frontier import fit_scale
+from bliss.kernels.frontier import changed_or, fit_scale
 
 _U0, _U1, _U5, _U31 = np.uint64(0), np.uint64(1), np.uint64(5), np.uint64(31)
 _BIT = np.uint32(1)
 
 
 @compiled
-def all_edges(indptr: IntArray, dst: IntArray) -> tuple[Any, Any]:
-    """Every in-edge of the targets. dst int64[D] -> kept_indptr int64[D + 1], edge int64[F]."""
-    kept_indptr = np.zeros(dst.size + 1, np.int64)
-    for t in range(dst.size):
-        kept_indptr[t + 1] = kept_indptr[t] + indptr[dst[t] + 1] - indptr[dst[t]]
+def all_edges(pointer: IntArray, start: IntArray, stop: IntArray) -> tuple[Any, Any]:
+    """Every edge of the groups: kept_indptr int64[G + 1], edge int64[F]."""
+    groups = pointer.size - 1
+    kept_indptr = np.zeros(groups + 1, np.int64)
+    for g in range(groups):
+        kept_indptr[g + 1] = kept_indptr[g]
+        for r in range(pointer[g], pointer[g + 1]):
+            kept_indptr[g + 1] += stop[r] - start[r]
     edge = np.empty(kept_indptr[-1], np.int64)
-    for t in range(dst.size):
-        shift = indptr[dst[t]] - kept_indptr[t]
-        for kept in range(kept_indptr[t], kept_indptr[t + 1]):
-            edge[kept] = kept + shift
+    kept = 0
+    for g in range(groups):
+        for r in range(pointer[g], pointer[g + 1]):
+            for e in range(start[r], stop[r]):
+                edge[kept] = e
+                kept += 1
     return kept_indptr, edge
+
+
+@compiled
+def group_key(key: np.uint64, node: IntArray, relation: IntArray, g: int) -> np.uint64:
+    """Key of the coins of group g.
+
+    node      int64[G]  target of each group
+    relation  int64[G]  relation of each group; empty if a target has one group
+    """
+    own = random_bits(key, np.uint64(node[g]))
+    return random_bits(own, np.uint64(relation[g])) if relation.size else own
+
+
+@compiled
+def edge_at(start: IntArray, stop: IntArray, first: int, place: Any) -> int:
+    """Edge at a place among the edges of a group whose ranges begin with range `first`."""
+    r = first
+    while place >= stop[r] - start[r]:
+        place -= stop[r] - start[r]
+        r += 1
+    return int(start[r] + place)
 
 
 @compiled
@@ -70,46 +97,57 @@ def relabel(indices: IntArray, dst: IntArray, edge: IntArray, number: IntArray) 
 
 
 @compiled
-def mark_sources(indptr: IntArray, indices: IntArray, dst: IntArray, mark: BoolArray) -> None:
-    """Set mark[j] for every source j of an in-edge of the targets. dst int64[D], mark bool[V]."""
-    for t in range(dst.size):
-        i = np.uint64(dst[t])
-        for edge in range(indptr[i], indptr[i + _U1]):
+def mark_sources(start: IntArray, stop: IntArray, indices: IntArray, mark: BoolArray) -> None:
+    """Set mark[j] for every source j of an edge in the ranges. mark bool[V]."""
+    for r in range(start.size):
+        for edge in range(start[r], stop[r]):
             mark[np.uint64(indices[np.uint64(edge)])] = True
 
 
 @compiled
 def pick_uniform(
-    indptr: IntArray, dst: IntArray, fanout: int, is_replacing: bool, key: np.uint64
+    pointer: IntArray,
+    start: IntArray,
+    stop: IntArray,
+    degree: IntArray,
+    node: IntArray,
+    relation: IntArray,
+    fanout: int,
+    is_replacing: bool,
+    key: np.uint64,
 ) -> tuple[Any, Any, Any]:
-    """Keep `fanout` in-edges of each target, uniformly: p_ij = k / |N_i|. O(k) per target.
+    """Keep `fanout` edges of each group, uniformly: p_ij = k / |N|. O(k) per group.
 
-    Draws without replacement use Floyd's method: for m = |N_i| - k, ..., |N_i| - 1, a place is
-    drawn among the first m + 1, and place m is used if it is taken. A bitmap marks taken places.
+    Draws without replacement use Floyd's method: for m = |N| - k, ..., |N| - 1, a place is drawn
+    among the first m + 1, and place m is used if it is taken. A bitmap marks taken places.
 
-    returns  kept_indptr int64[D + 1], edge int64[E'], prob float32[E']
+    degree          int64[G]  |N|, number of edges of each group
+    node, relation  see `group_key`
+    returns         kept_indptr int64[G + 1], edge int64[E'], prob float32[E']
     """
-    kept_indptr = np.zeros(dst.size + 1, np.int64)
+    groups = degree.size
+    kept_indptr = np.zeros(groups + 1, np.int64)
     largest = 0
-    for t in range(dst.size):
-        degree = indptr[dst[t] + 1] - indptr[dst[t]]
-        kept_indptr[t + 1] = kept_indptr[t] + min(degree, fanout)
-        largest = max(largest, degree)
+    for g in range(groups):
+        kept_indptr[g + 1] = kept_indptr[g] + min(degree[g], fanout)
+        largest = max(largest, degree[g])
     edge = np.empty(kept_indptr[-1], np.int64)
     prob = np.empty(kept_indptr[-1], np.float32)
     taken = np.zeros(largest // 32 + 1, np.uint32)
-    for t in range(dst.size):
-        i = np.uint64(dst[t])
-        first, degree = indptr[i], indptr[i + _U1] - indptr[i]
-        start, stop = kept_indptr[t], kept_indptr[t + 1]
-        if degree <= fanout:
-            for kept in range(start, stop):
-                edge[kept] = first + kept - start
-                prob[kept] = 1.0
+    for g in range(groups):
+        size = degree[g]
+        first, last = kept_indptr[g], kept_indptr[g + 1]
+        if size <= fanout:
+            kept = first
+            for r in range(pointer[g], pointer[g + 1]):
+                for e in range(start[r], stop[r]):
+                    edge[kept] = e
+                    prob[kept] = 1.0
+                    kept += 1
             continue
-        own = random_bits(key, i)
-        share = np.float32(fanout / degree)
-        least = degree if is_replacing else degree - fanout + 1  # places to draw from at first
+        own = group_key(key, node, relation, g)
+        share = np.float32(fanout / size)
+        least = size if is_replacing else size - fanout + 1  # places to draw from at first
         more = 0 if is_replacing else 1
         for draw in range(fanout):
             room = least + draw * more
@@ -118,19 +156,21 @@ def pick_uniform(
                 word, bit = place >> _U5, _BIT << np.uint32(place & _U31)
                 place = np.uint64(room - 1) if taken[word] & bit else place
                 taken[place >> _U5] |= _BIT << np.uint32(place & _U31)
-            edge[start + draw] = first + np.int64(place)
-            prob[start + draw] = share
-        if more:
-            for kept in range(start, stop):
-                taken[np.uint64(edge[kept] - first) >> _U5] = 0
+            edge[first + draw] = np.int64(place)
+            prob[first + draw] = share
+        for kept in range(first, last):
+            place = np.uint64(edge[kept])
+            taken[place >> _U5] = 0
+            edge[kept] = edge_at(start, stop, pointer[g], np.int64(place))
     return kept_indptr, edge, prob
 
 
 @compiled
 def edge_masses(
-    indptr: IntArray,
+    pointer: IntArray,
+    start: IntArray,
+    stop: IntArray,
     indices: IntArray,
-    dst: IntArray,
     offset: FloatArray,
     slope: FloatArray,
     value: FloatArray,
@@ -138,51 +178,57 @@ def edge_masses(
     code: IntArray,
     table: FloatArray,
     factor: FloatArray,
+    changed: IntArray,
+    changed_factor: FloatArray,
     power: float,
     mass: FloatArray,
 ) -> None:
-    """Compute the policy's mass of each in-edge: m_ij = b_j (g_j c_ij^2)^power.
+    """Compute the policy's mass of each edge: m_ij = b_j (g_j c_ij^2)^power.
 
-    This is the mass of source j if i were the only target, with c_ij = offset_i + slope_i value_ij,
-    value_ij = value[e] or, if there is a table, value_table[value[e]], g_j = table[code[j]] (1 if
-    empty) and b_j = factor[j] (1 if empty).
+    This is the mass of source j if edge j -> i were the only one, with
+    c_ij = offset_g + slope_g value_ij, value_ij = value[e] or, if there is a table,
+    value_table[value[e]], g_j = table[code[j]] (1 if empty) and b_j = factor[j] (1 if empty).
 
-    power  0, 0.5 or 1
-    mass   float64[F]  written, rows of the targets one after the other
+    changed, changed_factor  see `frontier.scale_by_node`
+    power                    0, 0.5 or 1
+    mass                     float64[F]  written, groups one after the other
     """
     at = 0
-    for t in range(dst.size):
-        for e in range(indptr[dst[t]], indptr[dst[t] + 1]):
-            node = np.uint64(indices[e])
-            mass[at] = 1.0
-            if power > 0.0:
-                coefficient = offset[t]
-                if slope[t] != 0.0:
-                    coded = value_table[np.uint64(value[e])] if value_table.size else value[e]
-                    coefficient += slope[t] * coded
-                inside = coefficient * coefficient
-                if code.size:
-                    inside *= table[np.uint64(code[node])]
-                mass[at] = np.sqrt(inside) if power == 0.5 else inside
-            if factor.size:
-                mass[at] *= factor[node]
-            at += 1
+    for g in range(offset.size):
+        for r in range(pointer[g], pointer[g + 1]):
+            for e in range(start[r], stop[r]):
+                node = np.uint64(indices[e])
+                mass[at] = 1.0
+                if power > 0.0:
+                    coefficient = offset[g]
+                    if slope[g] != 0.0:
+                        coded = value_table[np.uint64(value[e])] if value_table.size else value[e]
+                        coefficient += slope[g] * coded
+                    inside = coefficient * coefficient
+                    if code.size:
+                        inside *= table[np.uint64(code[node])]
+                    mass[at] = np.sqrt(inside) if power == 0.5 else inside
+                if factor.size:
+                    scale = factor[node]
+                    if changed.size:
+                        scale = changed_or(scale, node, changed, changed_factor)
+                    mass[at] *= scale
+                at += 1
 
 
 @compiled
-def row_chances(
-    indptr: IntArray, dst: IntArray, mass: FloatArray, fanout: int, is_replacing: bool
-) -> None:
-    """Convert, in place, the masses of each target's in-edges to probabilities that sum to k.
+def row_chances(degree: IntArray, mass: FloatArray, fanout: int, is_replacing: bool) -> None:
+    """Convert, in place, the masses of each group's edges to probabilities that sum to k.
 
-    Without replacement p_ij = min(1, c_i m_ij); with replacement k m_ij / sum m. The entries of a
-    row of at most k edges become 1, and those of a row without mass 0.
+    Without replacement p_ij = min(1, c_g m_ij); with replacement k m_ij / sum m. The entries of a
+    group of at most k edges become 1, and those of a group without mass 0.
 
-    mass  float64[F]
+    degree  int64[G]    number of edges of each group
+    mass    float64[F]
     """
     start = 0
-    for t in range(dst.size):
-        stop = start + indptr[dst[t] + 1] - indptr[dst[t]]
+    for g in range(degree.size):
+        stop = start + degree[g]
         if stop - start <= fanout:
             mass[start:stop] = 1.0
         else:
@@ -201,72 +247,89 @@ def row_chances(
 
 @compiled
 def pick_replacing(
-    indptr: IntArray, dst: IntArray, chance: FloatArray, fanout: int, key: np.uint64
+    pointer: IntArray,
+    start: IntArray,
+    stop: IntArray,
+    degree: IntArray,
+    node: IntArray,
+    relation: IntArray,
+    chance: FloatArray,
+    fanout: int,
+    key: np.uint64,
 ) -> tuple[Any, Any, Any]:
-    """Draw k in-edges of each target with replacement, by inversion.
+    """Draw k edges of each group with replacement, by inversion.
 
-    chance   float64[F]  k q_ij, from `row_chances`
-    returns  kept_indptr int64[D + 1], edge int64[E'], prob float32[E'] (k q_ij)
+    degree          int64[G]    number of edges of each group
+    node, relation  see `group_key`
+    chance          float64[F]  k q_ij, from `row_chances`
+    returns         kept_indptr int64[G + 1], edge int64[E'], prob float32[E'] (k q_ij)
     """
-    kept_indptr = np.zeros(dst.size + 1, np.int64)
-    largest = 1
-    for t in range(dst.size):
-        degree = indptr[dst[t] + 1] - indptr[dst[t]]
-        kept_indptr[t + 1] = kept_indptr[t] + min(degree, fanout)
-        largest = max(largest, degree)
-    edge = np.empty(kept_indptr[-1], np.int64)
-    prob = np.empty(kept_indptr[-1], np.float32)
+    groups = degree.size
+    kept_indptr = np.zeros(groups + 1, np.int64)
+    largest, most = 1, 0
+    for g in range(groups):
+        most += min(degree[g], fanout)
+        largest = max(largest, degree[g])
+    edge = np.empty(most, np.int64)
+    prob = np.empty(most, np.float32)
     ladder = np.empty(largest, np.float64)
-    start, kept = 0, 0
-    for t in range(dst.size):
-        i = np.uint64(dst[t])
-        first, degree = indptr[i], indptr[i + _U1] - indptr[i]
-        own = random_bits(key, i)
+    before, kept = 0, 0
+    for g in range(groups):
+        size = degree[g]
+        own = group_key(key, node, relation, g)
         total = 0.0
-        for place in range(degree):
-            total += chance[start + place]
+        for place in range(size):
+            total += chance[before + place]
             ladder[place] = total
-        for draw in range(min(degree, fanout)):
+        for draw in range(min(size, fanout)):
             place = draw
-            if degree > fanout:
+            if size > fanout:
                 point = coin(own, np.uint64(draw)) * (total / COINS)
-                place = min(int(np.searchsorted(ladder[:degree], point, "right")), degree - 1)
-            if chance[start + place] > 0.0:  # a row without mass keeps nothing
-                edge[kept] = first + place
-                prob[kept] = chance[start + place]
+                place = min(int(np.searchsorted(ladder[:size], point, "right")), size - 1)
+            if chance[before + place] > 0.0:  # a group without mass keeps nothing
+                edge[kept] = edge_at(start, stop, pointer[g], place)
+                prob[kept] = chance[before + place]
                 kept += 1
-        kept_indptr[t + 1] = kept
-        start += degree
+        kept_indptr[g + 1] = kept
+        before += size
     return kept_indptr, edge[:kept].copy(), prob[:kept].copy()
 
 
 @compiled
 def pick_pivotal(
-    indptr: IntArray, dst: IntArray, chance: FloatArray, key: np.uint64
+    pointer: IntArray,
+    start: IntArray,
+    stop: IntArray,
+    degree: IntArray,
+    node: IntArray,
+    relation: IntArray,
+    chance: FloatArray,
+    key: np.uint64,
 ) -> tuple[Any, Any, Any]:
-    """Keep in-edge e of each target with probability p_e and a fixed number per target (DepRound).
+    """Keep edge e of each group with probability p_e and a fixed number per group (DepRound).
 
-    The number of kept edges of a target is the sum of its p_e. The edges of a row are compared in
+    The number of kept edges of a group is the sum of its p_e. The edges of a group are compared in
     turn. Each comparison decides one of two open edges with probabilities p and q: if p + q < 1,
     one is dropped and the other stays open with p + q; otherwise one is kept and the other stays
     open with p + q - 1. A coin chooses between them so that each edge keeps its expectation.
 
-    chance   float64[F]  p_e in [0, 1], from `row_chances`
-    returns  kept_indptr int64[D + 1], edge int64[E'], prob float32[E']
+    degree          int64[G]    number of edges of each group
+    node, relation  see `group_key`
+    chance          float64[F]  p_e in [0, 1], from `row_chances`
+    returns         kept_indptr int64[G + 1], edge int64[E'], prob float32[E']
     """
-    kept_indptr = np.zeros(dst.size + 1, np.int64)
+    kept_indptr = np.zeros(degree.size + 1, np.int64)
     edge = np.empty(chance.size, np.int64)
     prob = np.empty(chance.size, np.float32)
-    start, kept = 0, 0
-    for t in range(dst.size):
-        i = np.uint64(dst[t])
-        first, degree = indptr[i], indptr[i + _U1] - indptr[i]
-        own = random_bits(key, i)
+    before, kept = 0, 0
+    for g in range(degree.size):
+        size = degree[g]
+        own = group_key(key, node, relation, g)
         open_ = -1  # place of the undecided edge
         left = 0.0
-        for place in range(degree):
+        for place in range(size):
             winner = -1
-            one = chance[start + place]
+            one = chance[before + place]
             if one >= 1.0:
                 winner = place
             elif one > 0.0 and open_ < 0:
@@ -283,14 +346,14 @@ def pick_pivotal(
                     open_ = place if stays else open_
                     left = total - 1.0
             if winner >= 0:
-                edge[kept] = first + winner
-                prob[kept] = chance[start + winner]
+                edge[kept] = edge_at(start, stop, pointer[g], winner)
+                prob[kept] = chance[before + winner]
                 kept += 1
         # the p_e sum to an integer up to rounding, so `left` is close to 0 or 1 here
-        if open_ >= 0 and coin(own, np.uint64(degree)) < left * COINS:
-            edge[kept] = first + open_
-            prob[kept] = chance[start + open_]
+        if open_ >= 0 and coin(own, np.uint64(size)) < left * COINS:
+            edge[kept] = edge_at(start, stop, pointer[g], open_)
+            prob[kept] = chance[before + open_]
             kept += 1
-        kept_indptr[t + 1] = kept
-        start += degree
+        kept_indptr[g + 1] = kept
+        before += size
     return kept_indptr, edge[:kept].copy(), prob[:kept].copy()

@@ -101,15 +101,18 @@ def shares(indptr: IntArray, steps: float) -> list[Range]:
     return [one for one in pairwise([0, *ends, targets]) if one[0] < one[1]]
 
 
-def starts(indptr: IntArray, dst: IntArray) -> IntArray:
-    """First place of each target's edges in the frontier, and their number. int64[D + 1]."""
-    found: IntArray = np.concatenate([[0], np.cumsum(indptr[dst + 1] - indptr[dst])])
-    return found
+def starts(pointer: IntArray, start: IntArray, stop: IntArray) -> IntArray:
+    """First place of each group's edges in the frontier, and their number. int64[G + 1]."""
+    edges = np.concatenate([[0], np.cumsum(stop - start)])  # before each range
+    places: IntArray = edges[pointer]
+    return places
 
 
-def target_ranges(indptr: IntArray, dst: IntArray, steps: float) -> list[Range]:
-    """Ranges of targets with about equally many in-edges in the graph. dst int64[D]."""
-    return [(0, dst.size)] if threads() == 1 else shares(starts(indptr, dst), steps)
+def group_ranges(pointer: IntArray, start: IntArray, stop: IntArray, steps: float) -> list[Range]:
+    """Ranges of groups of `Rows` with about equally many edges, at `steps` steps each."""
+    return (
+        [(0, pointer.size - 1)] if threads() == 1 else shares(starts(pointer, start, stop), steps)
+    )
 
 
 def run(task: Callable[..., Any], parts: Sequence[tuple[Any, ...]]) -> None:

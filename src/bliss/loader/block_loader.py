@@ -197,7 +197,7 @@ class BlockLoader:
     def _tell_unlearnt(self) -> None:
         """Warn once if `sampler.update` was forgotten: batches with gradients, and no update."""
         sampler = self.node_sampler
-        if sampler.updates or not sampler.learns or not torch.is_grad_enabled():
+        if sampler.learning.updates or not sampler.learns or not torch.is_grad_enabled():
             return
         self._unlearnt += 1
         if self._unlearnt == PATIENCE + 1:
@@ -395,7 +395,7 @@ class BlockLoader:
         """Draw step t + 1, with the policy after update t - 1, while step t is used."""
         waiting: Future[list[Data]] | None = None
         process = os.getpid()
-        with self.node_sampler.drawing_ahead():
+        with self.node_sampler.learning.drawing_ahead():
             try:
                 waiting = self._submit(steps, self._step)
                 while waiting is not None:
@@ -406,7 +406,7 @@ class BlockLoader:
                             "iterate over the loader anew in this process, or use prefetch=0."
                         )
                     batches = waiting.result()
-                    self.node_sampler.settle()  # no draw is under way here
+                    self.node_sampler.learning.settle()  # no draw is under way here
                     waiting = self._submit(steps, self._step + 1)
                     yield batches
             finally:

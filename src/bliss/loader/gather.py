@@ -10,7 +10,7 @@ from torch import Tensor
 
 from bliss.arrays import FloatArray
 from bliss.samplers.base import Sampler
-from bliss.samplers.learned import PolicySampler
+from bliss.samplers.policy_sampler import PolicySampler
 from bliss.storage.mapped import RowReader, Watch
 
 

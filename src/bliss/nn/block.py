@@ -13,12 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bliss.arrays import NOTHING, Array
+from bliss.arrays import Array
 from bliss.errors import InputError
 from bliss.feedback import Feedback
-from bliss.graph import Graph
+from bliss.graph import Graph, Rows
 from bliss.kernels import pool
-from bliss.kernels.frontier import edge_weights, group_by_target
+from bliss.kernels.frontier import group_by_target
 from bliss.nn.propagation import propagate
 
 # torch warns once per process that CSR is in beta; `Block.matrix` uses only its stable part.
@@ -71,7 +71,7 @@ class Block:
     control: Control | None = None
     observation: Observation | None = None
     origin: Block | None = field(default=None, repr=False)  # the CPU block this is a copy of
-    graph: Graph | None = field(default=None, repr=False)  # the graph it was drawn from
+    rows: Rows | None = field(default=None, repr=False)  # the edges that the targets could see
 
     """Layer-wise samplers draw sources and keep every edge of a kept source, so `edge_prob` is p_j.
     Node-wise samplers draw edges: `edge_prob` is the edge's probability or, with replacement, its
@@ -80,13 +80,22 @@ class Block:
 
     @classmethod
     def from_arrays(
-        cls, *draw: Array, prob: Array | None = None, graph: Graph | None = None
+        cls,
+        *draw: Array,
+        prob: Array | None = None,
+        rows: Rows | None = None,
+        graph: Graph | None = None,
     ) -> Block:
-        """Build a block from the first seven fields and prob, as NumPy arrays that it shares."""
+        """Build a block from the first seven fields and prob, as NumPy arrays that it shares.
+
+        `rows` are the edges that the targets could see: by default all in-edges in `graph`.
+        """
         dst, src, indptr, row, edge, edge_prob, edge_weight = map(torch.from_numpy, draw)
         inclusion = None if prob is None else torch.from_numpy(prob)
         draws = dst, src, indptr, row, edge, edge_prob, edge_weight
-        return cls(*draws, prob=inclusion, graph=graph)
+        if rows is None and graph is not None:
+            rows = graph.rows(draw[0])
+        return cls(*draws, prob=inclusion, rows=rows)
 
     def __repr__(self) -> str:
         return f"Block({self.num_src} sources -> {self.num_dst} targets, {self.num_edges} edges)"
@@ -154,13 +163,9 @@ class Block:
     @cached_property
     def coefficient(self) -> Tensor:
         """alpha_ij of the kept edges, the graph's coefficients. float32[E']."""
-        graph, draw = self._drawn_from("coefficients"), self.origin or self
-        dst, src = _to_numpy(draw.dst), _to_numpy(draw.src)
-        edges = _to_numpy(draw.indptr), _to_numpy(draw.row), _to_numpy(draw.edge)
-        scales = graph.target_scale_of(dst), graph.source_scale_of(src), graph.weight
-        nodes = np.arange(dst.size), np.arange(src.size)  # places in the scales
-        alpha = edge_weights(*nodes, NOTHING, *edges, *scales)
-        return torch.from_numpy(alpha).to(self.row.device)
+        rows, draw = self._visible("coefficients"), self.origin or self
+        kept = (_to_numpy(tensor) for tensor in (draw.src, draw.indptr, draw.row, draw.edge))
+        return torch.from_numpy(rows.coefficients(*kept)).to(self.row.device)
 
     @cached_property
     def importance(self) -> Tensor:
@@ -173,9 +178,12 @@ class Block:
 
     @cached_property
     def degree(self) -> Tensor:
-        """|N_i|, the number of in-edges of each target in the graph, kept or not. int64[D]."""
-        graph, draw = self._drawn_from("degrees"), self.origin or self
-        return torch.from_numpy(graph.degree_of(_to_numpy(draw.dst))).to(self.row.device)
+        """|N_i|, the number of in-edges that each target could see, kept or not. int64[D]."""
+        rows = self._visible("degrees")
+        degree = rows.degree
+        if rows.relation.size:
+            degree = np.bincount(rows.owner, degree, rows.dst.size).astype(np.int64)
+        return torch.from_numpy(degree).to(self.row.device)
 
     @cached_property
     def is_full(self) -> bool:
@@ -187,7 +195,7 @@ class Block:
     @cached_property
     def e_id(self) -> Tensor:
         """Column of each kept edge in the user's edge_index; -1: an added self-loop. int64[E']."""
-        graph, draw = self._drawn_from("edge ids"), self.origin or self
+        graph, draw = self._visible("edge ids").graph, self.origin or self
         if graph.edge_id is None:
             raise InputError(
                 "e_id is not known, because the graph was built without edge ids: build it with "
@@ -237,13 +245,13 @@ class Block:
         """
         return propagate(self, conv, x, observed, options)
 
-    def _drawn_from(self, wanted: str) -> Graph:
-        if self.graph is None:
+    def _visible(self, wanted: str) -> Rows:
+        if self.rows is None:
             raise InputError(
                 f"the block does not know its graph, and so no {wanted}: use the blocks of a "
                 "sampler or of bliss.nn.infer, or pass graph=... to Block.from_arrays."
             )
-        return self.graph
+        return self.rows
 
     def observe(self, x: Tensor, attention: Tensor | tuple[Tensor, Tensor] | None = None) -> None:
         """Record the observation that the policy learns from, in one pass over x, detached.
@@ -317,9 +325,14 @@ class Block:
                 "this block was not observed, so the sampler cannot learn from it: call "
                 "block.observe(x) in the forward pass, before sampler.update(blocks)."
             )
-        draw = self.origin or self
+        draw, rows = self.origin or self, self._visible("feedback")
+        if not np.array_equal(_to_numpy(draw.dst), rows.dst):
+            raise InputError(
+                "a block's dst are other nodes than the targets that it was drawn for: update each "
+                "sampler with the blocks that it drew."
+            )
         feedback = Feedback(
-            dst=_to_numpy(draw.dst),
+            rows=rows,
             src=_to_numpy(draw.src),
             indptr=_to_numpy(draw.indptr),
             row=_to_numpy(draw.row),

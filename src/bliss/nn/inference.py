@@ -15,11 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from bliss import checks
-from bliss.arrays import NOTHING, FloatArray, IntArray
+from bliss.arrays import FloatArray, IntArray
 from bliss.errors import InputError
 from bliss.feedback import encode_attention
-from bliss.graph import Graph
-from bliss.kernels import frontier, nodewise
+from bliss.graph import Graph, Rows
+from bliss.kernels import nodewise
 from bliss.nn.block import Block
 from bliss.nn.layers import Layer, layers_of
 from bliss.nn.outputs import Outputs
@@ -29,8 +29,9 @@ from bliss.storage.files import refuse_folder, replacing
 from bliss.storage.mapped import RowReader, Watch, release
 
 _KINDS = (torch.float16, torch.float32, torch.float64)  # of features that may be mapped
-LARGE = 2**30
+OUTPUT_BYTES_IN_MEMORY = 2**30
 """Bytes of a layer's outputs above which they are kept in the folder `scratch`."""
+_RESIDENT_BYTES = 2**29  # read from mapped files before their pages are released
 
 
 class LayerSurvey(NamedTuple):
@@ -45,18 +46,18 @@ Observer: TypeAlias = Callable[[int, LayerSurvey], None]
 """Called with the number of a layer and its survey, once per layer, input layer first."""
 
 
-def full_block(graph: Graph, dst: IntArray, number: IntArray) -> Block:
-    """Block that keeps every in-edge of the targets: p_j = 1, weights alpha_ij.
+def full_block(rows: Rows, number: IntArray) -> Block:
+    """Block that keeps every visible edge of the targets: p_j = 1, weights alpha_ij.
 
     number int[V] is scratch memory, all zero on entry and on return
     """
-    indptr, edge = nodewise.all_edges(graph.indptr, dst)
-    source, row = nodewise.relabel(graph.indices, dst, edge, number)
-    scales = graph.target_scale, graph.source_scale, graph.weight
-    weight = frontier.edge_weights(dst, source, NOTHING, indptr, row, edge, *scales)
+    indptr, edge = rows.edges()
+    source, row = nodewise.relabel(rows.graph.indices, rows.dst, edge, number)
+    weight = rows.coefficients(source, indptr, row, edge)
     certain = np.ones(edge.size, np.float32)
-    arrays = (source[: dst.size], source, indptr, row, edge, certain, weight)
-    return Block.from_arrays(*arrays, prob=np.ones(source.size, np.float32), graph=graph)
+    targets = source[: rows.dst.size]
+    arrays = (targets, source, rows.by_target(indptr), row, edge, certain, weight)
+    return Block.from_arrays(*arrays, prob=np.ones(source.size, np.float32), rows=rows)
 
 
 @torch.no_grad()
@@ -147,7 +148,7 @@ def infer(
             seen = None if observer is None else _Survey(graph, number)
             sizes = chunk_edges, chunk_bytes
             below = None if number == 0 else needed[number - 1]
-            room = LARGE if path is None else 0
+            room = OUTPUT_BYTES_IN_MEMORY if path is None else 0
             where = Where(needed[number], below, place, scratch_of, room, rows)
             found = _infer(layer, graph, x, *sizes, device, share, seen, where)
             if observer is not None and seen is not None:
@@ -232,7 +233,7 @@ def _infer(
     for start, stop in ranges:
         watch.check()
         nodes = np.arange(start, stop) if where.nodes is None else where.nodes[start:stop]
-        block = replace(full_block(graph, nodes, number), is_surveyed=survey is not None)
+        block = replace(full_block(graph.rows(nodes), number), is_surveyed=survey is not None)
         row = block.src if position is None else torch.from_numpy(position[block.src.numpy()])
         if where.rows is None:
             inputs = x.index_select(0, row.to(x.device)).to(device, number_type)
@@ -248,7 +249,7 @@ def _infer(
             survey.add(moved, inputs, nodes)
         touched += inputs.nbytes + 4 * block.num_edges
         del inputs  # free them before the next chunk is gathered
-        if touched > LARGE // 2:
+        if touched > _RESIDENT_BYTES:
             release([graph.indices, *on_disk])
             touched = 0
         if progress:

@@ -132,7 +132,7 @@ def _check(block: Edges, conv: Any) -> Support:
 
 def _take_over_norms(block: Edges, conv: Any, twin: Any, options: Mapping[str, Any]) -> None:
     """Turn off self-loops and normalisation that the graph already has."""
-    name, graph = type(conv).__name__, block.graph
+    name, graph = type(conv).__name__, block.rows.graph
     is_normalised = _pyg_class(conv) in _NORMALISED and conv.normalize
     if getattr(conv, "add_self_loops", False):
         if (is_normalised or _pyg_class(conv) not in _NORMALISED) and not graph.has_self_loops:

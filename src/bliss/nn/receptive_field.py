@@ -29,7 +29,8 @@ def needed_nodes(
         mark = np.zeros(graph.num_nodes, np.bool_)
         mark[above] = True
         for start in range(0, above.size, _MARKED):
-            nodewise.mark_sources(graph.indptr, graph.indices, above[start : start + _MARKED], mark)
+            some = graph.rows(above[start : start + _MARKED])
+            nodewise.mark_sources(some.start, some.stop, graph.indices, mark)
             if progress:
                 progress(0.0)
         found.append(np.flatnonzero(mark))

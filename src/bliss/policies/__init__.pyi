@@ -1,5 +1,4 @@
 from .base import Policy as Policy
-from .base import State as State
 from .configs import POLICIES as POLICIES
 from .configs import Exp3Config as Exp3Config
 from .configs import LinearConfig as LinearConfig
@@ -7,3 +6,5 @@ from .configs import NodeConfig as NodeConfig
 from .configs import PolicyConfig as PolicyConfig
 from .configs import ScaleFreeConfig as ScaleFreeConfig
 from .configs import TargetBanditConfig as TargetBanditConfig
+from .learner import Learner as Learner
+from .learner import State as State

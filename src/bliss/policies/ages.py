@@ -8,7 +8,7 @@ import numpy as np
 
 from bliss.arrays import NOTHING, FloatArray, IntArray
 from bliss.kernels import histories
-from bliss.policies.base import State
+from bliss.policies.learner import State
 from bliss.storage.memory import zeros
 
 

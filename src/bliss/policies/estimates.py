@@ -8,7 +8,7 @@ import numpy as np
 
 from bliss.arrays import FloatArray, IntArray
 from bliss.kernels import node_bandit as kernels
-from bliss.policies.base import State
+from bliss.policies.learner import State
 from bliss.storage.memory import zeros
 
 FIRST_PRIOR = 0.5

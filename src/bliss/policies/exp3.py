@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bliss.arrays import NOTHING, FloatArray, IntArray
+from bliss.arrays import NOTHING, FloatArray
 from bliss.feedback import EdgeMass, Feedback, News, optional
-from bliss.graph import Graph
-from bliss.kernels import edge_bandits, nodewise
-from bliss.policies.base import Policy, RowSets, State
+from bliss.graph import Graph, Rows
+from bliss.kernels import edge_bandits, frontier
+from bliss.policies.base import Policy
 from bliss.policies.configs import Exp3Config
+from bliss.policies.learner import RowSets, State
 from bliss.storage.memory import full, zeros
 
 
@@ -46,16 +47,20 @@ class Exp3(Policy):
         # base_i and the sum of excess_ij, side by side because random reads need both
         self._scale = [full((graph.num_nodes, 2), [1.0, 0.0]) for _ in range(layers)]
 
-    def edge_mass(self, layer: int, dst: IntArray) -> EdgeMass:
+    def edge_mass(self, layer: int, rows: Rows) -> EdgeMass:
         """q_ij, normalised on reading."""
-        offset, slope = edge_bandits.exp3_rows(
-            dst, self.graph.indptr, self._scale[layer], self.config.eta
-        )
+        base, excess_sum = self._sums(layer, rows)
+        offset, slope = edge_bandits.exp3_rows(rows.degree, base, excess_sum, self.config.eta)
         return EdgeMass(offset, slope, self._excess[layer])
+
+    def _sums(self, layer: int, rows: Rows) -> tuple[FloatArray, FloatArray]:
+        """base_i and the sum of excess_ij over the visible edges. float64[G] each."""
+        base, excess_sum = self._scale[layer][rows.node].T
+        return base, visible_sums(rows, excess_sum, self._excess[layer])
 
     def edge_prob(self, layer: int, node: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         """q_ij over the in-edges of one node. float64[|N_i|]; sums to 1."""
-        offset, slope, excess, _ = self.edge_mass(layer, np.array([node]))
+        offset, slope, excess, _ = self.edge_mass(layer, self.graph.rows(np.array([node])))
         in_edges = slice(self.graph.indptr[node], self.graph.indptr[node + 1])
         return np.asarray(offset[0] + slope[0] * excess[in_edges], dtype=np.float64)
 
@@ -80,8 +85,8 @@ class Exp3(Policy):
         """The kept edges, and all in-edges of targets that were ever scaled down (base_i < 1)."""
         dst = np.concatenate([one["dst"] for one in news])
         scaled = dst[self._scale[layer][dst, 0] < 1]
-        _, rows = nodewise.all_edges(self.graph.indptr, scaled)
-        edge = np.concatenate([*(one["edge"] for one in news), rows])
+        _, whole = self.graph.rows(scaled).edges()
+        edge = np.concatenate([*(one["edge"] for one in news), whole])
         return {(f"exp3.{layer}.excess",): edge, (f"exp3.{layer}.scale",): dst}
 
     @staticmethod
@@ -95,19 +100,19 @@ class Exp3(Policy):
 
     def _growth(self, layer: int, feedback: Feedback) -> FloatArray:
         """min(1, delta r_ij / (p_j |N_i|)) of the kept edges. float64[E']."""
-        graph, is_attention = self.graph, feedback.attention is not None
+        graph, rows, is_attention = self.graph, feedback.rows, feedback.attention is not None
         strength = np.square(feedback.norm, dtype=np.float64) / self._inclusion(feedback)
-        target_scale, alpha = graph.target_scale, optional(feedback.attention)
+        target_scale, alpha = rows.target_scale, optional(feedback.attention)
         if is_attention:
             target_scale = NOTHING
         elif graph.norm == "weights":
             alpha = graph.weight[feedback.edge]
         elif graph.norm == "gcn":
-            strength *= graph.source_scale[feedback.src] ** 2
+            strength *= rows.source_scale(feedback.src) ** 2
         return np.asarray(
             edge_bandits.exp3_growth(
-                feedback.dst,
-                graph.indptr,
+                rows.degree,
+                *self._sums(layer, rows),
                 feedback.indptr,
                 feedback.row,
                 feedback.edge,
@@ -118,7 +123,6 @@ class Exp3(Policy):
                 self.config.eta,
                 self.config.step,
                 self._excess[layer],
-                self._scale[layer],
             )
         )
 
@@ -129,3 +133,16 @@ class Exp3(Policy):
             state[f"exp3.{layer}.excess"] = self._excess[layer]
             state[f"exp3.{layer}.scale"] = self._scale[layer]
         return state
+
+
+def visible_sums(rows: Rows, total: FloatArray, value: FloatArray) -> FloatArray:
+    """Sums of an edge's values over the visible edges of each group. float64[G].
+
+    total  float64[G]  sums over whole rows, kept while learning
+    value  float[E]
+    """
+    partial = np.flatnonzero(rows.is_partial)
+    if partial.size:
+        total = total.copy()
+        total[partial] = frontier.range_sums(*rows.ranges_of(partial), value)
+    return total

@@ -10,17 +10,18 @@ import numpy as np
 from bliss import checks
 from bliss.arrays import NOTHING, FloatArray, IntArray
 from bliss.feedback import EdgeMass, Feedback, News
-from bliss.graph import Graph
+from bliss.graph import Graph, Rows
 from bliss.kernels import edge_bandits
-from bliss.policies.base import Policy, State
+from bliss.policies.base import Policy
 from bliss.policies.configs import LinearConfig
+from bliss.policies.learner import State
 from bliss.storage.memory import zeros
 
 
 class Linear(Policy):
     """s_j = g(x_j) sum_i alpha_ij,  g(x) = (1 - eta) |w . x + b| + eta, with w and b learnt.
 
-    `edge_mass` gives the sum, `sizes` gives g. With ``combine="root"`` the sum is
+    `edge_mass` gives the sum, `node_factor` gives g. With ``combine="root"`` the sum is
     sqrt(sum_i alpha_ij^2). Each layer has its own w and b, or with `shared_parameters` the same;
     initially w = 0 and b = 1.
 
@@ -48,14 +49,14 @@ class Linear(Policy):
     shares_state = True
     learns = True
     pairs_with = ("sources",)
+    has_node_factor = True
     needs_prob = True  # the gradient is divided by p_j
 
     def __init__(self, graph: Graph, layers: int, config: LinearConfig, x: Any) -> None:
+        self.power = 1.0 if config.combine == "sum" else 0.5
         super().__init__(graph, layers)
         self.config = config
         self.x = checks.features(x, graph.num_nodes)
-        self.power = 1.0 if config.combine == "sum" else 0.5
-        self._source_factor = graph.source_factor(1.0)
         self._value = np.sqrt(graph.weight) if config.combine == "sum" else graph.weight
         size, sets = self.x.shape[1] + 1, 1 if config.shared_parameters else layers
         self._set = [0] * layers if config.shared_parameters else list(range(layers))
@@ -64,19 +65,19 @@ class Linear(Policy):
         self._moments = zeros((sets, 2, size))
         self._steps = zeros(sets, np.int64)
 
-    def edge_mass(self, layer: int, dst: IntArray) -> EdgeMass:
+    def edge_mass(self, layer: int, rows: Rows) -> EdgeMass:
         """c_ij, up to b_j: sqrt(alpha_ij), or alpha_ij with "root"."""
-        zeros = np.zeros(dst.size)
+        zeros = np.zeros(rows.degree.size)
         if self.graph.norm == "weights":
-            return EdgeMass(zeros, np.ones(dst.size), self._value)
-        own = self.graph.target_scale_of(dst)
+            return EdgeMass(zeros, np.ones(zeros.size), self._value)
+        own = rows.target_scale
         return EdgeMass(np.sqrt(own) if self.config.combine == "sum" else own, zeros, NOTHING)
 
-    def source_factor(self, layer: int) -> FloatArray:
-        """b_j."""
-        return self._source_factor
+    def source_power(self, layer: int) -> float:
+        """1: the mass is linear in b_j."""
+        return 1.0
 
-    def sizes(self, layer: int, node: IntArray) -> FloatArray:
+    def node_factor(self, layer: int, node: IntArray) -> FloatArray:
         """g(x_j) of the given nodes. [C] -> float32[C]."""
         weight = self._weight[self._set[layer]]
         found: FloatArray = edge_bandits.linear_sizes(
@@ -91,7 +92,7 @@ class Linear(Policy):
         cost = np.where(open_, self._costs(feedback), 0.0)
         if open_.sum() < 2 or not cost.any():
             return {}
-        mass = self.sizes(layer, feedback.src) * self._sums(layer, feedback)
+        mass = self.node_factor(layer, feedback.src) * self._sums(layer, feedback)
         before = mass * (prob[open_].sum() / mass[open_].sum())  # t s_j
         used = open_ | (before < 1) & (np.arange(prob.size) < feedback.dst.size)
         count = np.where(open_, 1.0, before)[used]
@@ -132,32 +133,31 @@ class Linear(Policy):
 
     def _sums(self, layer: int, feedback: Feedback) -> FloatArray:
         """b_j (sum_i c_ij^2)^power of the kept sources, which keep all their edges. float64[S]."""
-        offset, slope, value, _ = self.edge_mass(layer, feedback.dst)
-        kept_degree = np.diff(feedback.indptr)
+        offset, slope, value, _ = self.edge_mass(layer, feedback.rows)
+        kept_degree = feedback.kept_degree
         own = np.repeat(offset, kept_degree)
         if value.size:
             own += np.repeat(slope, kept_degree) * value[feedback.edge]
         total = np.bincount(feedback.row, own**2, minlength=feedback.src.size) ** self.power
-        factor = self._source_factor
-        return np.asarray(total * factor[feedback.src] if factor.size else total)
+        factor = feedback.rows.source_scale(feedback.src).astype(np.float32)
+        return np.asarray(total * factor if factor.size else total)
 
     def _costs(self, feedback: Feedback) -> FloatArray:
         """c_j = |h_j|^2 sum_i alpha_ij^2 of the kept sources. float64[S]."""
-        graph, row = self.graph, feedback.row
-        kept_degree = np.diff(feedback.indptr)
+        rows, row = feedback.rows, feedback.row
         strength = np.square(feedback.norm, dtype=np.float64)
         alpha: FloatArray
         if feedback.attention is not None:
             alpha = feedback.attention.astype(np.float64)
-            owner = np.repeat(np.arange(feedback.dst.size), kept_degree)
+            owner = np.repeat(rows.owner, feedback.kept_degree)
             full = np.bincount(owner, alpha / feedback.edge_prob, minlength=feedback.dst.size)
             alpha = alpha / np.maximum(full, 1e-30)[owner]
-        elif graph.norm == "weights":
-            alpha = graph.weight[feedback.edge].astype(np.float64)
+        elif self.graph.norm == "weights":
+            alpha = self.graph.weight[feedback.edge].astype(np.float64)
         else:
-            alpha = np.repeat(graph.target_scale_of(feedback.dst), kept_degree)
-            if graph.norm == "gcn":
-                strength *= graph.source_scale_of(feedback.src) ** 2
+            alpha = np.repeat(rows.target_scale, feedback.kept_degree)
+            if self.graph.norm == "gcn":
+                strength *= rows.source_scale(feedback.src) ** 2
         return strength * np.bincount(row, alpha**2, minlength=feedback.src.size)
 
     def state_dict(self) -> State:

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from bliss.arrays import NOTHING, FloatArray, IntArray
-from bliss.errors import InputError
-from bliss.feedback import ATTENTION_TABLE, EdgeMass, Feedback, News, NodeCodes, log_size
-from bliss.graph import Graph
+from bliss.feedback import ATTENTION_TABLE, EdgeMass, Feedback, News, NodeCodes, Survey, log_size
+from bliss.graph import Graph, Rows
 from bliss.kernels import node_bandit as kernels
 from bliss.policies.ages import AgeCurve
-from bliss.policies.base import CoefficientPolicy, RowSets, State
+from bliss.policies.base import CoefficientPolicy
 from bliss.policies.configs import NodeConfig
 from bliss.policies.estimates import RunningEstimates
+from bliss.policies.learner import RowSets, State
 from bliss.policies.surveyed import Codes, Surveyed
 from bliss.storage.memory import full
 
@@ -92,23 +92,24 @@ class NodeBandit(CoefficientPolicy):
         factor = (1 - config.eta) * np.exp(_DECODED) + config.eta
         self._table = np.square(factor).astype(np.float32)
 
-    def edge_mass(self, layer: int, dst: IntArray) -> EdgeMass:
+    def edge_mass(self, layer: int, rows: Rows) -> EdgeMass:
         """alpha_ij without a_j: base_ij over the sum of base_ik a_k, with base_ij 1 if unknown."""
         if not self._has_attention(layer):
-            return super().edge_mass(layer, dst)
-        graph, base = self.graph, self._surveyed.get(layer, "attention")
+            return super().edge_mass(layer, rows)
+        base = self._surveyed.get(layer, "attention")
         scores = self._score_code[layer], np.exp(_DECODED)
-        sums = kernels.coded_sums(dst, graph.indptr, graph.indices, *scores, base, ATTENTION_TABLE)
+        edges = *rows.ranges, self.graph.indices
+        sums = kernels.coded_sums(*edges, *scores, base, ATTENTION_TABLE)
         share = 1 / np.maximum(sums, _SMALLEST_SUM)
         if not base.size:
-            return EdgeMass(share, np.zeros(dst.size), NOTHING)
+            return EdgeMass(share, np.zeros(share.size), NOTHING)
         eta = self.config.eta
-        rest = eta / np.maximum(graph.degree_of(dst), 1)
+        rest = eta / np.maximum(rows.degree, 1)
         return EdgeMass(rest, (1 - eta) * share, base, ATTENTION_TABLE)
 
-    def source_factor(self, layer: int) -> FloatArray:
-        """b_j of alpha_ij; 1 with attention."""
-        return NOTHING if self._has_attention(layer) else super().source_factor(layer)
+    def source_power(self, layer: int) -> float:
+        """Power of b_j as for fixed coefficients; 0 with attention."""
+        return 0.0 if self._has_attention(layer) else super().source_power(layer)
 
     def node_codes(self, layer: int) -> NodeCodes:
         """f_j^2, because the mass takes the square root."""
@@ -183,8 +184,9 @@ class NodeBandit(CoefficientPolicy):
             found[(f"node.score.{layer}.arm", f"node.{layer}.score_code")] = source
         return found
 
-    def survey(self, layer: int, norm: FloatArray, attention: Codes | None = None) -> None:
+    def survey(self, layer: int, survey: Survey) -> None:
         """Set all sizes and scores to the surveyed values; ignores an all-zero layer."""
+        norm, attention = survey.norm, survey.attention
         if not norm.any():
             return
         size = log_size(norm)
@@ -224,15 +226,20 @@ class NodeBandit(CoefficientPolicy):
             state[f"node.{layer}.score_code"] = self._score_code[layer]
         return state | self._surveyed.state_dict()
 
-    def load_state_dict(self, state: Mapping[str, object]) -> None:
-        """Load a saved state; surveyed values are allocated if it has them."""
-        before = self._surveyed.state_dict()
+    def check_state(self, state: Mapping[str, object]) -> None:
+        """Raise an error for a state of other settings; it may have surveyed values or not."""
+        before = set(self._surveyed.state_dict())
         self._surveyed.expect(state)
         try:
-            super().load_state_dict(state)
-        except InputError:
+            super().check_state(state)
+        finally:
             self._surveyed.expect(before)
-            raise
+
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
+        """Load a saved state; surveyed values are allocated if it has them."""
+        self.check_state(state)
+        self._surveyed.expect(state)
+        super().load_state_dict(state)
 
     def _has_attention(self, layer: int) -> bool:
         """Whether attention was observed or surveyed in this layer."""

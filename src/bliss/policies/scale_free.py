@@ -6,12 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bliss.arrays import FloatArray, IntArray
+from bliss.arrays import FloatArray
 from bliss.feedback import EdgeMass, Feedback, News, joined, log_size
-from bliss.graph import Graph
+from bliss.graph import Graph, Rows
 from bliss.kernels import edge_bandits
-from bliss.policies.base import Policy, State
+from bliss.policies.base import Policy
 from bliss.policies.configs import ScaleFreeConfig
+from bliss.policies.exp3 import visible_sums
+from bliss.policies.learner import State
 from bliss.storage.memory import full, zeros
 
 MEMORY = 0.1
@@ -45,15 +47,16 @@ class ScaleFreeExp3(Policy):
         super().__init__(graph, layers)
         self.config = config or ScaleFreeConfig()
         self._weight = [full(graph.num_edges, 1.0, np.float32) for _ in range(layers)]
-        self._total = [full(graph.num_nodes, graph.degree) for _ in range(layers)]
+        self._total = [full(graph.num_nodes, np.diff(graph.indptr)) for _ in range(layers)]
         self._level = zeros(layers)
         self._steps = zeros(layers, np.int64)
 
-    def edge_mass(self, layer: int, dst: IntArray) -> EdgeMass:
+    def edge_mass(self, layer: int, rows: Rows) -> EdgeMass:
         """q_ij, normalised on reading."""
         eta = self.config.eta
-        degree = np.maximum(self.graph.degree_of(dst), 1)
-        total = np.maximum(self._total[layer][dst], 1e-30)
+        degree = np.maximum(rows.degree, 1)
+        total = visible_sums(rows, self._total[layer][rows.node], self._weight[layer])
+        total = np.maximum(total, 1e-30)
         return EdgeMass(eta / degree, (1 - eta) / total, self._weight[layer])
 
     def digest(self, layer: int, feedback: Feedback) -> News:
@@ -90,18 +93,18 @@ class ScaleFreeExp3(Policy):
 
     def _relative_coefficient(self, feedback: Feedback) -> FloatArray:
         """alpha_ij |N_i| of the kept edges. [E']."""
-        graph, row = self.graph, feedback.row
+        graph, rows = self.graph, feedback.rows
         if feedback.attention is not None:
             relative: FloatArray = edge_bandits.relative_attention(
                 feedback.indptr, feedback.edge_prob, feedback.attention
             )
             return relative
-        owner = np.repeat(feedback.dst, np.diff(feedback.indptr))
+        degree = np.repeat(rows.degree, feedback.kept_degree)
         if graph.norm == "weights":
-            return graph.weight[feedback.edge] * graph.degree_of(owner)
-        relative = graph.target_scale_of(owner) * graph.degree_of(owner)
+            return graph.weight[feedback.edge] * degree
+        relative = np.repeat(rows.target_scale, feedback.kept_degree) * degree
         if graph.norm == "gcn":
-            relative = relative * graph.source_scale_of(feedback.src[row])
+            relative = relative * rows.source_scale(feedback.src)[feedback.row]
         return relative
 
     def state_dict(self) -> State:

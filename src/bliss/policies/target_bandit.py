@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bliss.arrays import NOTHING, FloatArray
+from bliss.arrays import FloatArray
 from bliss.errors import InputError
 from bliss.feedback import Feedback, News
 from bliss.graph import Graph
-from bliss.kernels import edge_bandits, frontier
-from bliss.policies.base import RowSets, State
+from bliss.kernels import edge_bandits
 from bliss.policies.configs import TargetBanditConfig
 from bliss.policies.exp3 import Exp3
+from bliss.policies.learner import RowSets, State
 from bliss.storage.memory import zeros
 
 
@@ -66,8 +66,7 @@ class TargetBandit(Exp3):
     def digest(self, layer: int, feedback: Feedback) -> News:
         """Growth of log w_ij for each draw of an edge."""
         growth = edge_bandits.neighbour_growth(
-            feedback.dst,
-            self.graph.indptr,
+            feedback.rows.degree,
             feedback.indptr,
             self._rewards(feedback),
             feedback.edge_prob,
@@ -93,7 +92,7 @@ class TargetBandit(Exp3):
     def _rewards(self, feedback: Feedback) -> FloatArray:
         """r_ij of the kept edges. float64[E']."""
         attention = feedback.attention if self._uses_attention else None
-        alpha = self._coefficients(feedback) if attention is None else attention
+        alpha = feedback.coefficients() if attention is None else attention
         drawn, chance = feedback.indptr, feedback.edge_prob
         if self.config.reward == "published":
             message = alpha * feedback.norm[feedback.row]
@@ -108,22 +107,6 @@ class TargetBandit(Exp3):
         return np.asarray(
             edge_bandits.distance_rewards(drawn, feedback.row, alpha, chance, feedback.input)
         )
-
-    def _coefficients(self, feedback: Feedback) -> FloatArray:
-        """alpha_ij of the kept edges from the graph. float32[E']."""
-        graph = self.graph
-        alpha: FloatArray = frontier.edge_weights(
-            feedback.dst,
-            feedback.src,
-            NOTHING,
-            feedback.indptr,
-            feedback.row,
-            feedback.edge,
-            graph.target_scale,
-            graph.source_scale,
-            graph.weight,
-        )
-        return alpha
 
     def state_dict(self) -> State:
         """State of `Exp3` and the step count."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from bliss.arrays import NOTHING, IntArray
+from bliss.arrays import NOTHING
 from bliss.feedback import EdgeMass
+from bliss.graph import Rows
 from bliss.policies.base import Policy
 
 
@@ -15,6 +16,7 @@ class Uniform(Policy):
     name = "uniform"
     power = 0.0
 
-    def edge_mass(self, layer: int, dst: IntArray) -> EdgeMass:
+    def edge_mass(self, layer: int, rows: Rows) -> EdgeMass:
         """1 for every edge; power 0 makes every mass 1."""
-        return EdgeMass(np.ones(dst.size), np.zeros(dst.size), NOTHING)
+        groups = rows.degree.size
+        return EdgeMass(np.ones(groups), np.zeros(groups), NOTHING)

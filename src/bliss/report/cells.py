@@ -28,8 +28,8 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Table:
-    """A captioned table; a column is numeric if its cells are."""
+class ReportTable:
+    """A table with a caption; a column is numeric if its cells are."""
 
     caption: str
     columns: Sequence[str]
@@ -43,7 +43,7 @@ class Table:
         rows: Iterable[T],
         columns: Mapping[str, Callable[[T], Cell]],
         note: str = "",
-    ) -> Table:
+    ) -> ReportTable:
         """One row for each item. Columns that show a dash in every row are left out."""
         cells = [[make(row) for make in columns.values()] for row in rows]
         kept = [n for n in range(len(columns)) if any(row[n].text != DASH for row in cells)]
@@ -73,7 +73,7 @@ def score_cell(value: Number) -> Cell:
     return Cell(fixed(value, 4), value)
 
 
-def f1_spread(value: Number, deviation: Number) -> Cell:
+def score_spread(value: Number, deviation: Number) -> Cell:
     """A mean score with its deviation over seeds, a dash for one seed."""
     return Cell(f"{fixed(value, 4)} ± {fixed(deviation, 4)}", value)
 
@@ -86,11 +86,6 @@ def number(value: Number, places: int = 0) -> Cell:
 def rounded(value: Number) -> Cell:
     """A number with three significant digits."""
     return Cell(significant(value), value)
-
-
-def rounded_spread(value: Number, deviation: Number) -> Cell:
-    """A mean with its deviation over seeds, a dash for one seed."""
-    return Cell(f"{significant(value)} ± {significant(deviation, 2)}", value)
 
 
 def short(value: Number) -> Cell:

@@ -10,7 +10,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
 from bliss.report.cells import DASH, Number, significant
 from bliss.report.style import GRID, INK, PAPER, SERIES, WIDTH, look, settings
@@ -72,37 +72,38 @@ class Level:
 def curves(series: Sequence[Series], x: str, y: str, level: Level | None = None) -> Figure:
     """Lines with a band of one deviation."""
     beneath = {lower for lower, _ in coincidences(series)}
-    with _drawing() as (figure, axes):
+    with drawing() as (figure, axes):
         for place, line in enumerate(series):
-            _plot(axes, line, is_beneath=place in beneath)
+            plot(axes, line, is_beneath=place in beneath)
             if any(map(math.isfinite, line.deviation)):
                 low = [a - d for a, d in zip(line.y, line.deviation, strict=True)]
                 high = [a + d for a, d in zip(line.y, line.deviation, strict=True)]
                 colour = look(line.index)["color"]
                 axes.fill_between(line.x, low, high, color=colour, alpha=0.16, linewidth=0)
         if level:
-            axes.axhline(level.y, label=_name(level.label), color=INK, linewidth=1, dashes=(1, 2))
+            label = short_label(level.label)
+            axes.axhline(level.y, label=label, color=INK, linewidth=1, dashes=(1, 2))
         axes.set(xlabel=x, ylabel=y)
         axes.xaxis.set_major_locator(MaxNLocator(5, integer=x == "step"))
         axes.yaxis.set_major_locator(MaxNLocator(6))
-        _finish(figure, axes)
+        finish(figure, axes)
     return figure
 
 
-def ratios(series: Sequence[Series], limit: Series, x: str, y: str) -> Figure:
+def ratio_chart(series: Sequence[Series], limit: Series, x: str, y: str) -> Figure:
     """Lines from 0 up, with a reference line at 1 and a dotted limit."""
-    with _drawing() as (figure, axes):
+    with drawing() as (figure, axes):
         axes.axhline(1, label="PLADIES", color=INK, linewidth=0.8, alpha=0.6)
         beneath = {lower for lower, _ in coincidences(series)}
         for place, line in enumerate(series):
-            _plot(axes, line, is_beneath=place in beneath)
+            plot(axes, line, is_beneath=place in beneath)
         if limit.is_drawable:
             axes.plot(limit.x, limit.y, label=limit.label, color=INK, linestyle=":", linewidth=1.6)
         axes.set(xlabel=x, ylabel=y)
         highest = max(y for line in series for y in [1, *line.y] if math.isfinite(y))
         axes.set_ylim(0, 1.08 * highest)
         axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-        _finish(figure, axes)
+        finish(figure, axes)
     return figure
 
 
@@ -111,53 +112,24 @@ def shrinking(series: Sequence[Series], x: str, y: str) -> Figure:
 
     Lines are set apart a little, so that bars at the same share do not hide each other.
     """
-    with _drawing() as (figure, axes):
+    with drawing() as (figure, axes):
         for place, line in enumerate(series):
             aside = 2 ** (DODGE * (place - (len(series) - 1) / 2))
             moved = replace(line, x=[x * aside for x in line.x])
-            _points(axes, moved, elinewidth=1, capsize=1.5, markersize=4)
+            points(axes, moved, elinewidth=1, capsize=1.5, markersize=4)
         axes.set_xscale("log", base=2)
         axes.invert_xaxis()
         axes.set_xticks(sorted({share for line in series for share in line.x}))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.4g}"))
         axes.xaxis.set_minor_locator(NullLocator())
         axes.set(xlabel=x, ylabel=y)
-        _finish(figure, axes)
-    return figure
-
-
-def against(series: Sequence[Series], x: str, y: str, is_log: bool = False) -> Figure:
-    """Points on a square with its diagonal: above it, y is larger than x."""
-    with _drawing(height=4.0) as (figure, axes):
-        for line in series:
-            _points(axes, line, elinewidth=0.7, linestyle="none", markersize=5, alpha=0.85)
-        if is_log:
-            _log_axis(axes, "x")
-            _log_axis(axes, "y")
-        low = min(axes.get_xlim()[0], axes.get_ylim()[0])
-        high = max(axes.get_xlim()[1], axes.get_ylim()[1])
-        axes.plot([low, high], [low, high], color=INK, linewidth=0.8, alpha=0.6)
-        axes.set(xlabel=x, ylabel=y, xlim=(low, high), ylim=(low, high))
-        axes.set_aspect("equal")
-        _finish(figure, axes)
-    return figure
-
-
-def growth(series: Sequence[Series], x: str, y: str) -> Figure:
-    """Lines on logarithmic axes: the slope is the exponent."""
-    with _drawing() as (figure, axes):
-        for line in series:
-            _plot(axes, line, is_beneath=False)
-        _log_axis(axes, "x")
-        _log_axis(axes, "y")
-        axes.set(xlabel=_name(x), ylabel=_name(y))
-        _finish(figure, axes)
+        finish(figure, axes)
     return figure
 
 
 def stacks(labels: Sequence[str], parts: Mapping[str, Sequence[float]], x: str) -> Figure:
     """One stacked bar per label; the first label at the top."""
-    with _drawing(height=0.75 + 0.36 * len(labels)) as (figure, axes):
+    with drawing(height=0.75 + 0.36 * len(labels)) as (figure, axes):
         places = range(len(labels))
         ends = [0.0] * len(labels)
         for number, (part, widths) in enumerate(parts.items()):
@@ -167,7 +139,7 @@ def stacks(labels: Sequence[str], parts: Mapping[str, Sequence[float]], x: str) 
                 widths,
                 left=ends,
                 height=0.62,
-                label=_name(part),
+                label=short_label(part),
                 color=SERIES[number % len(SERIES)],
                 edgecolor=PAPER,
                 linewidth=1,
@@ -177,19 +149,20 @@ def stacks(labels: Sequence[str], parts: Mapping[str, Sequence[float]], x: str) 
             axes.annotate(
                 significant(end), (end, place), (4, 0), textcoords="offset points", va="center"
             )
-        axes.set_yticks(list(places), [_name(label, 24) for label in labels])
+        axes.set_yticks(list(places), [short_label(label, 24) for label in labels])
         axes.tick_params(axis="y", length=0)
         axes.invert_yaxis()
         axes.margins(x=0.14)
         axes.set_xlim(left=0)
         axes.set_xlabel(x)
         axes.spines["left"].set_visible(False)
-        _finish(figure, axes, grid="x")
+        finish(figure, axes, grid="x")
     return figure
 
 
 @contextmanager
-def _drawing(height: float = 2.9) -> Iterator[tuple[Figure, Axes]]:
+def drawing(height: float = 2.9) -> Iterator[tuple[Figure, Axes]]:
+    """Context manager that gives an empty figure of a height in inches, and its axes."""
     with settings():
         figure = Figure(figsize=(WIDTH, height), layout="constrained")
         axes = figure.add_subplot()
@@ -197,7 +170,8 @@ def _drawing(height: float = 2.9) -> Iterator[tuple[Figure, Axes]]:
         yield figure, axes
 
 
-def _finish(figure: Figure, axes: Axes, grid: str = "y") -> None:
+def finish(figure: Figure, axes: Axes, grid: str = "y") -> None:
+    """Add the grid, and the legend below."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis=grid, color=GRID, linewidth=0.7)  # type: ignore[arg-type]
     handles, labels = axes.get_legend_handles_labels()
@@ -216,15 +190,15 @@ def coincidences(series: Sequence[Series]) -> list[tuple[int, int]]:
     """
     values = [y for line in series for y in line.y if math.isfinite(y)]
     close = 0.01 * (max(values) - min(values)) if values else 0.0
-    found = []
+    pairs = []
     for upper, line in enumerate(series):
         at = dict(zip(line.x, line.y, strict=True))
         for lower in range(upper):
             other = zip(series[lower].x, series[lower].y, strict=True)
             gaps = [abs(at[x] - y) for x, y in other if x in at and math.isfinite(at[x] - y)]
             if gaps and 2 * sum(gap <= close for gap in gaps) > len(gaps):
-                found.append((lower, upper))
-    return found
+                pairs.append((lower, upper))
+    return pairs
 
 
 def coinciding(series: Sequence[Series]) -> list[str]:
@@ -232,23 +206,23 @@ def coinciding(series: Sequence[Series]) -> list[str]:
     return [f"{series[a].label} and {series[b].label} coincide" for a, b in coincidences(series)]
 
 
-def _plot(axes: Axes, line: Series, is_beneath: bool) -> None:
+def plot(axes: Axes, line: Series, is_beneath: bool) -> None:
     """A line; one beneath another is wide and pale. Markers of lines are not at the same places."""
     every = max(1, len(line.x) // 8)
     options = look(line.index)
     if is_beneath:
         options |= {"linewidth": 5, "alpha": 0.45, "markersize": 8, "linestyle": "-"}
     places = (line.index % every, every)
-    axes.plot(line.x, line.y, label=_name(line.label), markevery=places, **options)
+    axes.plot(line.x, line.y, label=short_label(line.label), markevery=places, **options)
 
 
-def _points(axes: Axes, line: Series, **changes: Any) -> None:
+def points(axes: Axes, line: Series, **changes: Any) -> None:
     """Points with error bars."""
-    options = look(line.index) | changes | {"label": _name(line.label)}
+    options = look(line.index) | changes | {"label": short_label(line.label)}
     axes.errorbar(line.x, line.y, _bars(line.deviation), _bars(line.across), **options)
 
 
-def _name(label: str, most: int = 36) -> str:
+def short_label(label: str, most: int = 36) -> str:
     """A label that fits; matplotlib would hide those that start with an underscore."""
     label = printable(label)
     label = label if len(label) <= most else label[: most - 1] + "…"
@@ -263,22 +237,3 @@ def _drawable(values: Iterable[Number]) -> list[float]:
 
 def _bars(deviation: Sequence[float]) -> list[float] | None:
     return [d if d > 0 else 0.0 for d in deviation] or None  # NaN: no bar
-
-
-def _log_axis(axes: Axes, which: str) -> None:
-    axis = axes.xaxis if which == "x" else axes.yaxis
-    (axes.set_xscale if which == "x" else axes.set_yscale)("log")
-    low, high = axes.get_xlim() if which == "x" else axes.get_ylim()
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 200 * low else (1,)))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: _power(value)))
-    axis.set_minor_formatter(NullFormatter())
-
-
-def _power(value: float) -> str:
-    """0.2, 50, 10,000; very small and large numbers as powers of ten."""
-    if 1e-4 < value < 1e6:
-        return f"{value:,.4g}" if value < 1000 else f"{value:,.0f}"
-    exponent = math.floor(math.log10(value) + 1e-9)
-    factor = f"{value / 10**exponent:.0f}"
-    raised = str(exponent).translate(str.maketrans("-0123456789", "\u207b⁰¹²³⁴⁵⁶⁷⁸⁹"))
-    return f"10{raised}" if factor == "1" else f"{factor}·10{raised}"

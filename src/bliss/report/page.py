@@ -13,10 +13,14 @@ from markupsafe import Markup
 
 from bliss.report.cells import sentence_list
 from bliss.report.sections import Section
+from bliss.report.style import encode
 from bliss.report.svg import inline
+from bliss.storage.files import replace_file
 from bliss.text import printable
 
 HERE = Path(__file__).parent
+MOST_SUBJECTS = 3
+"""Networks and data sets that a title names at most."""
 
 
 def page(sections: Sequence[Section]) -> str:
@@ -46,30 +50,53 @@ def page(sections: Sequence[Section]) -> str:
     )
 
 
+def write_page(sections: Sequence[Section], out: Path) -> Path:
+    """Replace a file by the page."""
+    return replace_file(out, page(sections).encode())
+
+
+def write_figures(sections: Sequence[Section], folder: Path, formats: Sequence[str]) -> list[Path]:
+    """Write the figures of sections into a folder, each in all formats."""
+    files = {
+        folder / f"{chart.name}.{ending}": encode(chart.figure, ending)
+        for section in sections
+        for chart in section.charts
+        for ending in formats
+    }
+    return [replace_file(path, content) for path, content in files.items()]
+
+
 def _shown(value: object) -> object:
     """A value of the template, with control characters as escapes."""
     return printable(value) if type(value) is str else value  # Markup is of our own making
 
 
 def _title(sections: Sequence[Section]) -> str:
-    """'Comparison: sage on ppi', or 'Comparison of sage on ppi, and variance' of several."""
-    if len(sections) == 1:
-        return f"{sections[0].kind}: {sections[0].title}"
-    others = list(dict.fromkeys(one.kind.lower() for one in sections[1:]))
-    return f"{sections[0].kind} of {sections[0].title}, and {sentence_list(others)}"
+    """'Comparison: sage on ppi', or 'Runs and variance: sage on ppi, gcn on cora' of several."""
+    kinds: dict[str, str] = {}  # singular -> as it is shown
+    for section in sections:
+        kind = section.kind.lower().removesuffix("s")
+        repeated = kind if kind == "variance" else f"{kind}s"
+        kinds[kind] = repeated if kind in kinds else section.kind.lower()
+    subjects = list(dict.fromkeys(section.title for section in sections))
+    if len(subjects) > MOST_SUBJECTS:
+        subjects = [*subjects[: MOST_SUBJECTS - 1], f"{len(subjects) - MOST_SUBJECTS + 1} others"]
+    shown = sentence_list(list(kinds.values()))
+    return f"{shown[:1].upper()}{shown[1:]}: {', '.join(subjects)}"
 
 
 def _origin(sections: Sequence[Section]) -> list[tuple[str, list[str]]]:
     """Dates, machines and graphs of all sections, each once."""
-    found: dict[str, dict[str, None]] = {}
+    origins: dict[str, dict[str, None]] = {}
     for section in sections:
         for name, value in section.origin:
-            found.setdefault(name, {})[value] = None
-    graphs = found.get("Graph", {})
-    found["Graph"] = {  # a name alone is left out if its sizes are told
+            origins.setdefault(name, {})[value] = None
+    graphs = origins.get("Graph", {})
+    origins["Graph"] = {  # a name alone is left out if it is also there with its sizes
         value: None for value in graphs if not any(o.startswith(f"{value}: ") for o in graphs)
     }
-    return [(name, list(found[name])) for name in ("Date", "Machine", "Graph") if found.get(name)]
+    names = [name for name in ("Date", "Machine", "Graph") if origins.get(name)]
+    return [(name, list(origins[name])) for name in names]
 
 
 def _bound(text: str) -> str:

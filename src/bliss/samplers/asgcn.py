@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, cast
+from typing import ClassVar
 
-from bliss.arrays import FloatArray, IntArray
 from bliss.policies.base import Policy
-from bliss.policies.linear import Linear
 from bliss.samplers.config_base import SamplerConfig
 from bliss.samplers.configs import ASGCNConfig
+from bliss.samplers.draws import Draw, Poisson
 from bliss.samplers.layerwise import LayerSampler
-from bliss.samplers.workspace import Workspace
 
 
 class ASGCN(LayerSampler):
@@ -40,9 +38,5 @@ class ASGCN(LayerSampler):
     def _make_policy(self) -> Policy:
         return self.config.policy_config.build(self.graph, self.layers, x=self.features)
 
-    def _masses(
-        self, workspace: Workspace, dst: IntArray, layer: int
-    ) -> tuple[IntArray, FloatArray]:
-        candidate, mass = super()._masses(workspace, dst, layer)
-        mass *= cast("Linear", self.policy).sizes(layer, candidate)
-        return candidate, mass
+    def _make_draw(self) -> Draw:
+        return Poisson(self.config.thinning)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,26 +13,22 @@ import numpy as np
 import torch
 
 from bliss import checks
-from bliss.arrays import Array, IntArray
+from bliss.arrays import IntArray
 from bliss.distributed.groups import as_group
 from bliss.distributed.packing import pack_news, unpack_news
 from bliss.errors import InputError
-from bliss.feedback import SURVEY, Feedback, News, check_feedback, check_news, is_survey
-from bliss.graph import Graph
+from bliss.feedback import Feedback, News, Survey, check_feedback
+from bliss.graph import Graph, HiddenEdges, Rows
 from bliss.nn.block import Block
 from bliss.nn.inference import LayerSurvey, infer
 from bliss.nn.layers import Layer, layers_of
-from bliss.policies.base import RowSets, State, load_arrays
+from bliss.policies.learner import Learner
 from bliss.rng import derive_key
-from bliss.samplers.changes import Changes
 from bliss.samplers.config_base import EstimatorConfig, SamplerConfig
 from bliss.samplers.first_hop import FirstHop
-from bliss.samplers.history import PREFIX, History, declared_widths, without_history
+from bliss.samplers.history import History, declared_widths
+from bliss.samplers.learning import Learning, StepNews
 from bliss.samplers.workspace import Workspace
-from bliss.storage.memory import SharedMemory
-
-StepNews = Sequence[News]
-"""News of one shard of a step, by layer, input layer first."""
 
 
 class Sampler(ABC):  # a family implements `_layer` or `sample`
@@ -47,9 +41,8 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
     sample at once, each with its own scratch memory; updates of several threads are applied one
     after the other. For draws that do not depend on timing, update between draws.
 
-    A subclass implements `_layer`, or `sample` if it draws all layers at once. A subclass that
-    learns also implements `learns`, `_digest`, `_apply` and `_learnt`; one that learns from
-    surveys, also `learns_from_surveys`.
+    A subclass implements `_layer`, or `sample` if it draws all layers at once. What it learns with
+    are its learners, such as a policy and a history (`_make_learners`).
 
     Parameters
     ----------
@@ -111,13 +104,10 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
             FirstHop(self.graph, self.features, folder) if self.config.is_first_hop_exact else None
         )
         self.history = self._make_history(widths)
-        self._drawing_ahead = False
-        self._pending: list[list[StepNews]] = []  # steps of shards, oldest first
-        self._changes: Changes | None = None  # if they are tracked
-        self._updates = 0  # steps that were given to `apply`
-        self._take_turn: Callable[[Callable[[], None]], None] = _at_once
+        self.learning = Learning(
+            self.graph, self.layers, self._make_learners(), type(self).__name__
+        )
         self._scratch = threading.local()
-        self._lock = threading.RLock()  # of the news and of the state that they change
 
     @classmethod
     def _default_config(cls) -> SamplerConfig:
@@ -137,6 +127,10 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         folder = None if config.history_folder is None else Path(config.history_folder)
         return History(self.graph, sampled, config.history, config.history_type, folder)
 
+    def _make_learners(self) -> tuple[Learner, ...]:
+        """Everything that feedback changes; by default the history, if there is one."""
+        return () if self.history is None else (self.history,)
+
     def __repr__(self) -> str:
         shown = {"budgets": list(self.budgets)} if self.budgets else {"layers": self.layers}
         settings = {**shown, **self.config.to_dict()}
@@ -154,24 +148,14 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         return self.config.makes_batches
 
     @property
-    def updates(self) -> int:
-        """Number of steps whose news was given to this sampler, since it was built."""
-        return self._updates
-
-    @property
     def learns(self) -> bool:
         """Whether feedback changes the state of the sampler."""
-        return self.history is not None or self._adapts
-
-    @property
-    def _adapts(self) -> bool:
-        """Whether feedback changes the probabilities."""
-        return False
+        return self.learning.learns
 
     @property
     def learns_from_surveys(self) -> bool:
         """Whether `survey` changes the state of the sampler."""
-        return self.history is not None
+        return bool(self.learning.surveyed)
 
     def prepare(self, nodes: Any, batch_size: int) -> None:
         """Set the seed nodes and the batch size. The loader calls this once.
@@ -188,7 +172,7 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
             "use a BlockLoader."
         )
 
-    def sample(self, seeds: Any, step: int, shard: int = 0) -> list[Block]:
+    def sample(self, seeds: Any, step: int, shard: int = 0, without: Any = None) -> list[Block]:
         """Draw the blocks of a batch, input layer first.
 
         Parameters
@@ -199,16 +183,21 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
             Number of the step. The same step and shard give the same draw.
         shard
             Number of the batch within the step, if several batches make a step.
+        without
+            Ids of edges that no layer may see [H], such as the links that a batch predicts. The
+            draw is that of the graph without these edges.
         """
         targets: IntArray = checks.seeds(seeds, self.graph.num_nodes)
         step, shard = checks.whole("step", step), checks.whole("shard", shard)
+        hidden = None if without is None else HiddenEdges.of(self.graph, without)
         blocks: list[Block] = []
         for layer in reversed(range(self.layers)):  # output layer first
-            block = self._layer(targets, layer, self._key(step, layer, shard))
+            rows = self.graph.rows(targets, hidden)
+            block = self._layer(rows, layer, self._key(step, layer, shard))
             blocks.append(self.history.attach(block, layer) if self.history else block)
             targets = block.src.numpy()
         if self.first_hop:
-            blocks.append(self.first_hop.block(targets))
+            blocks.append(self.first_hop.block(self.graph.rows(targets, hidden)))
         return blocks[::-1]
 
     def update(self, blocks: Sequence[Block], group: Any = None) -> None:
@@ -230,8 +219,8 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
             return
         news = [self.digest(blocks)]
         if group is not None:
-            told = as_group(group).gather_bytes(pack_news(news))
-            news = [shard for content in told for shard in unpack_news(content)]
+            packed = as_group(group).all_gather_bytes(pack_news(news))
+            news = [shard for content in packed for shard in unpack_news(content)]
         self.apply(news)
 
     def survey(
@@ -284,6 +273,10 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         """Learn from the surveys of all layers of a pass made before, input layer first."""
         self.apply([[self._digest_survey(one) for one in layers[self.depth - self.layers :]]])
 
+    def _digest_survey(self, survey: LayerSurvey) -> News:
+        shown = Survey(survey.norm, survey.attention, survey.input.numpy())
+        return self.learning.digest_survey(shown)
+
     def digest(self, blocks: Sequence[Block]) -> list[News]:
         """News of observed blocks, by layer, input layer first. The state does not change."""
         if len(blocks) != self.depth:
@@ -294,177 +287,36 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         sampled = blocks[1:] if self.first_hop else blocks
         feedback = [block.feedback() for block in sampled]
         self._check(feedback)
-        history = self.history
-        if history is None:
-            return [self._digest(layer, one) for layer, one in enumerate(feedback)]
-        aged = [
-            one._replace(age=history.ages(layer, one.src)) for layer, one in enumerate(feedback)
-        ]
-        return [
-            {**self._digest(layer, one), **history.digest(layer, one)}
-            for layer, one in enumerate(aged)
-        ]
+        if self.history is not None:
+            ages = [self.history.ages(layer, seen.src) for layer, seen in enumerate(feedback)]
+            feedback = [seen._replace(age=age) for seen, age in zip(feedback, ages, strict=True)]
+        return self.learning.digest(feedback)
 
     def apply(self, shards: Sequence[StepNews]) -> None:
         """Learn from the news of one step, one entry per shard, in the order of shards.
 
         Samplers that apply the same news in the same order have equal states.
         """
-        for shard in shards:
-            if len(shard) != self.layers:
-                raise InputError(
-                    f"news of {len(shard)} layers was given for {self.layers} layers: pass all "
-                    "layers of a step, input layer first."
-                )
-            for news in shard:
-                check_news(news, self.graph)
-        with self._lock:
-            self._updates += 1
-            self._pending.append(list(shards))
-            if not self._drawing_ahead:
-                self.settle()
-
-    def settle(self) -> None:
-        """Apply the queued news."""
-        with self._lock:
-            while self._pending:
-                self._take_turn(partial(self._learn, self._pending.pop(0)))
-
-    def change_by(self, take_turn: Callable[[Callable[[], None]], None]) -> None:
-        """Let `take_turn` decide when, and in which process, a change of the state is made.
-
-        Used when processes share the state and only one of them may change it. `take_turn` gets a
-        function that makes the change.
-        """
-        self._take_turn = take_turn
-
-    def is_shareable(self, memory: SharedMemory) -> bool:
-        """Whether all that changes when this sampler learns is in arrays of `memory`."""
-        return type(self)._apply is Sampler._apply and memory.holds(self._arrays().values())
-
-    def _learn(self, shards: Sequence[StepNews]) -> None:
-        """Apply the news of one step."""
-        if self.history and not is_survey(shards[0][0]):
-            self.history.tick()
-        for layer in range(self.layers):
-            news = every = [shard[layer] for shard in shards]
-            if self.history:
-                self.history.apply(layer, news)
-                news = [without_history(one) for one in news]
-            self._apply(layer, news)
-            if self._changes:
-                if self.history:
-                    self._changes.add(self.history.changed_rows(layer, every), self._arrays)
-                self._changes.add(self._changed_rows(layer, news), self._arrays)
-
-    def track_changes(self) -> Changes:
-        """Record from now on which rows of the state change; a byte per node and layer or more."""
-        if self._changes is None:
-            self._changes = Changes()
-        return self._changes
-
-    def changed_rows(self) -> dict[str, IntArray] | None:
-        """Changed rows of each array with a row per node or edge; None: any, or not tracked."""
-        found = None if self._changes is None else self._changes.rows()
-        if found is None:
-            return None
-        sizes, none = (self.graph.num_nodes, self.graph.num_edges), np.empty(0, np.int64)
-        arrays = self._arrays().items()
-        return {name: found.get(name, none) for name, one in arrays if len(one) in sizes}
-
-    def _arrays(self) -> State:
-        """Learnt arrays and histories by name, without copying."""
-        return self._learnt() | (self.history.state_dict() if self.history else {})
-
-    @contextmanager
-    def drawing_ahead(self) -> Iterator[None]:
-        """Context manager that queues news until `settle` is called."""
-        if self._drawing_ahead:
-            raise InputError(
-                "two loaders with prefetch=1 draw from the same sampler at the same time, so the "
-                "age of the policy is undefined: use prefetch=0 or a second sampler for one of "
-                "them."
-            )
-        self._drawing_ahead = True
-        try:
-            yield
-        finally:
-            self._drawing_ahead = False
+        self.learning.apply(shards)
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """State needed to resume: the learnt arrays and the queued news.
 
         As in torch, the learnt tensors share memory with the sampler. Copy them to keep them.
         """
-        state = {name: torch.from_numpy(array) for name, array in self._arrays().items()}
-        for step, shards in enumerate(self._pending):
-            for number, shard in enumerate(shards):
-                for layer, news in enumerate(shard):
-                    for name, array in news.items():
-                        key = f"pending.{step}.{number}.{layer}.{name}"
-                        state[key] = torch.from_numpy(array.copy())  # arrays may share memory
-        return state
+        return self.learning.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load the result of `state_dict`, for the same graph, settings and number of layers."""
-        waiting = {k: v for k, v in state.items() if k.startswith("pending.")}
-        pending = self._load_pending(waiting)
-        known = {k: v for k, v in state.items() if self.history and k.startswith(PREFIX)}
-        self._load({k: v for k, v in state.items() if k not in waiting and k not in known})
-        if self.history:
-            self.history.load_state_dict(known)
-        self._pending = pending
-        if self._changes:
-            self._changes.add(None, self._arrays)
+        self.learning.load_state_dict(state)
 
-    def _load_pending(self, state: Mapping[str, Any]) -> list[list[StepNews]]:
-        found: dict[int, dict[int, list[dict[str, Array]]]] = {}
-        for name, value in state.items():
-            _, step, shard, layer, field = name.split(".", 4)
-            shards = found.setdefault(int(step), {})
-            layers = shards.setdefault(int(shard), [{} for _ in range(self.layers)])
-            layers[int(layer)][field] = checks.as_array(name, value).copy()
-        steps = [[found[step][n] for n in sorted(found[step])] for step in sorted(found)]
-        for news in (news for shards in steps for shard in shards for news in shard):
-            check_news(news, self.graph)
-        return [list(shards) for shards in steps]
-
-    def _layer(self, dst: IntArray, layer: int, key: np.uint64) -> Block:
-        """Draw one layer for the targets dst [D]; their coins come from key."""
+    def _layer(self, rows: Rows, layer: int, key: np.uint64) -> Block:
+        """Draw one layer from the edges that its targets may see; their coins come from key."""
         raise NotImplementedError(f"{type(self).__name__} implements neither _layer nor sample")
 
     def _key(self, step: int, layer: int, shard: int = 0) -> np.uint64:
         """Key of a layer's coins: seed, step, layer and, except for the first one, shard."""
         return derive_key(self.seed, step, layer, *((shard,) if shard else ()))
-
-    def _digest(self, layer: int, feedback: Feedback) -> News:
-        """News of one layer; by default none."""
-        return {}
-
-    def _digest_survey(self, survey: LayerSurvey) -> News:
-        """News of the survey of one layer."""
-        news: dict[str, Array] = {f"{SURVEY}norm": survey.norm}
-        if self.history:
-            news[f"{SURVEY}input"] = survey.input.numpy()
-        elif survey.attention is not None:
-            news[f"{SURVEY}attention"] = survey.attention
-        return news
-
-    def _apply(self, layer: int, news: Sequence[News]) -> None:
-        """Learn from one layer's news of a step, by shard; by default nothing."""
-        return None
-
-    def _changed_rows(self, layer: int, news: Sequence[News]) -> RowSets | None:
-        """Rows of the state that `_apply` has just changed; None: any, if there is a state."""
-        return None if self._learnt() else {}
-
-    def _learnt(self) -> State:
-        """Learnt arrays by name, without copying."""
-        return {}
-
-    def _load(self, learnt: Mapping[str, Any]) -> None:
-        """Load the result of `_learnt`."""
-        load_arrays(self._learnt(), learnt, type(self).__name__)
 
     def _check(self, feedback: Sequence[Feedback]) -> None:
         """Reject feedback that does not match the layers or the graph, before ids are used."""
@@ -482,7 +334,3 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
             self._scratch.workspace = Workspace(self.graph)
         workspace: Workspace = self._scratch.workspace
         return workspace
-
-
-def _at_once(change: Callable[[], None]) -> None:
-    change()

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from bliss.samplers.config_base import SamplerConfig
 from bliss.samplers.configs import BlissConfig
+from bliss.samplers.draws import Draw, Poisson
 from bliss.samplers.layerwise import LayerSampler
 
 
@@ -29,3 +30,7 @@ class Bliss(LayerSampler):
     """
 
     Config: ClassVar[type[SamplerConfig]] = BlissConfig
+    config: BlissConfig
+
+    def _make_draw(self) -> Draw:
+        return Poisson(self.config.thinning)

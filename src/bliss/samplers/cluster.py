@@ -94,7 +94,7 @@ class ClusterGCN(SubgraphSampler):
     def _weigh(self, subgraph: Subgraph) -> Weights:
         if self.config.renormalise == "rows":
             weight = subgraph.alpha.copy()
-            full = self.graph.coefficient_sum_of(subgraph.node)
+            full = self.graph.rows(subgraph.node).coefficient_sum()
             frontier.rescale_rows(weight, subgraph.indptr, full)
         else:
             is_symmetric = self.config.renormalise == "symmetric"

@@ -1,81 +1,140 @@
 """Estimators: weights of kept edges, chosen so that a sampled sum estimates the full one.
 
-ht        alpha_ij / p_ij: Horvitz-Thompson, unbiased
-hajek     ht, rescaled so that a target's weights sum to sum over N_i of alpha_ij;
-          biased by O(1/k), usually with less error
-debiased  alpha_ij w_j with the corrections of successive draws (`draws.Successive`), unbiased
-sketch    alpha_ij / (k q_j), with q_j the distribution of one draw [eq:norm-prob-sketch]; biased
-          for draws without replacement
-released  q_ij / p_j, rescaled so that a target's weights sum to 1, with the policy's q_ij in place
-          of alpha_ij, as in the paper's released code; its expectation changes with the policy
-plain     alpha_ij |N_i| / ns_i with ns_i kept edges: probabilities are ignored; biased
+An estimator is an object with `weights(kept)`. To add one, write a class and add it to
+`ESTIMATORS`; or pass an object as `estimator=` to a sampler. Imports neither numba nor torch.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
 import numpy as np
 
-from bliss.arrays import NOTHING, FloatArray, IntArray
-from bliss.feedback import EdgeMass
-from bliss.graph import Graph
-from bliss.kernels import frontier
+from bliss import checks
+from bliss.arrays import FloatArray
+
+if TYPE_CHECKING:
+    from bliss.samplers.kept import KeptEdges
 
 
-def coefficients(
-    graph: Graph,
-    dst: IntArray,
-    source: IntArray,
-    kept_indptr: IntArray,
-    row: IntArray,
-    edge: IntArray,
-    correction: FloatArray = NOTHING,
-) -> FloatArray:
-    """alpha_ij of the kept edges of a layer, times the correction of their source. float32[E'].
+class Estimator(Protocol):
+    """Sets the weights of the kept edges of a layer."""
 
-    correction float64[S]; empty means 1 everywhere
+    name: ClassVar[str]
+    is_unbiased: ClassVar[bool]
+    """Whether, for fixed inputs, the expected aggregate is the full-neighbour one."""
+    needs_prob: ClassVar[bool]
+    """Whether the weights need inclusion probabilities of sources in closed form."""
+
+    def weights(self, kept: KeptEdges) -> FloatArray:
+        """Weights of the kept edges. float32[E']."""
+
+
+@dataclass(frozen=True)
+class HorvitzThompson:
+    """alpha_ij / p_ij: unbiased. If sources are drawn, p_ij is p_j."""
+
+    name: ClassVar[str] = "ht"
+    is_unbiased: ClassVar[bool] = True
+    needs_prob: ClassVar[bool] = False
+
+    def weights(self, kept: KeptEdges) -> FloatArray:
+        """The coefficients, times the correction of their source or divided by p_ij."""
+        if kept.correction is not None:
+            return kept.coefficients(kept.correction)
+        weight = kept.coefficients()
+        weight /= kept.edge_prob
+        return weight
+
+
+@dataclass(frozen=True)
+class Debiased(HorvitzThompson):
+    """alpha_ij w_j with the corrections of successive draws (`draws.Successive`): unbiased."""
+
+    name: ClassVar[str] = "debiased"
+
+
+@dataclass(frozen=True)
+class Sketch(HorvitzThompson):
+    """alpha_ij / (k q_j), q_j the distribution of one draw [eq:norm-prob-sketch].
+
+    Biased, because draws are without replacement.
     """
-    scales = graph.target_scale_of(dst), graph.source_scale_of(source), graph.weight
-    dst, source = np.arange(dst.size), np.arange(source.size)  # places in the scales
-    found: FloatArray = frontier.edge_weights(
-        dst, source, correction, kept_indptr, row, edge, *scales
-    )
-    return found
+
+    name: ClassVar[str] = "sketch"
+    is_unbiased: ClassVar[bool] = False
 
 
-def column_norms(graph: Graph) -> FloatArray:
-    """Squared norm of each node's column of coefficients, sum over i of alpha_ij^2. float64[V]."""
-    own = np.repeat(graph.target_scale, graph.degree) if graph.target_scale.size else graph.weight
-    squares = np.square(own, dtype=np.float64)
-    norm: FloatArray = np.bincount(graph.indices, squares, graph.num_nodes).astype(np.float64)
-    return norm * np.square(graph.source_scale) if graph.source_scale.size else norm
+@dataclass(frozen=True)
+class Hajek(HorvitzThompson):
+    """Horvitz-Thompson, rescaled so that a group's weights sum to the sum over N_g of alpha_ij.
+
+    Biased by O(1/k), usually with less error.
+    """
+
+    name: ClassVar[str] = "hajek"
+    is_unbiased: ClassVar[bool] = False
+
+    def weights(self, kept: KeptEdges) -> FloatArray:
+        """The rescaled weights."""
+        return kept.rescaled(super().weights(kept), kept.rows.coefficient_sum())
 
 
-def node_masses(graph: Graph, kind: str) -> FloatArray:
-    """Squared norm ("squared") or norm of each node's column, or its degree. float64[V]."""
-    if kind == "degree":
-        return graph.degree.astype(np.float64)
-    norm = column_norms(graph)
-    return np.sqrt(norm) if kind == "norm" else norm
+@dataclass(frozen=True)
+class Plain:
+    """alpha_ij |N_g| / n_g with n_g kept edges: probabilities are ignored; biased."""
+
+    name: ClassVar[str] = "plain"
+    is_unbiased: ClassVar[bool] = False
+    needs_prob: ClassVar[bool] = False
+
+    def weights(self, kept: KeptEdges) -> FloatArray:
+        """The coefficients, as if the edges of a group had equal probabilities."""
+        weight, number = kept.coefficients(), np.diff(kept.indptr)
+        share = number / np.maximum(kept.rows.degree, 1)
+        weight /= np.repeat(share, number).astype(np.float32)
+        return weight
 
 
-def rescale_hajek(
-    graph: Graph, dst: IntArray, kept_indptr: IntArray, weight: FloatArray
-) -> FloatArray:
-    """Rescale, in place, each target's weights to sum to sum over N_i of alpha_ij. float32[E']."""
-    frontier.rescale_rows(weight, kept_indptr, graph.coefficient_sum_of(dst))
-    return weight
+@dataclass(frozen=True)
+class Released:
+    """q_ij / p_j, rescaled so that a group's weights sum to 1, with the policy's q_ij as alpha_ij.
+
+    As in the paper's released code; its expectation changes with the policy.
+    """
+
+    name: ClassVar[str] = "released"
+    is_unbiased: ClassVar[bool] = False
+    needs_prob: ClassVar[bool] = True
+
+    def weights(self, kept: KeptEdges) -> FloatArray:
+        """The policy's shares, corrected and rescaled."""
+        assert kept.prob is not None and kept.edge_mass is not None
+        offset, slope, value, table = kept.edge_mass
+        number = np.diff(kept.indptr)
+        share = np.repeat(offset, number)
+        if value.size:
+            known = table[value[kept.edge]] if table.size else value[kept.edge]
+            share += np.repeat(slope, number) * known
+        weight = (share / kept.prob[kept.row]).astype(np.float32)
+        return kept.rescaled(weight, np.ones(number.size))
 
 
-def released_weights(
-    edge_mass: EdgeMass, prob: FloatArray, kept_indptr: IntArray, row: IntArray, edge: IntArray
-) -> FloatArray:
-    """q_ij / p_j divided by its sum over each target, with q_ij from the policy. float32[E']."""
-    offset, slope, value, table = edge_mass
-    kept_degree = np.diff(kept_indptr)
-    share = np.repeat(offset, kept_degree)
-    if value.size:
-        known = table[value[edge]] if table.size else value[edge]
-        share += np.repeat(slope, kept_degree) * known
-    weight = (share / prob[row]).astype(np.float32)
-    frontier.rescale_rows(weight, kept_indptr, np.ones(kept_degree.size))
-    return weight
+ESTIMATORS: dict[str, Estimator] = {
+    "ht": HorvitzThompson(),
+    "hajek": Hajek(),
+    "debiased": Debiased(),
+    "sketch": Sketch(),
+    "released": Released(),
+    "plain": Plain(),
+}
+"""Estimators by name."""
+
+
+def estimator_of(given: Any) -> Estimator:
+    """The estimator with a name, or the object itself."""
+    if isinstance(given, str):
+        return ESTIMATORS[checks.choice("estimator", given, list(ESTIMATORS))]
+    estimator: Estimator = given
+    return estimator

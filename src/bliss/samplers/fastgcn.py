@@ -9,16 +9,17 @@ import numpy as np
 
 from bliss import checks
 from bliss.arrays import FloatArray, IntArray
-from bliss.graph import Graph
-from bliss.kernels.gathering import gather
+from bliss.graph import Rows
 from bliss.nn.block import Block
 from bliss.rng import uniforms
 from bliss.samplers.base import Sampler
 from bliss.samplers.config_base import SamplerConfig
 from bliss.samplers.configs import FastGCNConfig
 from bliss.samplers.draws import Poisson, WithoutReplacement, at_least_once
-from bliss.samplers.estimators import coefficients, node_masses, rescale_hajek
+from bliss.samplers.estimators import estimator_of
+from bliss.samplers.kept import KeptEdges
 from bliss.samplers.layerwise import Inclusion
+from bliss.samplers.node_masses import node_shares
 
 
 class FastGCN(Sampler):
@@ -61,9 +62,7 @@ class FastGCN(Sampler):
         self._share = node_shares(self.graph, self.config.mass)
         self._ladder = np.cumsum(self._share)
         self._scale = [] if self.config.replace else list(map(self._fit_scale, self.budgets))
-        target = np.repeat(np.arange(self.graph.num_nodes), self.graph.degree)
-        own = self.graph.indices == target
-        self._loops = np.bincount(target[own], minlength=self.graph.num_nodes)
+        self.estimator = estimator_of(self.config.estimator)
         self._targets = np.zeros(self.layers, np.int64)
         self._lonely = np.zeros(self.layers, np.int64)
 
@@ -78,9 +77,8 @@ class FastGCN(Sampler):
     def inclusion(self, dst: Any, layer: int) -> Inclusion:
         """Inclusion probabilities of the targets and of all their sources."""
         targets: IntArray = checks.seeds(dst, self.graph.num_nodes)
-        indptr, indices = self.graph.indptr, self.graph.indices
-        rows = [indices[indptr[i] : indptr[i + 1]] for i in targets]
-        others = np.setdiff1d(np.concatenate(rows), targets).astype(np.int64)
+        edge = self.graph.rows(targets).edges()[1]
+        others = np.setdiff1d(self.graph.indices[edge], targets).astype(np.int64)
         candidate = np.concatenate([targets, others])
         prob = self._probability(candidate, layer)
         prob[: targets.size] = 1.0
@@ -110,40 +108,26 @@ class FastGCN(Sampler):
         drawn = np.searchsorted(self._ladder, np.sort(point), side="right")
         return np.unique(drawn.clip(max=nodes.size - 1))
 
-    def _layer(self, dst: IntArray, layer: int, key: np.uint64) -> Block:
-        graph, workspace = self.graph, self._workspace()
-        drawn = self._draw(self.budgets[layer], key)
+    def _layer(self, rows: Rows, layer: int, key: np.uint64) -> Block:
+        dst, drawn = rows.dst, self._draw(self.budgets[layer], key)
         source = np.concatenate([dst, drawn[~np.isin(drawn, dst)]])
-        workspace.reserve_edges(int(graph.degree_of(dst).sum()))
-        kept_indptr, row, edge = gather(
-            graph.indptr,
-            graph.indices,
-            dst,
-            source,
-            workspace.bits,
-            workspace.position,
-            workspace.edge,
-        )
-        source, row = _without_unused(source, row, dst.size)
+        kept = KeptEdges.of_sources(rows, source, self._workspace())
+        source, row = _without_unused(source, kept.row, dst.size)
         prob = self._probability(source, layer).astype(np.float32)
         prob[: dst.size] = 1.0
         correction = 1 / prob.astype(np.float64)
-        weight = coefficients(graph, dst, source, kept_indptr, row, edge, correction)
-        if self.config.estimator == "hajek":
-            rescale_hajek(graph, dst, kept_indptr, weight)
-        loops, kept_degree = self._loops[dst], np.diff(kept_indptr)
-        has_others = graph.degree_of(dst) > loops
+        kept = kept._replace(source=source, row=row, edge_prob=prob[row], prob=prob)
+        self._count_lonely(kept, layer)
+        return kept._replace(correction=correction).block(self.estimator)
+
+    def _count_lonely(self, kept: KeptEdges, layer: int) -> None:
+        """Count targets with neighbours other than themselves, and those that kept none of them."""
+        number = np.diff(kept.indptr)
+        owner = np.repeat(kept.rows.owner, number)
+        loops = np.bincount(owner[kept.row == owner], minlength=number.size)  # all are kept
+        has_others = kept.rows.degree > loops
         self._targets[layer] += int(has_others.sum())
-        self._lonely[layer] += int((has_others & (kept_degree == loops)).sum())
-        arrays = (source[: dst.size], source, kept_indptr, row, edge, prob[row], weight)
-        return Block.from_arrays(*arrays, prob=prob, graph=self.graph)
-
-
-def node_shares(graph: Graph, kind: str) -> FloatArray:
-    """q_j, the mass of each node divided by the sum over all nodes. float64[V]."""
-    mass = node_masses(graph, kind)
-    total = float(mass.sum())
-    return mass / total if total > 0 else np.full(mass.size, 1 / max(mass.size, 1))
+        self._lonely[layer] += int((has_others & (number == loops)).sum())
 
 
 def _without_unused(source: IntArray, row: IntArray, num_dst: int) -> tuple[IntArray, IntArray]:

@@ -8,15 +8,14 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from bliss.arrays import FloatArray, IntArray
-from bliss.graph import Graph
-from bliss.kernels.histories import full_sums
+from bliss.arrays import FloatArray
+from bliss.graph import Graph, Rows
 from bliss.nn.block import Block, Control
-from bliss.storage.digests import new_digest
+from bliss.storage.digests import array_digest
 from bliss.storage.files import replacing
 from bliss.storage.mapped import RowReader
 
-LARGE = 2**28
+SUM_BYTES_IN_MEMORY = 2**28
 """Bytes above which aggregated features are memory-mapped, if there is a folder for them."""
 _CHUNK = 2**25  # bytes computed at a time
 
@@ -36,15 +35,15 @@ class FirstHop:
     features
         float32[V, F].
     folder
-        Where to keep aggregated features of more than LARGE bytes, as a memory-mapped file. Its
-        name is a digest of graph and features, so another run with the same data finds it.
+        Where to keep aggregated features of more than SUM_BYTES_IN_MEMORY, as a memory-mapped file.
+        Its name is a digest of graph and features, so another run with the same data finds it.
     """
 
     def __init__(self, graph: Graph, features: FloatArray, folder: Path | None = None) -> None:
-        self.graph = graph
         self.sums: FloatArray
-        self._rows: RowReader | None = None  # reads sums that are mapped
-        if folder is None or features.nbytes <= LARGE:
+        self._features = features
+        self._reader: RowReader | None = None  # reads sums that are mapped
+        if folder is None or features.nbytes <= SUM_BYTES_IN_MEMORY:
             self.sums = np.empty(features.shape, np.float32)
             _fill(self.sums, graph, features)
             return
@@ -57,34 +56,27 @@ class FirstHop:
                 _fill(made, graph, features)
                 made.flush()
         self.sums = np.load(path, mmap_mode="r")
-        self._rows = RowReader.of(self.sums)
+        self._reader = RowReader.of(self.sums)
 
-    def block(self, dst: IntArray) -> Block:
-        """Block of the targets dst [D]: no edges, and the exact aggregate as its baseline."""
+    def block(self, rows: Rows) -> Block:
+        """Block of the targets of `rows`: no edges, and the exact aggregate as its baseline."""
+        dst = rows.dst
         none, nothing = np.empty(0, np.int64), np.empty(0, np.float32)
         pointers = np.zeros(dst.size + 1, np.int64)
-        block = Block.from_arrays(
-            dst, dst, pointers, none, none, nothing, nothing, graph=self.graph
-        )
-        sums = self.sums[dst] if self._rows is None else self._rows(dst)
-        return replace(block, control=Control(torch.from_numpy(sums)))
+        block = Block.from_arrays(dst, dst, pointers, none, none, nothing, nothing, rows=rows)
+        sums = self.sums[dst] if self._reader is None else self._reader(dst)
+        baseline = rows.visible_sums(sums, self._features)
+        return replace(block, control=Control(torch.from_numpy(baseline)))
 
 
 def _fill(sums: FloatArray, graph: Graph, features: FloatArray) -> None:
     """Compute all sums, a chunk of nodes at a time."""
-    scales = graph.target_scale, graph.source_scale, graph.weight
     size = max(1, _CHUNK // max(4 * features.shape[1], 1))
     for start in range(0, graph.num_nodes, size):
         nodes = np.arange(start, min(start + size, graph.num_nodes))
-        sums[nodes[0] : nodes[-1] + 1] = full_sums(
-            graph.indptr, graph.indices, nodes, *scales, features
-        )
+        sums[nodes[0] : nodes[-1] + 1] = graph.rows(nodes).full_sums(features)
 
 
 def _digest(graph: Graph, features: FloatArray) -> str:
-    digest = new_digest()
-    arrays = [graph.indptr, graph.indices, graph.target_scale, graph.source_scale, graph.weight]
-    for array in (*arrays, features):
-        digest.update(f"{array.dtype} {array.shape}".encode())
-        digest.update(np.ascontiguousarray(array).data.cast("B") if array.size else b"")
-    return str(digest.hexdigest())
+    content = array_digest(graph.indptr, graph.indices, graph.weight, features)
+    return f"{graph.norm}-{content}"

@@ -10,6 +10,7 @@ import numpy as np
 
 from bliss import checks
 from bliss.arrays import IntArray
+from bliss.graph import Rows
 from bliss.nn.block import Block
 from bliss.nn.inference import full_block
 from bliss.samplers.base import Sampler
@@ -34,13 +35,15 @@ class Full(Sampler):
         super().__init__(data, budgets, **options)
         self._last: tuple[IntArray, list[Block]] | None = None
 
-    def sample(self, seeds: Any, step: int, shard: int = 0) -> list[Block]:
+    def sample(self, seeds: Any, step: int, shard: int = 0, without: Any = None) -> list[Block]:
         """Blocks of a batch, input layer first; step and shard have no effect."""
         targets: IntArray = checks.seeds(seeds, self.graph.num_nodes)
+        if without is not None:
+            return super().sample(targets, step, shard, without)
         last = self._last
         if last is None or not np.array_equal(targets, last[0]):
             self._last = last = targets.copy(), super().sample(targets, step, shard)
         return [replace(block) for block in last[1]]  # each caller gets its own observations
 
-    def _layer(self, dst: IntArray, layer: int, key: np.uint64) -> Block:
-        return full_block(self.graph, dst, self._workspace().number)
+    def _layer(self, rows: Rows, layer: int, key: np.uint64) -> Block:
+        return full_block(rows, self._workspace().number)

@@ -14,11 +14,11 @@ import torch
 from bliss import checks
 from bliss.arrays import Array, FloatArray, IntArray
 from bliss.errors import InputError
-from bliss.feedback import SURVEY, Feedback, News, is_survey
+from bliss.feedback import Feedback, News, Survey
 from bliss.graph import Graph
 from bliss.kernels import histories as kernels
 from bliss.nn.block import Block, Control
-from bliss.policies.base import RowSets, State, load_arrays
+from bliss.policies.learner import Learner, RowSets, State
 from bliss.storage import memory
 from bliss.storage.files import writing
 
@@ -27,7 +27,7 @@ _LARGEST_HALF = 65504.0
 _CHUNK = 2**16  # nodes whose sums are computed at once
 
 
-class History:
+class History(Learner):
     """Control variate for an unbiased sampler: a history of every node's input in each layer.
 
     With h~_j the input of node j when it was last seen, a block aggregates
@@ -52,6 +52,8 @@ class History:
 
     Only sums with fixed coefficients can be split in this way, so attention is not supported.
 
+    A history is a learner: see `bliss.policies.learner`.
+
     State: V F numbers per sampled layer ("surveys": twice that, of which half is not saved), in
     float32 or float16, and 4 bytes per node and layer.
 
@@ -70,6 +72,11 @@ class History:
         with the process. None: in memory.
     """
 
+    prefix = PREFIX
+    learns = True
+    learns_from_surveys = True
+    shares_state = True
+
     def __init__(
         self,
         graph: Graph,
@@ -87,6 +94,11 @@ class History:
         # with kind "surveys", the first sum of every node
         self._sums = [memory.LazyZeros((graph.num_nodes, width), np.float32) for width in widths]
         self._is_summed = memory.zeros(len(widths), np.bool_)
+
+    @property
+    def title(self) -> str:
+        """How messages name this history."""
+        return f"a history with {len(self._value)} layers"
 
     def value(self, layer: int) -> FloatArray:
         """Latest input of each node in a sampled layer. float32[V, F] or float16[V, F]."""
@@ -108,7 +120,12 @@ class History:
         dst, looks_up = block.dst.numpy(), self.kind == "surveys"
         if looks_up and not self._is_summed[layer]:
             return block
-        baseline = self._sums[layer]()[dst] if looks_up else self._full_sums(layer, dst)
+        rows, value = block.rows, self._value[layer]
+        assert rows is not None  # of a block that a sampler drew
+        if looks_up:
+            baseline = rows.visible_sums(self._sums[layer]()[dst], value)
+        else:
+            baseline = rows.full_sums(value)
         known = self._value[layer][block.src.numpy()].astype(np.float32, copy=False)
         control = Control(torch.from_numpy(baseline), torch.from_numpy(known))
         return replace(block, control=control, keeps_input=self.kind == "nodes")
@@ -126,31 +143,28 @@ class History:
         return {f"{PREFIX}source": feedback.src, f"{PREFIX}input": feedback.input}
 
     def apply(self, layer: int, news: Sequence[News]) -> None:
-        """Write the histories of one step, by shard, or of a survey. `tick` comes before a step."""
-        if is_survey(news[0]):
-            self.survey(layer, news[0][f"{SURVEY}input"])
-            return
+        """Write the histories of one step, by shard."""
         for one in news if self.kind == "nodes" else ():
             source, inputs = one[f"{PREFIX}source"], one[f"{PREFIX}input"]
             self._check_width(layer, inputs)
             self._value[layer][source] = self._rounded(inputs)
             self._stamp[layer][source] = self.now[0]
 
-    def changed_rows(self, layer: int, news: Sequence[News]) -> RowSets | None:
-        """Rows of the state that `apply` has just changed; None: all of them."""
-        if is_survey(news[0]):
-            return None
+    def changed_rows(self, layer: int, news: Sequence[News]) -> RowSets:
+        """Rows of the state that `apply` has just changed."""
         if self.kind == "surveys":
             return {}
         names = (f"{PREFIX}{layer}.value", f"{PREFIX}{layer}.stamp")
         return {names: np.concatenate([one[f"{PREFIX}source"] for one in news])}
 
-    def tick(self) -> None:
+    def begin_step(self) -> None:
         """Count a step."""
         self.now += 1
 
-    def survey(self, layer: int, inputs: FloatArray) -> None:
-        """Write the history of all nodes. inputs float32[V, F]."""
+    def survey(self, layer: int, survey: Survey) -> None:
+        """Write the history of all nodes: the surveyed input."""
+        inputs = survey.input
+        assert inputs is not None  # `Learning` keeps it for histories
         self._check_width(layer, inputs)
         self._value[layer][:] = self._rounded(inputs)
         self._stamp[layer][:] = self.now[0]
@@ -164,8 +178,8 @@ class History:
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Load a saved state; raises an error for other names, shapes or types."""
-        load_arrays(self.state_dict(), state, f"a history with {len(self._value)} layers")
+        """Load a saved state, and sum it if sums are looked up."""
+        super().load_state_dict(state)
         for layer in range(len(self._value)):
             self._sum_if_needed(layer)
 
@@ -178,15 +192,8 @@ class History:
         sums = self._sums[layer]()
         for start in range(0, len(sums), _CHUNK):
             nodes = np.arange(start, min(start + _CHUNK, len(sums)))
-            sums[start : start + _CHUNK] = self._full_sums(layer, nodes)
+            sums[start : start + _CHUNK] = self.graph.rows(nodes).full_sums(self._value[layer])
         self._is_summed[layer] = True
-
-    def _full_sums(self, layer: int, dst: IntArray) -> FloatArray:
-        graph, value = self.graph, self._value[layer]
-        scales = graph.target_scale, graph.source_scale, graph.weight
-        bits: Array = value.view(np.uint16) if value.dtype == np.float16 else value
-        sums: FloatArray = kernels.full_sums(graph.indptr, graph.indices, dst, *scales, bits)
-        return sums
 
     def _rounded(self, inputs: FloatArray) -> FloatArray:
         if self._type == np.float32:
@@ -222,8 +229,3 @@ def declared_widths(widths: Sequence[int], layers: int) -> tuple[int, ...]:
             "needs the width of each layer's input: pass for instance widths=[50, 256, 256]."
         )
     return found
-
-
-def without_history(news: News) -> News:
-    """The news of a layer that is not about histories."""
-    return {name: array for name, array in news.items() if not name.startswith(PREFIX)}

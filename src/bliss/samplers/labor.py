@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bliss.arrays import NOTHING, FloatArray, IntArray
+from bliss.graph import Rows
 from bliss.kernels import labor, nodewise
 from bliss.policies.static import Static
 from bliss.samplers.config_base import SamplerConfig
@@ -60,27 +61,26 @@ class LABOR(EdgeSampler):
     def _key(self, step: int, layer: int, shard: int = 0) -> np.uint64:
         return super()._key(step, 0 if self.config.shared else layer, shard)
 
-    def _chances(self, dst: IntArray, layer: int) -> FloatArray:
-        graph, fanout = self.graph, self.budgets[layer]
-        frontier_indptr, edge = nodewise.all_edges(graph.indptr, dst)
-        source, row = nodewise.relabel(graph.indices, dst, edge, self._workspace().number)
+    def _chances(self, rows: Rows, layer: int) -> FloatArray:
+        fanout, workspace = self.budgets[layer], self._workspace()
+        frontier_indptr, edge = rows.edges()
+        source, row = nodewise.relabel(rows.graph.indices, rows.dst, edge, workspace.number)
         rounds = _MOST if isinstance(self.config.iterations, str) else self.config.iterations
         tolerance = _TOLERANCE if isinstance(self.config.iterations, str) else 0.0
         alpha = NOTHING
-        if graph.norm != "mean":
-            alpha = masses(self._coefficients, layer, dst, self._workspace())
+        if self.graph.norm != "mean":
+            alpha = masses(self._coefficients, layer, rows, workspace)
         chance: FloatArray = labor.labor_chances(
             frontier_indptr, row, source.size, alpha, fanout, rounds, tolerance
         )
         return chance
 
     def _keep(
-        self, dst: IntArray, layer: int, key: np.uint64
+        self, rows: Rows, layer: int, key: np.uint64
     ) -> tuple[IntArray, IntArray, FloatArray]:
-        graph, workspace, fanout = self.graph, self._workspace(), self.budgets[layer]
-        is_uniform = self.config.iterations == 0 and graph.norm == "mean"
-        chance = NOTHING if is_uniform else self._chances(dst, layer)
-        workspace.reserve_edges(int(graph.degree_of(dst).sum()))
-        return labor.pick_shared(
-            graph.indptr, graph.indices, dst, chance, fanout, key, workspace.edge
-        )
+        workspace, fanout = self._workspace(), self.budgets[layer]
+        is_uniform = self.config.iterations == 0 and self.graph.norm == "mean"
+        chance = NOTHING if is_uniform else self._chances(rows, layer)
+        workspace.reserve_edges(rows.num_edges)
+        edges = *rows.ranges, rows.degree, self.graph.indices
+        return labor.pick_shared(*edges, chance, fanout, key, workspace.edge)

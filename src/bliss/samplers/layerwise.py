@@ -11,15 +11,15 @@ import numpy as np
 from bliss import checks
 from bliss.arrays import FloatArray, IntArray
 from bliss.errors import InputError
+from bliss.graph import Rows
 from bliss.kernels import frontier
-from bliss.kernels.gathering import gather
 from bliss.nn.block import Block
 from bliss.samplers.config_base import EstimatorConfig, SamplerConfig
 from bliss.samplers.configs import LayerSamplerConfig
 from bliss.samplers.draws import Draw, Poisson
-from bliss.samplers.estimators import coefficients, released_weights, rescale_hajek
-from bliss.samplers.learned import PolicySampler
-from bliss.samplers.workspace import Workspace
+from bliss.samplers.estimators import estimator_of
+from bliss.samplers.kept import KeptEdges
+from bliss.samplers.policy_sampler import PolicySampler
 
 
 class Inclusion(NamedTuple):
@@ -49,12 +49,13 @@ class LayerSampler(PolicySampler):
     def __init__(self, data: Any, budgets: Sequence[int], **options: Any) -> None:
         super().__init__(data, budgets, **options)
         self.draw = self._make_draw()
+        self.estimator = estimator_of(self.config.estimator)
         if not self.draw.has_probability:
             self._check_without_probability()
 
     def _make_draw(self) -> Draw:
-        given: Draw | None = getattr(self.config, "draw", None)
-        return given or Poisson(getattr(self.config, "thinning", "exact"))
+        config = self.config
+        return (isinstance(config, LayerSamplerConfig) and config.draw) or Poisson()
 
     def _check_without_probability(self) -> None:
         draw = type(self.draw).__name__
@@ -64,58 +65,40 @@ class LayerSampler(PolicySampler):
                 f"of {type(self).__name__} has none: choose policy node or static, or another "
                 "sampler."
             )
-        if self.config.estimator == "released":
+        if self.estimator.needs_prob:
             raise InputError(
-                f"estimator='released' divides by inclusion probabilities, but draw {draw} has "
-                "none: choose another estimator or another draw."
+                f"estimator={self.estimator.name!r} divides by inclusion probabilities, but draw "
+                f"{draw} has none: choose another estimator or another draw."
             )
 
     def inclusion(self, dst: Any, layer: int) -> Inclusion:
         """Inclusion probabilities that `sample` would use for these targets."""
         targets: IntArray = checks.seeds(dst, self.graph.num_nodes)
-        candidate, mass = self._masses(self._workspace(), targets, layer)
+        candidate, mass = self._masses(self.graph.rows(targets), layer)
         prob = self.draw.probability(mass, targets.size, self.budgets[layer])
         return Inclusion(candidate.astype(np.int64), prob)
 
-    def _layer(self, dst: IntArray, layer: int, key: np.uint64) -> Block:
-        graph, workspace = self.graph, self._workspace()
-        candidate, mass = self._masses(workspace, dst, layer)
+    def _layer(self, rows: Rows, layer: int, key: np.uint64) -> Block:
+        candidate, mass = self._masses(rows, layer)
         source, prob, correction = self.draw.keep(
-            candidate, mass, dst.size, self.budgets[layer], key
+            candidate, mass, rows.dst.size, self.budgets[layer], key
         )
-        kept = gather(
-            graph.indptr,
-            graph.indices,
-            dst,
-            source,
-            workspace.bits,
-            workspace.position,
-            workspace.edge,
-        )
-        kept_indptr, row, edge = kept
-        if self.config.estimator == "released":
-            assert prob is not None
-            mass_of_edges = self.policy.edge_mass(layer, dst)
-            weight = released_weights(mass_of_edges, prob, kept_indptr, row, edge)
-        else:
-            weight = coefficients(graph, dst, source, *kept, correction)
-            if self.config.estimator == "hajek":
-                rescale_hajek(graph, dst, kept_indptr, weight)
+        kept = KeptEdges.of_sources(rows, source, self._workspace())
         chance = (1 / correction).astype(np.float32) if prob is None else prob
-        arrays = (source[: dst.size], source, kept_indptr, row, edge, chance[row], weight)
-        return Block.from_arrays(*arrays, prob=prob, graph=graph)
+        kept = kept._replace(edge_prob=chance[kept.row], correction=correction, prob=prob)
+        if self.estimator.needs_prob:
+            kept = kept._replace(edge_mass=self.policy.edge_mass(layer, rows))
+        return kept.block(self.estimator)
 
-    def _masses(
-        self, workspace: Workspace, dst: IntArray, layer: int
-    ) -> tuple[IntArray, FloatArray]:
+    def _masses(self, rows: Rows, layer: int) -> tuple[IntArray, FloatArray]:
         """Candidates int[C] and masses float32[C], both views of the workspace."""
-        graph, policy = self.graph, self.policy
+        policy, workspace = self.policy, self._workspace()
         try:
-            count, edges = frontier.scan(
-                graph.indptr,
-                graph.indices,
-                dst,
-                *policy.edge_mass(layer, dst),
+            count = frontier.scan(
+                *rows.ranges,
+                self.graph.indices,
+                rows.dst,
+                *policy.edge_mass(layer, rows),
                 workspace.seen,
                 workspace.candidate,
             )
@@ -126,10 +109,11 @@ class LayerSampler(PolicySampler):
         except BaseException:
             self._scratch = threading.local()  # an interrupted scan leaves `seen` non-zero
             raise
-        workspace.reserve_edges(edges)
-        factor = policy.source_factor(layer)
-        if factor.size:
-            frontier.scale_by_node(mass, candidate, factor)
+        factor = rows.source_factor(policy.source_power(layer))
+        if factor[0].size:
+            frontier.scale_by_node(mass, candidate, *factor)
+        if policy.has_node_factor:
+            mass *= policy.node_factor(layer, candidate)
         by_age = policy.age_factor(layer)
         if self.history and by_age.size:
             self.history.scale_by_age(layer, candidate, mass, by_age)

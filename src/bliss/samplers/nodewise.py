@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from bliss import checks
 from bliss.arrays import FloatArray, IntArray
+from bliss.graph import Rows
 from bliss.kernels import nodewise
 from bliss.nn.block import Block
 from bliss.policies.base import Policy
 from bliss.samplers.base import Sampler
 from bliss.samplers.config_base import EstimatorConfig, SamplerConfig
 from bliss.samplers.configs import NodeSamplerConfig
-from bliss.samplers.estimators import coefficients, rescale_hajek
-from bliss.samplers.learned import PolicySampler
+from bliss.samplers.estimators import estimator_of
+from bliss.samplers.kept import KeptEdges
+from bliss.samplers.policy_sampler import PolicySampler
 from bliss.samplers.workspace import Workspace
 
 
@@ -39,37 +42,28 @@ class EdgeSampler(Sampler):
 
     config: EstimatorConfig
 
+    def __init__(self, data: Any, budgets: Sequence[int], **options: Any) -> None:
+        super().__init__(data, budgets, **options)
+        self.estimator = estimator_of(self.config.estimator)
+
     @abstractmethod
-    def _chances(self, dst: IntArray, layer: int) -> FloatArray:
-        """p_ij of every in-edge of the targets, possibly a view of the workspace. float64[F]."""
+    def _chances(self, rows: Rows, layer: int) -> FloatArray:
+        """p_ij of every visible edge, possibly a view of the workspace. float64[F]."""
 
     @abstractmethod
     def _keep(
-        self, dst: IntArray, layer: int, key: np.uint64
+        self, rows: Rows, layer: int, key: np.uint64
     ) -> tuple[IntArray, IntArray, FloatArray]:
-        """Draw the kept edges: kept_indptr int64[D + 1], edge int64[E'], prob float32[E']."""
+        """Draw the kept edges: kept_indptr int64[G + 1], edge int64[E'], prob float32[E']."""
 
     def inclusion(self, dst: Any, layer: int) -> EdgeInclusion:
         """Probabilities that `sample` would use for the in-edges of these targets."""
-        targets: IntArray = checks.seeds(dst, self.graph.num_nodes)
-        _, edge = nodewise.all_edges(self.graph.indptr, targets)
-        return EdgeInclusion(edge, self._chances(targets, layer).copy())
+        rows = self.graph.rows(checks.seeds(dst, self.graph.num_nodes))
+        return EdgeInclusion(rows.edges()[1], self._chances(rows, layer).copy())
 
-    def _layer(self, dst: IntArray, layer: int, key: np.uint64) -> Block:
-        graph = self.graph
-        kept_indptr, edge, chance = self._keep(dst, layer, key)
-        source, row = nodewise.relabel(graph.indices, dst, edge, self._workspace().number)
-        weight = coefficients(graph, dst, source, kept_indptr, row, edge)
-        if self.config.estimator == "plain":  # as if a target's edges had equal probabilities
-            kept = np.diff(kept_indptr)
-            share = kept / np.maximum(graph.degree_of(dst), 1)
-            weight /= np.repeat(share, kept).astype(np.float32)
-        else:
-            weight /= chance
-        if self.config.estimator == "hajek":
-            rescale_hajek(graph, dst, kept_indptr, weight)
-        arrays = (source[: dst.size], source, kept_indptr, row, edge, chance, weight)
-        return Block.from_arrays(*arrays, graph=graph)
+    def _layer(self, rows: Rows, layer: int, key: np.uint64) -> Block:
+        kept = KeptEdges.of_edges(rows, *self._keep(rows, layer, key), self._workspace())
+        return kept.block(self.estimator)
 
 
 class NodeSampler(EdgeSampler, PolicySampler):
@@ -92,46 +86,51 @@ class NodeSampler(EdgeSampler, PolicySampler):
     @property
     def replace(self) -> bool:
         """Whether edges are drawn with replacement."""
-        return bool(getattr(self.config, "replace", False))
+        assert isinstance(self.config, NodeSamplerConfig)
+        return self.config.replace
 
-    def _chances(self, dst: IntArray, layer: int) -> FloatArray:
-        chance = masses(self.policy, layer, dst, self._workspace())
-        graph = self.graph
-        nodewise.row_chances(graph.indptr, dst, chance, self.budgets[layer], self.replace)
+    def _chances(self, rows: Rows, layer: int) -> FloatArray:
+        chance = masses(self.policy, layer, rows, self._workspace())
+        nodewise.row_chances(rows.degree, chance, self.budgets[layer], self.replace)
         return chance
 
     def _keep(
-        self, dst: IntArray, layer: int, key: np.uint64
+        self, rows: Rows, layer: int, key: np.uint64
     ) -> tuple[IntArray, IntArray, FloatArray]:
-        indptr, fanout = self.graph.indptr, self.budgets[layer]
-        if self._is_flat(dst, layer):
-            return nodewise.pick_uniform(indptr, dst, fanout, self.replace, key)
-        chance = self._chances(dst, layer)
+        groups, fanout = (*rows.ranges, rows.degree, rows.node, rows.relation), self.budgets[layer]
+        if self._is_flat(rows, layer):
+            return nodewise.pick_uniform(*groups, fanout, self.replace, key)
+        chance = self._chances(rows, layer)
         if self.replace:
-            return nodewise.pick_replacing(indptr, dst, chance, fanout, key)
-        return nodewise.pick_pivotal(indptr, dst, chance, key)
+            return nodewise.pick_replacing(*groups, chance, fanout, key)
+        return nodewise.pick_pivotal(*groups, chance, key)
 
-    def _is_flat(self, dst: IntArray, layer: int) -> bool:
-        """Whether all in-edges of each target have the same mass."""
+    def _is_flat(self, rows: Rows, layer: int) -> bool:
+        """Whether all edges of each group have the same mass."""
         policy = self.policy
-        if policy.power == 0:
+        if policy.power == 0 and not policy.has_node_factor:
             return True
-        learnt = policy.node_codes(layer).code.size or policy.source_factor(layer).size
-        return not learnt and not policy.edge_mass(layer, dst).slope.any()
+        by_source = self.graph.norm == "gcn" and policy.source_power(layer) != 0
+        if policy.node_codes(layer).code.size or by_source or policy.has_node_factor:
+            return False
+        return not policy.edge_mass(layer, rows).slope.any()
 
 
-def masses(policy: Policy, layer: int, dst: IntArray, workspace: Workspace) -> FloatArray:
-    """m_ij of every in-edge of the targets, as a view of the workspace. float64[F]."""
-    graph = policy.graph
-    mass = workspace.chances(int(graph.degree_of(dst).sum()))
+def masses(policy: Policy, layer: int, rows: Rows, workspace: Workspace) -> FloatArray:
+    """m_ij of every visible edge, as a view of the workspace. float64[F]."""
+    mass = workspace.chances(rows.num_edges)
+    factor, changed, changed_factor = rows.source_factor(policy.source_power(layer))
     nodewise.edge_masses(
-        graph.indptr,
-        graph.indices,
-        dst,
-        *policy.edge_mass(layer, dst),
+        *rows.ranges,
+        rows.graph.indices,
+        *policy.edge_mass(layer, rows),
         *policy.node_codes(layer),
-        policy.source_factor(layer),
+        factor,
+        changed,
+        changed_factor,
         policy.power,
         mass,
     )
+    if policy.has_node_factor:
+        mass *= policy.node_factor(layer, rows.graph.indices[rows.edges()[1]])
     return mass

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from bliss.samplers.config_base import SamplerConfig
 from bliss.samplers.configs import PLADIESConfig
+from bliss.samplers.draws import Draw, Poisson
 from bliss.samplers.layerwise import LayerSampler
 
 
@@ -20,3 +21,7 @@ class PLADIES(LayerSampler):
     """
 
     Config: ClassVar[type[SamplerConfig]] = PLADIESConfig
+    config: PLADIESConfig
+
+    def _make_draw(self) -> Draw:
+        return Poisson(self.config.thinning)

@@ -18,7 +18,7 @@ from bliss.rng import Stream, Substream, derive_key, uniforms
 from bliss.samplers.config_base import SamplerConfig
 from bliss.samplers.configs import SaintEdgeConfig, SaintNodeConfig, SaintWalkConfig
 from bliss.samplers.draws import at_least_once
-from bliss.samplers.estimators import node_masses
+from bliss.samplers.node_masses import node_masses
 from bliss.samplers.subgraph import Subgraph, SubgraphSampler, Weights
 
 _CHUNK = 1 << 16  # walks counted at a time

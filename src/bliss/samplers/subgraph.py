@@ -12,10 +12,9 @@ import torch
 from bliss import checks
 from bliss.arrays import FloatArray, IntArray
 from bliss.errors import InputError
-from bliss.kernels.gathering import gather
 from bliss.nn.block import Block
 from bliss.samplers.base import Sampler
-from bliss.samplers.estimators import coefficients
+from bliss.samplers.kept import KeptEdges
 
 
 class Subgraph(NamedTuple):
@@ -72,7 +71,7 @@ class SubgraphSampler(Sampler):
             )
         self._wanted, self._batch_size = wanted, batch_size
 
-    def sample(self, seeds: Any, step: int, shard: int = 0) -> list[Block]:
+    def sample(self, seeds: Any, step: int, shard: int = 0, without: Any = None) -> list[Block]:
         """Draw the subgraph of a batch, as blocks, input layer first.
 
         Parameters
@@ -83,7 +82,15 @@ class SubgraphSampler(Sampler):
             Number of the step. The same step and shard give the same draw.
         shard
             Number of the batch within the step, if several batches make a step.
+        without
+            Refused: the probabilities of a subgraph are those of the whole graph.
         """
+        if without is not None:
+            raise InputError(
+                f"without=... is not possible with {type(self).__name__}, because the "
+                "probabilities of its subgraphs are those of the whole graph: choose a layer-wise "
+                "or node-wise sampler, such as bliss or neighbor."
+            )
         self._check_prepared()
         if seeds is not self._wanted:  # `prepare` checked these
             seeds = checks.seeds(seeds, self.graph.num_nodes)
@@ -114,18 +121,8 @@ class SubgraphSampler(Sampler):
             )
 
     def _induce(self, node: IntArray, num_dst: int) -> Subgraph:
-        graph, workspace = self.graph, self._workspace()
-        workspace.reserve_edges(int(graph.degree_of(node).sum()))
-        kept = gather(
-            graph.indptr,
-            graph.indices,
-            node,
-            node,
-            workspace.bits,
-            workspace.position,
-            workspace.edge,
-        )
-        return Subgraph(node, num_dst, *kept, coefficients(graph, node, node, *kept))
+        kept = KeptEdges.of_sources(self.graph.rows(node), node, self._workspace())
+        return Subgraph(node, num_dst, kept.indptr, kept.row, kept.edge, kept.coefficients())
 
     def _blocks(self, subgraph: Subgraph, weights: Weights) -> list[Block]:
         node, num_dst, indptr, row, edge, _ = subgraph
@@ -135,6 +132,7 @@ class SubgraphSampler(Sampler):
         last = replace(
             hidden,
             dst=hidden.dst[:num_dst],
+            rows=self.graph.rows(node[:num_dst]),
             indptr=hidden.indptr[: num_dst + 1],
             row=hidden.row[:kept],
             edge=hidden.edge[:kept],

@@ -1,4 +1,7 @@
-"""Digests of files and of JSON values: 128 bits of BLAKE2b. They reveal damage, not forgery."""
+"""Digests of files, arrays and JSON values: 128 bits of BLAKE2b.
+
+They reveal damage, not forgery.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,14 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bliss.arrays import Array
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _CHUNK = 1 << 20  # bytes
 _KEY = "digest"
@@ -24,6 +34,27 @@ def file_digest(path: Path) -> str:
         while size := stream.readinto(buffer):
             digest.update(memoryview(buffer)[:size])
     return str(digest.hexdigest())
+
+
+def array_digest(*arrays: Array) -> str:
+    """Digest of the types, shapes and values of arrays of one or more axes, in this order."""
+    digest = new_digest()
+    for array in arrays:
+        digest.update(f"{array.dtype} {array.shape}".encode())
+        step = max(1, _CHUNK // max(1, array[:1].nbytes))
+        for start in range(0, len(array), step):  # a copy of a chunk is small
+            digest.update(np.ascontiguousarray(array[start : start + step]).tobytes())
+    return str(digest.hexdigest())
+
+
+def tensor_digest(tensors: Mapping[str, Tensor]) -> str:
+    """Digest of the names, types, shapes and values of tensors, whatever their order."""
+    import torch  # not above: policies use this module without it
+
+    ordered = sorted(tensors.items())
+    kinds = [[name, str(tensor.dtype), [*tensor.shape]] for name, tensor in ordered]
+    flat = (tensor.detach().cpu().contiguous().reshape(-1) for _, tensor in ordered)
+    return json_digest(kinds, array_digest(*(part.view(torch.uint8).numpy() for part in flat)))
 
 
 def json_digest(values: Any, after: str = "") -> str:

@@ -22,14 +22,11 @@ import numpy as np
 
 from bliss.arrays import Array, FloatArray, IntArray
 from bliss.errors import DamagedError, TruncatedError
+from bliss.storage.limits import memory_limit
 
 SMALLEST = 4096
 """Bytes of an array from which on it may be mapped."""
 _MAPS = Path("/proc/self/maps")
-_LIMITS = (  # of a container, in bytes
-    Path("/sys/fs/cgroup/memory.max"),
-    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
-)
 
 
 class MappedFile(NamedTuple):
@@ -134,17 +131,6 @@ class Watch:
             file.check()
 
 
-def memory() -> int:
-    """Bytes of memory that this process may use: of the machine, or of its container."""
-    found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for file in _LIMITS:
-        try:
-            found = min(found, int(file.read_text(encoding="ascii")))
-        except (OSError, ValueError):  # there is none, or it is "max"
-            continue
-    return int(found)
-
-
 class RowReader:
     """Rows of a mapped matrix, read from its file, with a cache of the rows that are drawn most.
 
@@ -182,7 +168,7 @@ class RowReader:
         """Reader of a matrix that is mapped from a large file, or has a cache; None for others."""
         if not isinstance(matrix, np.ndarray) or matrix.ndim != 2 or sys.platform != "linux":
             return None
-        if not matrix.flags.c_contiguous or not (cache or matrix.nbytes > memory() // 2):
+        if not matrix.flags.c_contiguous or not (cache or matrix.nbytes > memory_limit() // 2):
             return None
         (file,) = files_of([matrix])
         return None if file is None or is_changed(matrix) else cls(file, matrix, cache)

@@ -3,7 +3,7 @@
 config.json                 the settings
 metrics.jsonl               one line per evaluation
 times.jsonl                 seconds spent in steps until each evaluation
-checkpoints/000100.*        the two newest: tensors (safetensors) and counters (JSON), see `chain`
+checkpoints/000000100.*     the newest: tensors (safetensors) and counters (JSON), see `incremental`
 best.safetensors            weights of the best validation score
 result.json                 written at the end
 
@@ -22,12 +22,11 @@ from pathlib import Path
 from typing import TypeVar
 
 import safetensors.torch
-import torch
 from torch import Tensor
 
 from bliss.errors import DamagedError, InputError, ResourceError
 from bliss.storage import records
-from bliss.storage.digests import json_digest, new_digest
+from bliss.storage.digests import json_digest, tensor_digest
 from bliss.storage.files import check_regular, make_folder, remove_scratch, replace_file, writing
 from bliss.text import shorten
 from bliss.train.config import TrainConfig
@@ -210,9 +209,9 @@ class RunFolder:
     def _checked(self, log: records.Log[L]) -> list[L]:
         """All complete lines. The run may end or be extended while they are read."""
         while True:
-            result, found = self.result(), log.read()  # the last line is there before the result
-            if result is None or (found and found[-1].step == result.steps):
-                return found
+            result, lines = self.result(), log.read()  # the last line is there before the result
+            if result is None or (lines and lines[-1].step == result.steps):
+                return lines
             now = self.result()
             if now is not None and now.steps == result.steps:  # nobody has extended the run
                 raise DamagedError(
@@ -242,7 +241,7 @@ class RunFolder:
         """Replace the best weights."""
         self._check_there()
         tensors = _contiguous(weights)
-        marks = {"settings": self._owner(), "digest": _tensor_digest(tensors)}
+        marks = {"settings": self._owner(), "digest": tensor_digest(tensors)}
         data = safetensors.torch.save(tensors, metadata=marks)
         replace_file(self.path / "best.safetensors", data)
 
@@ -258,12 +257,12 @@ class RunFolder:
         try:
             data = path.read_bytes()  # at once: a training run may replace the file meanwhile
             weights = safetensors.torch.load(data)
-            marks = _metadata(data)
+            marks = read_metadata(data)
         except Exception as error:  # a damaged file can raise almost anything
             raise DamagedError(
                 f"{path} cannot be read ({error}), because it is damaged: train again."
             ) from error
-        if marks.get("digest") != _tensor_digest(weights):
+        if marks.get("digest") != tensor_digest(weights):
             raise DamagedError(f"{path} does not match its digest: it is damaged, train again.")
         if marks.get("settings") != self._owner():
             raise DamagedError(
@@ -280,12 +279,12 @@ class RunFolder:
 
     def load_checkpoint(self, say: Callable[[str], None]) -> Checkpoint | None:
         """Load the latest intact checkpoint; reports each damaged one."""
-        found = self._files.load(say)
-        if found is None and self._steps():
+        checkpoint = self._files.load(say)
+        if checkpoint is None and self._steps():
             raise DamagedError(
                 f"{self.checkpoints} has no intact checkpoint of this version of bliss: {REMEDY}."
             )
-        return found
+        return checkpoint
 
     def _steps(self) -> list[int]:
         return self._files.steps()
@@ -301,21 +300,11 @@ def settings_digest(config: TrainConfig) -> str:
     return json_digest({k: v for k, v in config.flat().items() if k not in left_out})
 
 
-def _tensor_digest(tensors: Mapping[str, Tensor]) -> str:
-    """Digest of names, types, shapes and values."""
-    digest = new_digest()
-    for name in sorted(tensors):
-        tensor = tensors[name]
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
-    return str(digest.hexdigest())
-
-
-def _metadata(data: bytes) -> dict[str, str]:
+def read_metadata(data: bytes) -> dict[str, str]:
     """Metadata of a safetensors file: a JSON header follows its length, 8 bytes."""
     end = 8 + int.from_bytes(data[:8], "little")
-    found: dict[str, str] = json.loads(data[8:end]).get("__metadata__", {})
-    return found
+    metadata: dict[str, str] = json.loads(data[8:end]).get("__metadata__", {})
+    return metadata
 
 
 def _contiguous(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from bliss.storage.records import Record
 
 F1, R2 = "micro-F1", "R2"
@@ -11,6 +13,11 @@ F1, R2 = "micro-F1", "R2"
 def short_name(metric: str) -> str:
     """Name of a score in tables and lines: "F1" or "R2"."""
     return metric.removeprefix("micro-")
+
+
+def score_fields(scores: Mapping[str, float]) -> dict[str, float]:
+    """Scores by field of a record, from those of `evaluate`: "val" is val_score."""
+    return {name if "_" in name else f"{name}_score": score for name, score in scores.items()}
 
 
 class RunSettings(Record, frozen=True, kw_only=True):
@@ -39,6 +46,8 @@ class RunResult(RunSettings, frozen=True, kw_only=True, omit_defaults=True):
 
     best_step: int
     """Step with the highest validation score."""
+    metric: str
+    """Score in the fields `_score`: micro-F1, or R2 for regression."""
     train_score: float
     """With evaluate="split", of as many training nodes as there are validation nodes."""
     val_score: float
@@ -52,8 +61,6 @@ class RunResult(RunSettings, frozen=True, kw_only=True, omit_defaults=True):
     """Peak memory in MiB."""
     data: str = ""
     """Fingerprint of the data set."""
-    metric: str = F1
-    """Score in the fields `_score`: micro-F1, or R2 for regression. Not written if micro-F1."""
     train_mse: float | None = None
     """Mean squared error in the units of the targets; for regression only."""
     val_mse: float | None = None
@@ -66,10 +73,10 @@ class Evaluation(Record, frozen=True, kw_only=True, omit_defaults=True):
     step: int
     loss: float
     """Mean training loss since the previous evaluation."""
+    metric: str
+    """Score in the fields `_score`, as in `RunResult`."""
     train_score: float
     val_score: float
-    metric: str = F1
-    """Score in the fields `_score`, as in `RunResult`."""
     train_mse: float | None = None
     val_mse: float | None = None
     train_error: float | None = None

@@ -1,0 +1,284 @@
+"""`Rows`: the edges that the targets of a layer may see, and their aggregation coefficients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bliss import checks
+from bliss.arrays import NO_IDS, NOTHING, BoolArray, FloatArray, IntArray
+from bliss.errors import InputError
+from bliss.graph.csc import inverse_power
+from bliss.kernels import frontier, nodewise
+from bliss.kernels.histories import full_sums
+
+if TYPE_CHECKING:
+    from bliss.graph.graph import Graph
+
+
+@dataclass(frozen=True, eq=False)
+class HiddenEdges:
+    """Edges of a graph that no target may see. Made once per batch, by `HiddenEdges.of`."""
+
+    edge: IntArray  # int64[H] distinct edge ids, increasing
+    node: IntArray  # int64[N] targets of these edges, distinct, increasing
+    count: IntArray  # int64[N] number of edges that each of these targets loses
+
+    @classmethod
+    def of(cls, graph: Graph, edges: Any) -> HiddenEdges:
+        """From edge ids [H], in any order; repeated ids count once."""
+        if isinstance(edges, HiddenEdges):
+            return edges
+        ids = checks.as_array("without", edges)
+        if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
+            raise InputError(
+                f"without is {ids.dtype} of shape {ids.shape}, but must be edge ids [H]: pass "
+                "positions in graph.indices."
+            )
+        distinct = np.unique(ids.astype(np.int64))
+        if distinct.size and not 0 <= distinct[0] <= distinct[-1] < graph.num_edges:
+            outside = distinct[0] if distinct[0] < 0 else distinct[-1]
+            raise InputError(
+                f"without holds {outside}, but the graph has {graph.num_edges} edges: pass "
+                "positions in graph.indices."
+            )
+        target = np.searchsorted(graph.indptr, distinct, side="right") - 1
+        node, count = np.unique(target, return_counts=True)
+        return cls(distinct, node.astype(np.int64), count.astype(np.int64))
+
+    def lost(self, nodes: IntArray) -> IntArray:
+        """Number of in-edges that each of these nodes loses. int64[N]."""
+        if not self.node.size:
+            return np.zeros(nodes.size, np.int64)
+        place = np.searchsorted(self.node, nodes).clip(max=self.node.size - 1)
+        return np.where(self.node[place] == nodes, self.count[place], 0)
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The edges that the targets of a layer may see: ranges of edge ids, in groups.
+
+    A group is one neighbourhood N_g: that of a target, or that of a target under one relation.
+    Groups are sorted by target. Coefficients, Hajek's rescaling and the fanouts of node-wise
+    samplers are per group; the masses of a source add up over groups. `Graph.rows` makes one.
+
+    For edge j -> i of group g, the aggregation coefficient is
+
+        mean     alpha_ij = 1 / |N_g|
+        gcn      alpha_ij = 1 / sqrt(|N_g| |N_j|)
+        weights  alpha_ij = the given weight
+
+    where only visible edges are counted. Everything here is computed from the rows themselves, in
+    O(groups), O(sources) or O(visible edges): never O(V) or O(E).
+    """
+
+    graph: Graph = field(repr=False)
+    dst: IntArray  # int64[D] targets
+    owner: IntArray  # int64[G] position in dst of each group, not decreasing
+    pointer: IntArray  # int64[G + 1] ranges of group g: pointer[g] to pointer[g + 1]
+    start: IntArray  # int64[R] first edge of a range
+    stop: IntArray  # int64[R] end of a range
+    degree: IntArray  # int64[G] |N_g|, the number of visible edges
+    relation: IntArray = field(default_factory=lambda: NO_IDS)  # int64[G]; empty without relations
+    hidden: HiddenEdges | None = None  # edges that are left out
+
+    @classmethod
+    def of(cls, graph: Graph, dst: IntArray, without: Any = None) -> Rows:
+        """Whole rows of the targets dst [D], or rows without some edges: ids [H]."""
+        start, stop = graph.indptr[dst], graph.indptr[dst + 1]
+        owner = np.arange(dst.size)
+        pointer = np.arange(dst.size + 1)
+        degree = stop - start
+        if without is None:
+            return cls(graph, dst, owner, pointer, start, stop, degree)
+        whole = cls(graph, dst, owner, pointer, start, stop, degree)
+        hidden = HiddenEdges.of(graph, without)
+        group, cut = replace(whole, hidden=hidden)._cuts(whole)
+        lost = np.bincount(group, minlength=dst.size)
+        # a range ends before each hidden edge, and another one begins behind it
+        pointer = np.concatenate([[0], np.cumsum(lost + 1)])
+        is_first = np.zeros(pointer[-1], bool)
+        is_first[pointer[:-1]] = True
+        is_last = np.roll(is_first, -1)
+        starts, stops = np.empty((2, pointer[-1]), np.int64)
+        starts[is_first], starts[~is_first] = start, cut + 1
+        stops[is_last], stops[~is_last] = stop, cut
+        return cls(graph, dst, owner, pointer, starts, stops, degree - lost, hidden=hidden)
+
+    @property
+    def ranges(self) -> tuple[IntArray, IntArray, IntArray]:
+        """pointer, start and stop, as kernels take them."""
+        return self.pointer, self.start, self.stop
+
+    @cached_property
+    def num_edges(self) -> int:
+        """F, the number of visible edges."""
+        return int(self.degree.sum())
+
+    @cached_property
+    def node(self) -> IntArray:
+        """Target of each group. int64[G]."""
+        return self.dst if self.dst.size == self.owner.size else self.dst[self.owner]
+
+    @property
+    def is_partial(self) -> BoolArray:
+        """Whether a group has fewer edges than its target has in the graph. bool[G]."""
+        if self.hidden is None:
+            return np.zeros(self.degree.size, bool)
+        return np.asarray(np.isin(self.node, self.hidden.node))
+
+    def ranges_of(self, groups: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+        """pointer, start and stop of some groups. groups int64[N]."""
+        count = np.diff(self.pointer)[groups]
+        pointer = np.concatenate([[0], np.cumsum(count)])
+        place = np.arange(pointer[-1]) + np.repeat(self.pointer[groups] - pointer[:-1], count)
+        return pointer, self.start[place], self.stop[place]
+
+    def edges(self) -> tuple[IntArray, IntArray]:
+        """The visible edges: pointers int64[G + 1], edge ids int64[F]."""
+        indptr, edge = nodewise.all_edges(*self.ranges)
+        return indptr, edge
+
+    def by_target(self, kept_indptr: IntArray) -> IntArray:
+        """Pointers of edges by group as pointers by target. int64[G + 1] -> int64[D + 1]."""
+        if not self.relation.size:
+            return kept_indptr
+        indptr: IntArray = kept_indptr[np.searchsorted(self.owner, np.arange(self.dst.size + 1))]
+        return indptr
+
+    @cached_property
+    def target_scale(self) -> FloatArray:
+        """Target factor of alpha_ij; empty with given weights. float64[G]."""
+        if self.graph.norm == "weights":
+            return NOTHING
+        return inverse_power(self.degree, 1.0 if self.graph.norm == "mean" else 0.5)
+
+    def source_scale(self, nodes: IntArray) -> FloatArray:
+        """Source factor of alpha_ij; empty if it is 1 everywhere. [N] -> float64[N]."""
+        if self.graph.norm != "gcn":
+            return NOTHING
+        degree = self.graph.degree_of(nodes)
+        if self.hidden is not None:
+            degree = degree - self.hidden.lost(nodes)
+        return inverse_power(degree, 0.5)
+
+    def source_factor(self, power: float) -> tuple[FloatArray, IntArray, FloatArray]:
+        """Source factors to a power, for kernels: those of the graph, and those that differ.
+
+        Returns float32[V] (`Graph.source_factor`), nodes int64[N] whose factor differs because they
+        lose edges, and their factors float32[N].
+        """
+        factor = self.graph.source_factor(power)
+        if self.hidden is None or not factor.size:
+            return factor, NO_IDS, NOTHING.astype(np.float32)
+        changed = (self.source_scale(self.hidden.node) ** power).astype(np.float32)
+        return factor, self.hidden.node, changed
+
+    def coefficients(
+        self,
+        source: IntArray,
+        kept_indptr: IntArray,
+        row: IntArray,
+        edge: IntArray,
+        correction: FloatArray = NOTHING,
+    ) -> FloatArray:
+        """alpha_ij of kept edges, times the correction of their source. float32[E'].
+
+        source       int64[S]
+        kept_indptr  int64[G + 1]  kept edges by group
+        row          int64[E']     position in source
+        edge         int64[E']     graph edge id
+        correction   float64[S]; empty means 1 everywhere
+        """
+        scales = self.target_scale, self.source_scale(source), self.graph.weight
+        alpha: FloatArray = frontier.edge_weights(
+            kept_indptr, row, edge, source.size, correction, *scales
+        )
+        return alpha
+
+    def coefficient_sum(self) -> FloatArray:
+        """Sum of alpha_ij over the visible edges of each group. float64[G]."""
+        if self.graph.norm == "mean":
+            return (self.degree > 0).astype(np.float64)
+        if self.graph.norm == "weights":
+            return np.asarray(frontier.range_sums(*self.ranges, self.graph.weight))
+        indptr, edge = self.edges()
+        scale = self.source_scale(self.graph.indices[edge])
+        total, filled = np.zeros(self.degree.size), np.flatnonzero(self.degree)
+        if filled.size:
+            total[filled] = np.add.reduceat(scale, indptr[filled])
+        return total * self.target_scale
+
+    def full_sums(self, value: Any) -> FloatArray:
+        """Sum over the visible edges of each group of alpha_ij value_j. float32[G, F].
+
+        value  float32[V, F] or float16[V, F]
+        """
+        graph, is_gcn = self.graph, self.graph.norm == "gcn"
+        bits = value.view(np.uint16) if value.dtype == np.float16 else value
+        degrees = graph.indptr if is_gcn else NO_IDS
+        scales = self.target_scale, degrees, graph.weight
+        sums: FloatArray = full_sums(*self.ranges, graph.indices, *scales, bits)
+        if is_gcn and self.hidden is not None:
+            self._mend_sources(sums, value)
+        return sums
+
+    def visible_sums(self, whole: FloatArray, value: Any) -> FloatArray:
+        """`full_sums`, from those of whole rows: what is hidden is subtracted, in place.
+
+            z'_i = (a'_i / a_i) (z_i - sum over hidden edges of alpha_ij value_j)
+
+        with a the target factors before and after. O(hidden edges F); with norm="gcn" also one
+        pass over the visible edges, since the factors of sources that lose edges change.
+
+        whole  float32[D, F]  sums over all in-edges of the targets
+        value  [V, F]
+        """
+        if self.hidden is None:
+            return whole
+        graph = self.graph
+        before = Rows.of(graph, self.dst)
+        group, edge = self._cuts(before)
+        source = graph.indices[edge]
+        alpha: FloatArray
+        if graph.norm == "weights":
+            alpha = graph.weight[edge]
+        else:
+            alpha = before.target_scale[group]
+            if graph.norm == "gcn":
+                alpha = alpha * before.source_scale(source)
+        np.subtract.at(whole, group, (alpha[:, None] * value[source]).astype(np.float32))
+        partial = np.unique(group)
+        if graph.norm != "weights":
+            ratio = self.target_scale[partial] / before.target_scale[partial]
+            whole[partial] *= ratio[:, None].astype(np.float32)
+        whole[partial[self.degree[partial] == 0]] = 0.0  # not what rounding leaves of it
+        if graph.norm == "gcn":
+            self._mend_sources(whole, value)
+        return whole
+
+    def _cuts(self, whole: Rows) -> tuple[IntArray, IntArray]:
+        """Hidden edges of the targets: their places in dst int64[H'], and their ids int64[H']."""
+        hidden = NO_IDS if self.hidden is None else self.hidden.edge
+        low = np.searchsorted(hidden, whole.start)
+        count = np.searchsorted(hidden, whole.stop) - low
+        place = np.arange(count.sum()) + np.repeat(low - (np.cumsum(count) - count), count)
+        return np.repeat(np.arange(count.size), count), hidden[place]
+
+    def _mend_sources(self, sums: FloatArray, value: Any) -> None:
+        """Replace, in sums of norm="gcn", the factors 1 / sqrt(|N_j|) of the whole graph."""
+        if self.hidden is None:
+            return
+        indptr, edge = self.edges()
+        source = self.graph.indices[edge]
+        changed = np.flatnonzero(np.isin(source, self.hidden.node))
+        if not changed.size:
+            return
+        group = np.searchsorted(indptr, changed, side="right") - 1
+        nodes = source[changed]
+        before = inverse_power(self.graph.degree_of(nodes), 0.5)
+        change = self.target_scale[group] * (self.source_scale(nodes) - before)
+        np.add.at(sums, group, (change[:, None] * value[nodes]).astype(np.float32))

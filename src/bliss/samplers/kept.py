@@ -1,0 +1,64 @@
+"""`KeptEdges`: what every sampler ends with; an estimator turns it into a block."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from bliss.arrays import NOTHING, FloatArray, IntArray
+from bliss.feedback import EdgeMass
+from bliss.graph import Rows
+from bliss.kernels import frontier, nodewise
+from bliss.kernels.gathering import gather
+from bliss.nn.block import Block
+from bliss.samplers.estimators import Estimator
+from bliss.samplers.workspace import Workspace
+
+
+class KeptEdges(NamedTuple):
+    """The kept edges of a layer, not yet weighed."""
+
+    rows: Rows  # the edges that the targets could see
+    source: IntArray  # int64[S] graph ids, targets first
+    indptr: IntArray  # int64[G + 1] kept edges by group of rows
+    row: IntArray  # int64[E'] position in source
+    edge: IntArray  # int64[E'] graph edge id
+    edge_prob: FloatArray = NOTHING  # float32[E'] probability of each edge
+    correction: FloatArray | None = None  # float64[S] factor of the weights of j's edges, if drawn
+    prob: FloatArray | None = None  # float32[S] p_j, if sources are drawn and it has a closed form
+    edge_mass: EdgeMass | None = None  # the policy's c_ij
+
+    @classmethod
+    def of_sources(cls, rows: Rows, source: IntArray, workspace: Workspace) -> KeptEdges:
+        """All visible edges from kept sources. source int64[S], targets first."""
+        workspace.reserve_edges(rows.num_edges)
+        scratch = workspace.bits, workspace.position, workspace.edge
+        return cls(rows, source, *gather(*rows.ranges, rows.graph.indices, source, *scratch))
+
+    @classmethod
+    def of_edges(
+        cls,
+        rows: Rows,
+        indptr: IntArray,
+        edge: IntArray,
+        prob: FloatArray,
+        workspace: Workspace,
+    ) -> KeptEdges:
+        """Kept edges [E'] by group, each with its probability."""
+        source, row = nodewise.relabel(rows.graph.indices, rows.dst, edge, workspace.number)
+        return cls(rows, source, indptr, row, edge, prob)
+
+    def coefficients(self, correction: FloatArray = NOTHING) -> FloatArray:
+        """alpha_ij, times the correction of each source. float64[S] -> float32[E']."""
+        return self.rows.coefficients(self.source, self.indptr, self.row, self.edge, correction)
+
+    def rescaled(self, weight: FloatArray, total: FloatArray) -> FloatArray:
+        """Weights, rescaled in place to sum to total [G] in each group. float32[E']."""
+        frontier.rescale_rows(weight, self.indptr, total)
+        return weight
+
+    def block(self, estimator: Estimator) -> Block:
+        """The block, with the estimator's weights."""
+        rows, weight = self.rows, estimator.weights(self)
+        edges = rows.by_target(self.indptr), self.row, self.edge, self.edge_prob, weight
+        dst = self.source[: rows.dst.size]
+        return Block.from_arrays(dst, self.source, *edges, prob=self.prob, rows=rows)

@@ -1,0 +1,33 @@
+"""Masses of all nodes of a graph, for samplers that do not look at the targets."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bliss.arrays import FloatArray
+from bliss.graph import Graph
+
+
+def column_norms(graph: Graph) -> FloatArray:
+    """Squared norm of each node's column of coefficients, sum over i of alpha_ij^2. float64[V]."""
+    nodes = np.arange(graph.num_nodes)
+    rows = graph.rows(nodes)
+    own = graph.weight if graph.norm == "weights" else np.repeat(rows.target_scale, rows.degree)
+    squares = np.square(own, dtype=np.float64)
+    norm: FloatArray = np.bincount(graph.indices, squares, graph.num_nodes).astype(np.float64)
+    return norm * np.square(rows.source_scale(nodes)) if graph.norm == "gcn" else norm
+
+
+def node_masses(graph: Graph, kind: str) -> FloatArray:
+    """Squared norm ("squared") or norm of each node's column, or its degree. float64[V]."""
+    if kind == "degree":
+        return np.diff(graph.indptr).astype(np.float64)
+    norm = column_norms(graph)
+    return np.sqrt(norm) if kind == "norm" else norm
+
+
+def node_shares(graph: Graph, kind: str) -> FloatArray:
+    """q_j, the mass of each node divided by the sum over all nodes. float64[V]."""
+    mass = node_masses(graph, kind)
+    total = float(mass.sum())
+    return mass / total if total > 0 else np.full(mass.size, 1 / max(mass.size, 1))

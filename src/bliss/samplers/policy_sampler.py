@@ -1,0 +1,40 @@
+"""Samplers whose masses come from a policy."""
+
+from __future__ import annotations
+
+from bliss.errors import InputError
+from bliss.policies.base import Policy
+from bliss.policies.learner import Learner
+from bliss.samplers.base import Sampler
+from bliss.samplers.config_base import PolicySamplerConfig
+
+
+class PolicySampler(Sampler):
+    """A sampler whose masses come from a policy, which does all the learning."""
+
+    policy: Policy
+
+    def _make_learners(self) -> tuple[Learner, ...]:
+        self.policy = self._make_policy()
+        unit = self.config.unit
+        if unit not in self.policy.pairs_with:
+            raise InputError(
+                f"policy {self.policy.name!r} learns from draws of "
+                f"{' or '.join(self.policy.pairs_with)}, but {type(self).__name__} draws {unit}: "
+                "choose policy node or static, or another sampler."
+            )
+        return (self.policy, *super()._make_learners())
+
+    def _make_policy(self) -> Policy:
+        config = self.config
+        assert isinstance(config, PolicySamplerConfig)
+        if not config.is_built:
+            return config.policy_config.build(self.graph, self.layers)
+        policy: Policy = config.policy
+        if policy.graph is not self.graph or policy.layers != self.layers:
+            raise InputError(
+                f"policy {policy.name!r} was built for {policy.layers} layers of {policy.graph!r}, "
+                f"not for these {self.layers} layers of {self.graph!r}: pass its name or its "
+                "config instead."
+            )
+        return policy

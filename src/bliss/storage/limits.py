@@ -1,0 +1,43 @@
+"""How much memory this process may use."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+_MEMBERSHIP = Path("/proc/self/cgroup")
+_GROUPS = Path("/sys/fs/cgroup")
+
+
+def memory_limit() -> int:
+    """Bytes of memory that this process may use: of the machine, or of its control groups."""
+    limit = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for file in _limit_files():
+        try:
+            limit = min(limit, int(file.read_text(encoding="ascii")))
+        except (OSError, ValueError):  # there is none, or it is "max"
+            continue
+    return limit
+
+
+def _limit_files() -> Iterator[Path]:
+    """Files with the limits of this process's control groups and of the groups around them.
+
+    A line of /proc/self/cgroup is "0::/path" (version 2) or "4:memory:/path" (version 1). A
+    container may show its own group as the root, whatever the path, so the root is read, too.
+    """
+    try:
+        lines = _MEMBERSHIP.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError:  # not Linux
+        return
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            root, name = _GROUPS, "memory.max"
+        elif "memory" in controllers.split(","):
+            root, name = _GROUPS / "memory", "memory.limit_in_bytes"
+        else:
+            continue
+        group = Path(path.lstrip("/"))
+        yield from (root / part / name for part in (group, *group.parents))

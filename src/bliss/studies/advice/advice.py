@@ -1,0 +1,222 @@
+"""Advice: which sampler, estimator, first hop, history and budgets to train with.
+
+A pilot trains the network for a few steps. On the network as it is then, each kind of sampler is
+measured at several budgets: the error of the gradient and the time of a step. Models of both
+(`budgets`, `costs`), with the layers' errors in closed form (`layer_errors`), give the budgets of
+least ms (1 + r) with r at most a limit. The least of all kinds is the advice.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from bliss import checks
+from bliss.data import Dataset
+from bliss.errors import InputError
+from bliss.studies.advice.advice_record import Advice, AdviceRow
+from bliss.studies.advice.budgets import Budgets
+from bliss.studies.advice.candidates import (
+    KINDS,
+    Candidate,
+    configs,
+    references,
+    with_best_estimator,
+)
+from bliss.studies.advice.pilot import Pilot
+from bliss.studies.provenance import machine
+from bliss.train import TrainConfig, resolve
+
+PILOT_STEPS = 60
+"""Steps of a pilot."""
+LIMIT = 0.1
+"""Largest relative error of the gradient that is accepted."""
+ROUNDING = 1e-9
+"""A smaller variance of the gradient between batches, over its square, is an error of rounding."""
+DEFAULT = "default"
+"""Name of the row of the settings without advice."""
+
+
+def advise(
+    settings: Mapping[str, Any],
+    dataset: Dataset,
+    *,
+    pilot_steps: int = PILOT_STEPS,
+    limit: float = LIMIT,
+    compare: bool = True,
+    root: Path | None = None,
+    say: Callable[[str], None] = lambda _: None,
+) -> Advice:
+    """Advice for a data set and settings of a run.
+
+    The choice depends on measured times, so that two calls can differ.
+
+    Parameters
+    ----------
+    settings
+        Settings as `resolve` takes them. Sampler, estimator, first_hop, history and options of the
+        sampler that are given stay as they are. Budgets are chosen.
+    dataset
+        The data set of the settings.
+    pilot_steps
+        Steps of the pilot.
+    limit
+        Largest relative error of the gradient that is accepted.
+    compare
+        Whether to compare the choice with PLADIES, neighbour sampling and full neighbourhoods,
+        and to measure again what is expected of them.
+    root
+        Folder of data sets, for the command.
+    say
+        Function called with messages of progress.
+    """
+    started = perf_counter()
+    checks.whole("pilot_steps", pilot_steps, least=2)
+    checks.positive("limit", limit, "start with 0.1.")
+    given = {k: v for k, v in settings.items() if v is not None and k != "budgets"}
+    number = dataset.graph.num_nodes
+    eligible = {name: config.fitted(number) for name, config in _eligible(given).items()}
+    teacher = max(eligible.values(), key=lambda config: config.sampler.config.has_history)
+    say(f"Pilot: {pilot_steps} steps with {teacher.sampler.name}")
+    pilot = Pilot(teacher, dataset, pilot_steps)
+    wanted = {name: with_best_estimator(config, pilot, given) for name, config in eligible.items()}
+    others = references(given) if compare else {}
+    wanted |= {name: others[name].fitted(number) for name in others if name not in wanted}
+    choices: list[tuple[AdviceRow, Candidate]] = []
+    for name, config in wanted.items():
+        say(f"Measuring {name}")
+        candidate = Candidate(name, config, pilot, limit)
+        choices.append((_row(name, candidate, candidate.choose()), candidate))
+    best, chosen = min(
+        (choice for choice in choices if choice[0].name in eligible), key=_rank(limit)
+    )
+    if compare:
+        say("Checking expected errors and times")
+        default = resolve(**given).fitted(number)
+        usual = next((kind for _, kind in choices if kind.config == default), None)
+        usual = usual or Candidate(DEFAULT, default, pilot, limit)
+        usual.measure([default.sampler.budgets])
+        choices.append((_row(DEFAULT, usual, default.sampler.budgets), usual))
+        checked = {best.name, DEFAULT, *others}
+        choices = [
+            (_checked(row, candidate) if row.name in checked else row, candidate)
+            for row, candidate in choices
+        ]
+        best = next(row for row, _ in choices if row.name == best.name)
+    config = chosen.config.with_settings(budgets=best.budgets)
+    rows = [row for row, _ in choices]
+    noise = pilot.noise.batch / max(pilot.noise.square, 1e-300)
+    return Advice(
+        dataset=config.data.dataset,
+        model=config.network.model,
+        batch_size=config.training.batch_size,
+        command=command(given, config, root),
+        reason=_reason(best, rows),
+        choice=best,
+        rows=rows,
+        limit=limit,
+        batch_noise=noise,
+        variance_note=_variance_note(rows[-1] if compare else best, noise, limit, pilot),
+        fits=[c.fit() for c in dict.fromkeys(c for _, c in choices) if len(c.settings) > 1],
+        pilot_steps=pilot.steps,
+        seconds=perf_counter() - started,
+        machine=machine(),
+        date=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        settings=config.to_dict(),
+    )
+
+
+def _eligible(given: Mapping[str, Any]) -> dict[str, TrainConfig]:
+    """Settings of what can be advised; raises an error if there is nothing."""
+    eligible = configs(given)
+    if not eligible:
+        names = dict.fromkeys(str(kind["sampler"]) for kind in KINDS.values())
+        raise InputError(
+            f"no advice is known for sampler={resolve(**given).sampler.name!r} with these options: "
+            f"choose one of {', '.join(names)}, with the estimator ht or hajek, or pass budgets as "
+            "numbers."
+        )
+    return eligible
+
+
+def command(given: Mapping[str, Any], config: TrainConfig, root: Path | None = None) -> str:
+    """The command that trains with a choice, and with all settings that were given."""
+    options = {**given, "dataset": config.data.dataset, "model": config.network.model}
+    options["sampler"] = config.sampler.name
+    chosen = config.flat()
+    for name in ("estimator", "first_hop", "history"):
+        if (value := chosen.get(name)) not in (None, "none", "sampled"):
+            options[name] = value
+    if config.sampler.budgets:
+        options["budgets"] = ",".join(map(str, config.sampler.budgets))
+    words = ["bliss", "train"]
+    for name, value in (options | ({} if root is None else {"root": root})).items():
+        flag = name.replace("_", "-")
+        if isinstance(value, bool):
+            words.append(f"--{flag}" if value else f"--no-{flag}")
+        else:
+            is_list = isinstance(value, (tuple, list))
+            words += [f"--{flag}", ",".join(map(str, value)) if is_list else str(value)]
+    return shlex.join(words)
+
+
+def _rank(limit: float) -> Callable[[tuple[AdviceRow, Candidate]], tuple[float, float]]:
+    return lambda choice: (max(choice[0].gradient_error - limit, 0.0), choice[0].cost)
+
+
+def _row(name: str, candidate: Candidate, budgets: Budgets) -> AdviceRow:
+    expected, options = candidate.expect(budgets), candidate.config.flat()
+    return AdviceRow(
+        name=name,
+        sampler=candidate.config.sampler.name,
+        estimator=str(options.get("estimator", "")),
+        first_hop=str(options.get("first_hop", "")),
+        history=str(options.get("history", "")),
+        budgets=list(budgets),
+        errors=list(expected.errors),
+        gradient_error=expected.gradient_error,
+        ms=expected.ms,
+        cost=expected.cost,
+    )
+
+
+def _checked(row: AdviceRow, candidate: Candidate) -> AdviceRow:
+    error, ms = candidate.check(tuple(row.budgets))
+    values = {name: getattr(row, name) for name in row.__struct_fields__}
+    return AdviceRow(**values | {"measured_error": error, "measured_ms": ms})
+
+
+def _variance_note(row: AdviceRow, batch_noise: float, limit: float, pilot: Pilot) -> str:
+    """Sentence on whether the variance of sampling matters, with the settings of a row."""
+    if pilot.is_fitted:
+        return (
+            f"The network has fitted its training nodes after {len(pilot.losses)} steps of the "
+            f"pilot (loss {pilot.losses[-1]:.2g}, at first {pilot.losses[0]:.2g}), so the variance "
+            "of sampling hardly matters. Pass a larger --limit for faster steps."
+        )
+    error = row.gradient_error if row.measured_error is None else row.measured_error
+    has_noise = batch_noise > ROUNDING  # not if every batch has all training nodes
+    ratio = f", {error / batch_noise:.2g} times the variance between batches" if has_noise else ""
+    verdict = "matters" if error > limit else "hardly matters"
+    return (
+        f"With the {row.name} settings, sampling adds {error:.2g} of the gradient's square{ratio}: "
+        f"the variance of sampling {verdict} there."
+    )
+
+
+def _reason(best: AdviceRow, rows: list[AdviceRow]) -> str:
+    """One sentence: the choice, and what the references would cost."""
+    others = [
+        f"{row.name} {row.ms:.0f} ms and {row.gradient_error:.2g}"
+        for row in rows
+        if row.name in ("pladies", "neighbor", "full") and row.name != best.name
+    ]
+    beside = f"; {', '.join(others)}" if others else ""
+    return (
+        f"{best.name} has the least ms (1 + error): about {best.ms:.0f} ms per step with a "
+        f"gradient error of {best.gradient_error:.2g}{beside}."
+    )

@@ -1,0 +1,239 @@
+"""A short pilot: one trained network, on which errors, gradients and times are measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bliss.arrays import FloatArray, IntArray
+from bliss.data import Dataset
+from bliss.nn.block import Block
+from bliss.rng import Stream, derive_key, hashes
+from bliss.samplers import Full, Sampler
+from bliss.studies.advice.budgets import Budgets
+from bliss.studies.advice.costs import LayerWork, Work, count, mean_work
+from bliss.studies.advice.exact_errors import ExactErrors, LayerError
+from bliss.train import Stepper, Task, TrainConfig, build_task
+
+BATCHES, SEEDS = 6, 1024
+"""A measurement uses enough batches for SEEDS seeds, at least BATCHES and at most 4 BATCHES."""
+HALF = 0.5
+"""Share of its first value to which the loss may fall before errors are measured."""
+FITTED = 0.1
+"""Share of its first value below which a loss shows that the training nodes are fitted."""
+SMOOTH = 3
+"""Number of consecutive losses that are averaged before they are compared."""
+EXPECTED_BATCHES = 2
+"""Batches of each expected error."""
+TIMED_STEPS = 7
+"""Steps of each measurement of time, of which the median counts."""
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Gradients of batches with full neighbourhoods."""
+
+    gradients: Tensor  # [batches, P]
+
+    @cached_property
+    def square(self) -> float:
+        """Mean of |g|^2 over batches."""
+        return float(self.gradients.square().sum(1).mean())
+
+    @cached_property
+    def batch(self) -> float:
+        """Variance of g between batches; 0 if a batch has all training nodes."""
+        mean = self.gradients.mean(0)
+        return float((self.gradients - mean).square().sum()) / (len(self.gradients) - 1)
+
+
+class Pilot:
+    """A network after a few steps of training, whose weights stay fixed from then on.
+
+    If the loss falls below HALF of its first value before the last step, the pilot is repeated and
+    ends there: once a network has fitted its training nodes, the gradient vanishes, and an error
+    relative to it is meaningless.
+
+    The training surveys the network half of `evaluate_every` steps before its end (at most half of
+    its steps), so that a history is as old as it is on average between two evaluations.
+
+    Gradients are taken in evaluation mode, without dropout and with the running statistics of
+    batch normalisation, as full neighbourhoods are evaluated.
+
+    Parameters
+    ----------
+    config
+        Settings of the sampler that trains.
+    dataset
+        The data set.
+    steps
+        Largest number of steps.
+    """
+
+    task: Task
+    stepper: Stepper
+
+    def __init__(self, config: TrainConfig, dataset: Dataset, steps: int) -> None:
+        # each shard is a batch with these budgets
+        self.settings: dict[str, Any] = {"schedule": "constant", "prefetch": 0, "shards": 1}
+        self.losses = self._train(config, dataset, steps)
+        self.steps = first_below(self.losses, HALF)
+        if self.steps < steps:
+            self._train(config, dataset, self.steps)
+        model = self.task.model
+        self.weights = {name: value.clone() for name, value in model.state_dict().items()}
+        self.exact = ExactErrors(model, self.task.graph, self.task.x)
+        number = min(max(BATCHES, SEEDS // config.training.batch_size), 4 * BATCHES)
+        self.batches = [self._seeds(place) for place in range(number)]
+        full = Full(self.task.graph, layers=self.task.config.network.layers)
+        self.noise = Noise(torch.stack([self._gradient(full, seeds, 0) for seeds in self.batches]))
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether the loss fell below FITTED of its first value: the training nodes are fitted."""
+        return falls_below(self.losses, FITTED)
+
+    def _train(self, config: TrainConfig, dataset: Dataset, steps: int) -> list[float]:
+        """Train a new network; returns the loss of each step."""
+        self.settings["steps"] = steps
+        self.task = build_task(config.with_settings(**self.settings), dataset)
+        self.stepper = Stepper(self.task)
+        age = min(steps, config.training.evaluate_every) // 2
+        losses = []
+        for batch in self.stepper.batches():
+            losses.append(self.stepper.step(batch))
+            if self.stepper.steps == steps - age and self._surveys(self.stepper.sampler):
+                self.stepper.sampler.survey(self.task.model, self.task.x, device=self.task.device)
+        return losses
+
+    def sampler(self, config: TrainConfig) -> Sampler:
+        """A sampler as it is in training: the one that trained, or a new one after a survey."""
+        if config.sampler.config == self.task.config.sampler.config:
+            return self.stepper.sampler
+        made = self._stepper(config).sampler
+        if self._surveys(made):
+            made.learn_survey(self.exact.surveys)
+        return made
+
+    def _surveys(self, sampler: Sampler) -> bool:
+        """Whether evaluations during training survey the network for this sampler."""
+        config = self.task.config.training
+        return sampler.learns_from_surveys and config.survey and config.evaluate == "full"
+
+    def gradient_error(self, sampler: Sampler, budgets: Budgets, first: int = 0) -> float:
+        """Measured r: mean of |g^ - g|^2 over batches, over that of |g|^2."""
+        with with_budgets(sampler, budgets):
+            errors = [
+                float((self._gradient(sampler, seeds, first + number) - exact).square().sum())
+                for number, (seeds, exact) in enumerate(
+                    zip(self.batches, self.noise.gradients, strict=True)
+                )
+            ]
+        return sum(errors) / len(errors) / max(self.noise.square, 1e-300)
+
+    def expected(
+        self,
+        sampler: Sampler,
+        budgets: Budgets,
+        changes: Sequence[FloatArray] | None,
+        number: int = EXPECTED_BATCHES,
+    ) -> tuple[list[float], list[LayerWork]]:
+        """Relative error of each layer in closed form, and the work of a step."""
+        errors: list[list[LayerError]] = []
+        works: list[Work] = []
+        with with_budgets(sampler, budgets):
+            for place, seeds in enumerate(self.batches[:number]):
+                blocks = sampler.sample(seeds, Stream.MEASUREMENT + place)
+                errors.append(self.exact.of(sampler, blocks, changes))
+                works.append(self._count(blocks))
+        total = [LayerError(*np.sum(layer, axis=0)) for layer in zip(*errors, strict=True)]
+        return [float(layer.relative) for layer in total], mean_work(works)
+
+    def times(
+        self, config: TrainConfig, settings: Sequence[Budgets]
+    ) -> tuple[list[float], list[Work]]:
+        """Median milliseconds of training steps with each of the budgets, and their work.
+
+        Steps of different budgets alternate, so that a slower moment of the machine slows all. The
+        network trains meanwhile; its weights are restored.
+        """
+        stepper = self._stepper(config)
+        ms: list[list[float]] = [[] for _ in settings]
+        works: list[list[Work]] = [[] for _ in settings]
+        batches = stepper.batches()
+        for number in range(TIMED_STEPS + 1):
+            for place, budgets in enumerate(settings):
+                stepper.sampler.budgets = budgets
+                (batch,) = next(batches)
+                stepper.step([batch])
+                if number > 0:  # kernels are compiled and memory is allocated in the first round
+                    ms[place].append(stepper.times["total"][-1] * 1e3)
+                    works[place].append(self._count(batch.blocks))
+        self.task.model.load_state_dict(self.weights)
+        return list(map(median, ms)), [mean_work(each) for each in works]
+
+    def _stepper(self, config: TrainConfig) -> Stepper:
+        lasting = config.with_settings(**self.settings | {"steps": 10**9})
+        task = replace(self.task, config=lasting)
+        return Stepper(task)
+
+    def _count(self, blocks: Sequence[Block]) -> list[LayerWork]:
+        return count(self.task.graph, blocks, self.task.model.widths)
+
+    def _seeds(self, number: int) -> IntArray:
+        """A batch of training nodes: the first in the order of their hashes."""
+        nodes: IntArray = self.task.dataset.splits["train"].numpy()
+        key = derive_key(self.task.config.seed, Stream.FRONTIERS, 0, number)
+        return nodes[np.argsort(hashes(key, nodes))[: self.task.config.training.batch_size]]
+
+    def _gradient(self, sampler: Sampler, seeds: IntArray, step: int) -> Tensor:
+        """Gradient of a batch's loss by all parameters. float32[P]."""
+        task = self.task
+        task.model.eval()
+        blocks = sampler.sample(seeds, Stream.MEASUREMENT + step)
+        x = task.x.index_select(0, blocks[0].src).float().to(task.device)
+        logits = task.model(x, [block.to(task.device) for block in blocks])
+        labels = task.y[torch.from_numpy(seeds)].to(task.device)
+        parameters = list(task.model.parameters())
+        gradients = torch.autograd.grad(task.loss(logits, labels), parameters)
+        return torch.cat([gradient.detach().flatten().cpu() for gradient in gradients])
+
+
+def first_below(losses: Sequence[float], share: float) -> int:
+    """Steps after which the loss was below a share of its first value, or all of them.
+
+    Means over SMOOTH steps are compared.
+    """
+    means = _smooth(losses)
+    below = np.flatnonzero(means < share * means[0])
+    return int(below[0]) + len(losses) - len(means) + 1 if below.size else len(losses)
+
+
+def falls_below(losses: Sequence[float], share: float) -> bool:
+    """Whether the loss ever was below a share of its first value."""
+    means = _smooth(losses)
+    return bool((means < share * means[0]).any())
+
+
+def _smooth(losses: Sequence[float]) -> FloatArray:
+    """Means of SMOOTH consecutive losses, or of all if there are fewer."""
+    width = min(SMOOTH, len(losses))
+    return np.convolve(losses, np.full(width, 1 / width), "valid")
+
+
+@contextmanager
+def with_budgets(sampler: Sampler, budgets: Budgets) -> Iterator[None]:
+    """Context manager that draws with other budgets, from the same policy and history."""
+    own, sampler.budgets = sampler.budgets, budgets
+    try:
+        yield
+    finally:
+        sampler.budgets = own

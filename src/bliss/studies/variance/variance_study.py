@@ -1,0 +1,297 @@
+"""Distance of each policy's probabilities from the best possible, in closed form, over training.
+
+One network is trained with PLADIES. Every policy draws its own sample of each batch, sends it
+through the network and learns from it, as it would in its own training. With surveys, each policy
+that learns from them takes part twice, the second time as "name+survey"; with histories, each
+policy takes part once more as "name+history". At checkpoints the policies, PLADIES and the limit
+are evaluated on the same frontiers and exact embeddings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from statistics import mean
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.func import functional_call
+
+from bliss import checks
+from bliss.arrays import IntArray
+from bliss.data import Dataset
+from bliss.errors import InputError
+from bliss.policies import POLICIES
+from bliss.rng import Stream, derive_key, hashes
+from bliss.samplers import PLADIES, Bliss, LayerSampler
+from bliss.studies.layer_errors import Frontier, error, exact_frontiers, least_error
+from bliss.studies.variance.variance_record import (
+    AgeRatios,
+    LayerErrors,
+    LayerRatios,
+    Moment,
+    PolicyRatios,
+    Variance,
+)
+from bliss.train import Stepper, TrainConfig, build_task
+from bliss.train.task import torch_seed
+
+FRONTIERS = 4
+"""Batches whose variance is summed at a checkpoint."""
+
+
+class VarianceStudy:
+    """Trains one network, lets every policy learn from it, and measures their variance.
+
+    Parameters
+    ----------
+    config
+        Settings of the training; its sampler must be "pladies".
+    dataset
+        The graph, its features and labels.
+    policies
+        Names of policies to compare with PLADIES.
+    every
+        Steps between measurements.
+    survey_every
+        Steps between surveys with the current network; 0: none. A measurement at the step of a
+        survey follows it.
+    history
+        Whether each policy also takes part with a history of every node. It then samples changes
+        only, and nothing in the input layer, so its V can be below the limit, which is that of
+        sampling without a history.
+    """
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        dataset: Dataset,
+        policies: Sequence[str],
+        every: int,
+        survey_every: int = 0,
+        history: bool = False,
+    ) -> None:
+        for name in policies:
+            checks.choice("policies", name, list(POLICIES))
+        self.every = checks.whole("every", every, least=1)
+        self.survey_every = checks.whole("survey_every", survey_every)
+        if config.training.shards > 1:
+            raise InputError(
+                f"shards={config.training.shards} must be 1 here, because variance is measured "
+                "per batch: leave it out."
+            )
+        self.task = build_task(config, dataset)
+        self.stepper = Stepper(self.task)
+        self.config = config = self.task.config
+        self.fixed = PLADIES(self.task.graph, config.sampler.budgets, seed=config.seed)
+        self.students = {name: self._student(name) for name in policies}
+        self.surveyed = self._surveyed_students() if self.survey_every else {}
+        self.students |= self.surveyed
+        if history:
+            self.students |= {f"{name}+history": self._with_history(name) for name in policies}
+        self.history: list[Moment] = []
+
+    def _student(self, policy: str) -> Bliss:
+        config = self.config
+        return Bliss(self.task.graph, config.sampler.budgets, policy=policy, seed=config.seed)
+
+    def _with_history(self, policy: str) -> Bliss:
+        task, config = self.task, self.config
+        if config.network.is_attention:
+            raise InputError(
+                f"history=True has no meaning for model={config.network.model!r}, which learns its "
+                "coefficients: choose model sage or gcn, or leave it out."
+            )
+        return Bliss(
+            task.graph,
+            config.sampler.budgets[1:],
+            policy=policy,
+            seed=config.seed,
+            history="nodes",
+            widths=task.model.widths[:-1],
+            x=task.x,
+        )
+
+    def _surveyed_students(self) -> dict[str, Bliss]:
+        names = [n for n, student in self.students.items() if student.learns_from_surveys]
+        if not names:
+            raise InputError(
+                f"survey_every={self.survey_every} has no effect, because none of the policies "
+                f"{', '.join(self.students)} learns from surveys: add policy node, or leave it out."
+            )
+        return {f"{name}+survey": self._student(name) for name in names}
+
+    def run(self, on_step: Callable[[int], None] | None = None) -> Variance:
+        """Train, measure, and return the ratios and their history."""
+        steps = self.config.training.steps
+        for (batch,) in self.stepper.batches():
+            self.stepper.step([batch])
+            step = self.stepper.steps
+            for student in self.students.values():
+                self._teach(student, batch.blocks[-1].dst.cpu(), step)
+            if self.survey_every and step % self.survey_every == 0:
+                for student in self.surveyed.values():
+                    student.survey(self.task.model, self.task.x, device=self.task.device)
+            if step % self.every == 0 or step == steps:
+                self.history.append(self._measure(step))
+            if on_step:
+                on_step(step)
+        return self.summary()
+
+    def _teach(self, student: LayerSampler, seeds: Tensor, step: int) -> None:
+        """Let a student learn from its own sample of a batch, with the current network.
+
+        The network's buffers, such as the statistics of batch normalisation, do not change.
+        """
+        if not student.learns:
+            return
+        blocks = student.sample(seeds, step)
+        inputs = self.task.x.index_select(0, blocks[0].src).float().to(self.task.device)
+        blocks = [block.to(self.task.device) for block in blocks]
+        torch.manual_seed(torch_seed(self.config.seed, Stream.DROPOUT, step))
+        model = self.task.model.train()
+        copies = {name: buffer.clone() for name, buffer in model.named_buffers()}
+        with torch.no_grad():
+            functional_call(model, copies, (inputs, blocks))
+        student.update(blocks)
+
+    def _measure(self, step: int) -> Moment:
+        layers = self.config.network.layers
+        was_training = self.task.model.training
+        self.task.model.eval()
+        batches = [
+            self.fixed.sample(seeds, Stream.MEASUREMENT + step) for seeds in self._seeds(step)
+        ]
+        targets = [[blocks[layer].dst.numpy() for blocks in batches] for layer in range(layers)]
+        with torch.no_grad():
+            histories = {
+                n: student.history for n, student in self.students.items() if student.history
+            }
+            frontiers = exact_frontiers(
+                self.task.model, self.task.graph, self.task.x, targets, histories
+            )
+        self.task.model.train(was_training)
+        return Moment(
+            step=step,
+            layers=[
+                self._layer([frontier for frontier in frontiers if frontier.layer == layer])
+                for layer in range(layers)
+            ],
+        )
+
+    def _seeds(self, step: int) -> list[IntArray]:
+        """Batches of training nodes for a checkpoint: the first in the order of their hashes."""
+        nodes: IntArray = self.task.dataset.splits["train"].numpy()
+        keys = [
+            derive_key(self.config.seed, Stream.FRONTIERS, step, number)
+            for number in range(FRONTIERS)
+        ]
+        size = self.config.training.batch_size
+        return [nodes[np.argsort(hashes(key, nodes))[:size]] for key in keys]
+
+    def _layer(self, frontiers: list[Frontier]) -> LayerErrors:
+        """Errors of one layer, summed over its frontiers."""
+        errors: dict[str, Any] = {}
+        for prefix, kind in (("", "absolute"), ("relative_", "relative")):
+            errors[f"{prefix}pladies"], errors[f"{prefix}limit"] = _errors(
+                self.fixed, frontiers, kind
+            )
+            pairs = {
+                name: _errors(student, frontiers, kind, name)
+                for name, student in self.students.items()
+            }
+            errors[f"{prefix}policies"] = {name: own for name, (own, _) in pairs.items()}
+            errors[f"{prefix}limits"] = {name: least for name, (_, least) in pairs.items()}
+        return LayerErrors(**errors)
+
+    def summary(self) -> Variance:
+        """The measurements, and their means over the second half of training."""
+        config = self.config
+        late = [moment for moment in self.history if moment.step > self.history[-1].step / 2]
+        return Variance(
+            dataset=config.data.dataset,
+            model=config.network.model,
+            budgets=list(config.sampler.budgets),
+            batch_size=config.training.batch_size,
+            steps=config.training.steps,
+            seed=config.seed,
+            layers=[
+                layer_ratios(budget, [moment.layers[layer] for moment in late])
+                for layer, budget in enumerate(config.sampler.budgets)
+            ],
+            history=self.history,
+            survey_every=self.survey_every,
+            ages=self._ages(),
+        )
+
+    def _ages(self) -> list[AgeRatios]:
+        """V over the limit by the age of the survey, from the first survey on."""
+        at: dict[int, list[Moment]] = {}
+        for moment in self.history:
+            if self.surveyed and moment.step >= self.survey_every:
+                at.setdefault(moment.step % self.survey_every, []).append(moment)
+        return [
+            AgeRatios(
+                age=age,
+                layers=[
+                    {
+                        name: mean_ratio((at.policies[name], at.limits[name]) for at in layer)
+                        for name in self.surveyed
+                    }
+                    for layer in zip(*(moment.layers for moment in at[age]), strict=True)
+                ],
+            )
+            for age in sorted(at)
+        ]
+
+
+def _errors(
+    sampler: LayerSampler, frontiers: list[Frontier], kind: str, name: str = ""
+) -> tuple[float, float]:
+    """V of a sampler and the least V at the same number of sources, summed over frontiers.
+
+    The least V is that without a history. Both are 0 in an input layer with an exact first hop.
+    """
+    own = least = 0.0
+    skipped = sampler.depth - sampler.layers  # 1 with an exact first hop
+    for frontier in frontiers:
+        stake = getattr(frontier.stake, kind)
+        if frontier.layer < skipped:
+            continue
+        prob = sampler.inclusion(frontier.targets, frontier.layer - skipped).prob
+        changed = frontier.changed.get(name)
+        sampled = stake if changed is None else getattr(changed, kind)
+        own += error(prob, sampled)
+        least += least_error(prob, frontier.targets.size, stake)
+    return own, least
+
+
+def layer_ratios(budget: int, checkpoints: Sequence[LayerErrors]) -> LayerRatios:
+    """Means over checkpoints of a layer's ratios."""
+    return LayerRatios(
+        budget=budget,
+        policies={
+            name: PolicyRatios(
+                over_pladies=mean_ratio((at.policies[name], at.pladies) for at in checkpoints),
+                over_limit=mean_ratio((at.policies[name], at.limits[name]) for at in checkpoints),
+                relative_over_pladies=mean_ratio(
+                    (at.relative_policies[name], at.relative_pladies) for at in checkpoints
+                ),
+                relative_over_limit=mean_ratio(
+                    (at.relative_policies[name], at.relative_limits[name]) for at in checkpoints
+                ),
+            )
+            for name in checkpoints[0].policies
+        },
+        limit_over_pladies=mean_ratio((at.limit, at.pladies) for at in checkpoints),
+        relative_limit_over_pladies=mean_ratio(
+            (at.relative_limit, at.relative_pladies) for at in checkpoints
+        ),
+    )
+
+
+def mean_ratio(pairs: Iterable[tuple[float, float]]) -> float | None:
+    """Mean of above / below over the pairs with below > 0; None without such a pair."""
+    known = [above / below for above, below in pairs if below > 0]
+    return mean(known) if known else None

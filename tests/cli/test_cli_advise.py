@@ -1,0 +1,81 @@
+"""`bliss advise` and `bliss train --budgets auto`, as a person would type them."""
+
+from __future__ import annotations
+
+import json
+from importlib import import_module
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+from typer.testing import CliRunner
+
+from bliss import data
+from bliss.cli import app
+from bliss.studies.advice import pilot
+from tests.build import make_dataset
+
+pytestmark = pytest.mark.slow
+SMALL = [
+    "--dataset", "toy", "--layers", "2", "--hidden", "8", "--batch-size", "40", "--lr", "0.02",
+    "--evaluate-every", "10",
+]  # fmt: skip
+
+
+def bliss(*arguments: object):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture(autouse=True)
+def toy(monkeypatch):
+    dataset = make_dataset()
+    monkeypatch.setattr(data, "load_dataset", lambda *_, **__: dataset)
+    monkeypatch.setattr(pilot, "BATCHES", 3)
+    monkeypatch.setattr(pilot, "SEEDS", 1)
+    monkeypatch.setattr(pilot, "TIMED_STEPS", 2)
+
+
+def test_advise_shows_the_table_the_sign_and_the_command(tmp_path):
+    file = tmp_path / "advice.json"
+    result = bliss("advise", *SMALL, "--sampler", "bliss", "--pilot-steps", "4", "--json", file)
+    assert result.exit_code == 0, result.output
+    for word in ("pladies", "neighbor", "full", "variance of sampling", "has the least ms"):
+        assert word in result.output
+    found = json.loads(file.read_text())
+    assert found["kind"] == "advice"
+    assert f"Run: {found['command']}" in result.output
+    assert found["choice"]["sampler"] == "bliss"
+
+
+def test_auto_resolves_is_recorded_and_resumes_without_a_second_pilot(tmp_path, monkeypatch):
+    out = tmp_path / "run"
+    auto = ["train", *SMALL, "--sampler", "pladies", "--budgets", "auto", "--out", out]
+    result = bliss(*auto, "--steps", "10")
+    assert result.exit_code == 0, result.output
+    assert "budgets=auto, after" in result.output
+    chosen = json.loads((out / "config.json").read_text())["sampler"]
+    assert chosen["name"] == "pladies"
+    assert len(chosen["budgets"]) == 2
+
+    def refuse(*_):
+        raise AssertionError("a second pilot")
+
+    monkeypatch.setattr(import_module("bliss.cli.train"), "auto_config", refuse)
+    again = bliss(*auto, "--steps", "20", "--resume")
+    assert again.exit_code == 0, again.output
+    assert "Resuming after step 10" in again.output
+    budgets = ",".join(map(str, chosen["budgets"]))
+    plain = ["train", *SMALL, "--sampler", "pladies", "--budgets", budgets, "--steps", "20"]
+    plain += ["--estimator", chosen["config"]["estimator"], "--out", tmp_path / "plain"]
+    assert bliss(*plain).exit_code == 0
+    ours, theirs = (load_file(folder / "best.safetensors") for folder in (out, tmp_path / "plain"))
+    assert list(ours) == list(theirs)
+    for name, weights in ours.items():
+        np.testing.assert_array_equal(weights, theirs[name])
+    assert bliss(*auto, "--steps", "20").exit_code == 2  # the folder holds a run
+
+
+def test_studies_refuse_auto():
+    result = bliss("variance", "--budgets", "auto")
+    assert result.exit_code == 2
+    assert "budgets='auto' needs a pilot" in result.output

@@ -1,8 +1,0 @@
-"""Modules that the processes of a group need: imported once, in the process that forks them."""
-
-import torch_geometric.data  # noqa: F401
-
-import bliss.data.store
-import bliss.distributed.shared_dataset
-import bliss.train.loop  # noqa: F401
-import tests.engines.work  # noqa: F401
