@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from bliss import Graph
 from bliss.errors import InputError
+from bliss.feedback import Survey
 from bliss.nn import GNN, ModelConfig, infer_layer
 from bliss.nn.aggregate import aggregate
 from bliss.samplers import Bliss, Full
@@ -246,8 +247,9 @@ def test_with_a_history_only_changes_are_at_stake(toy_graph):
         name: Bliss(toy_graph, [6], history="nodes", widths=[5, 8], x=x).history
         for name in ("none", "exact", "half")
     }
-    kept["exact"].survey(0, hidden.numpy())
-    kept["half"].survey(0, hidden.numpy() / 2)
+    for name, share in (("exact", 1), ("half", 0.5)):
+        known = share * hidden.numpy()
+        kept[name].survey(0, Survey(np.linalg.norm(known, axis=1), input=known))
     with torch.no_grad():
         first, second = exact_frontiers(network, toy_graph, x, [[TARGETS], [TARGETS]], kept)
     assert not first.changed  # the first hop is exact

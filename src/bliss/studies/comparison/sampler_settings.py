@@ -105,7 +105,7 @@ def settings_of(
     own = getattr(SAMPLERS[sampler.name], "estimator", None)
     chosen = own if estimator == OWN else estimator
     is_free = own is not None and "estimator" not in sampler.options
-    unbiased = [name for name, one in ESTIMATORS.items() if one.is_unbiased]
+    unbiased = [name for name, kind in ESTIMATORS.items() if kind.is_unbiased]
     for name in dict.fromkeys((chosen, own, *unbiased)) if is_free else ():
         try:
             kind = sampler_config(sampler.name, **options, estimator=name)
