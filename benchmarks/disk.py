@@ -152,7 +152,7 @@ def time_side(store: Path, side: dict[str, Any], repeats: int) -> dict[str, Any]
 
     from bliss.data import load_dataset
     from bliss.storage import mapped
-    from bliss.train import Learner, TrainConfig, build_task
+    from bliss.train import Stepper, TrainConfig, build_task
 
     torch.set_num_threads(1)
     limit = MEMORY if side["rows"] else 2**60  # a map of little memory is read as it is
@@ -168,16 +168,16 @@ def time_side(store: Path, side: dict[str, Any], repeats: int) -> dict[str, Any]
     )
     task = build_task(config, dataset)
     started = perf_counter()
-    learner = Learner(task)
+    stepper = Stepper(task)
     fill = perf_counter() - started
     drops = not has_groups()
-    batches, before, seconds, gathered = learner.batches(), 0, 0.0, []
+    batches, before, seconds, gathered = stepper.batches(), 0, 0.0, []
     for number in range(WARM_UP + repeats):
         if number == WARM_UP:
             before, began = read_bytes(), perf_counter()
         (batch,) = step = list(next(batches))
         gathered.append(batch.seconds.gather)
-        learner.learn(step)
+        stepper.step(step)
         if drops:
             forget(store)
     seconds = perf_counter() - began
@@ -185,10 +185,10 @@ def time_side(store: Path, side: dict[str, Any], repeats: int) -> dict[str, Any]
         "steps_per_second": repeats / seconds,
         "megabytes_per_step": (read_bytes() - before) / repeats / 1e6,
         "gather_ms": 1e3 * mean(gathered[WARM_UP:]),
-        "input_nodes": learner.sampled[0] / learner.steps,
+        "input_nodes": stepper.sampled[0] / stepper.steps,
         "start_seconds": fill,
     }
-    readers = learner.loader._gather.rows
+    readers = stepper.loader._gather.rows
     if "x" in readers and readers["x"].capacity:
         reader = readers["x"]
         drawn = reader.hits + reader.reads - reader.capacity

@@ -165,7 +165,7 @@ def compare_draws(shared: Sampler, alone: Sampler, rounds: int, batch: int) -> i
 
 def race(sampler: Sampler, rounds: int, batch: int) -> int:
     """Sample and update in all threads at once: every step counts, and the state stays finite."""
-    before = sampler.updates
+    before = sampler.learning.updates
 
     def work(thread: int) -> None:
         random = np.random.default_rng(thread)
@@ -179,7 +179,7 @@ def race(sampler: Sampler, rounds: int, batch: int) -> int:
 
     with ThreadPoolExecutor(THREADS) as pool:
         list(pool.map(work, range(THREADS)))
-    if sampler.learns and sampler.updates - before != rounds * THREADS:
+    if sampler.learns and sampler.learning.updates - before != rounds * THREADS:
         raise AssertionError(f"{sampler!r} lost an update")
     if not all(bool(torch.isfinite(tensor).all()) for tensor in sampler.state_dict().values()):
         raise AssertionError(f"{sampler!r} learnt numbers that are not finite")

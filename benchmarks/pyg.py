@@ -194,7 +194,7 @@ def coefficients(sampler: SaintWalk, edges: int) -> tuple[Array, Array]:
     for block in subgraphs(sampler, 3000):
         assert block.dst_weight is not None
         node[block.dst.numpy()] = block.dst_weight.numpy()
-        alpha = sampler.graph.target_scale[block.dst[block.col].numpy()]  # 1 / |N_i|
+        alpha = block.coefficient.numpy()  # 1 / |N_i|
         edge[block.edge.numpy()] = block.edge_weight.numpy() / alpha
     return node, edge
 

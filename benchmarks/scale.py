@@ -131,46 +131,47 @@ def work(store: Path, model: str, repeats: int, settings: dict[str, Any]) -> dic
     import torch
 
     from bliss.data import load_dataset
-    from bliss.distributed.exchange import Exchange
     from bliss.distributed.groups import TorchGroup
     from bliss.distributed.packing import pack_news, unpack_news
-    from bliss.distributed.processes import joined, place_of
+    from bliss.distributed.processes import process_group, read_launch
+    from bliss.distributed.reduction import VectorReduction
     from bliss.distributed.shards import ShardVector
-    from bliss.train import Learner, TrainConfig, build_task
+    from bliss.train import Stepper, TrainConfig, build_task
 
     torch.set_num_threads(1)
     given = {"budgets": BUDGETS, "policy": "node", "steps": 10**6, "shards": 2} | settings
-    with joined(place_of()) as group:
+    with process_group(read_launch()) as group:
         task = build_task(TrainConfig.of(model=model, dataset="x", **given), load_dataset(store))
-        learner = Learner(task, group)
+        stepper = Stepper(task, group)
         steps, exchanges, seconds = [], [], 0.0
-        batches = learner.batches()
+        batches = stepper.batches()
         for number in range(WARM_UP + repeats):
             if isinstance(group, TorchGroup):
                 seconds = group.seconds
             started = perf_counter()
-            learner.learn(step := list(next(batches)))
+            stepper.step(step := list(next(batches)))
             if number >= WARM_UP:
                 steps.append(1e3 * (perf_counter() - started))
                 if isinstance(group, TorchGroup):
                     exchanges.append(1e3 * (group.seconds - seconds))
-        news = [learner.sampler.digest(step[0].blocks)]
+        news = [stepper.sampler.digest(step[0].blocks)]
         packed, vector = pack_news(news), ShardVector(task.model).read(torch.zeros(()))
         alone = []
-        exchange = Exchange(learner.rounds, 2, "exact", vector.numel(), vector.device)
+        communicator = stepper.communicator
+        reduce = VectorReduction(communicator, 2, "exact", vector.numel(), vector.device)
         for _ in range(10):
-            learner.rounds.meet()
+            communicator.barrier()
             started = perf_counter()
-            exchange([vector], packed)
-            learner.rounds.meet()  # after the change of the policy
+            reduce([vector], packed)
+            communicator.barrier()  # after the change of the policy
             alone.append(1e3 * (perf_counter() - started))
         applied = []
         for _ in range(10):
             started = perf_counter()
-            learner.sampler.apply(unpack_news(packed) + unpack_news(packed))
+            stepper.sampler.apply(unpack_news(packed) + unpack_news(packed))
             applied.append(1e3 * (perf_counter() - started) / 2)
         pss = memory_mb()
-        group.gather(torch.zeros(1))
+        group.all_gather(torch.zeros(1))
     return {
         "step_ms": steps,
         "exchange_ms": exchanges,

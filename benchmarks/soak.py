@@ -21,7 +21,7 @@ from bliss import Graph
 from bliss.data import Dataset
 from bliss.kernels.node_bandit import CODE_OF_ONE, CODES_PER_UNIT
 from bliss.samplers import Sampler
-from bliss.train import Standing, Trainer, resolve
+from bliss.train import StepProgress, Trainer, resolve
 
 NODES = 240
 READINGS = 100
@@ -59,7 +59,7 @@ def soak(steps: int, out: Path) -> list[dict[str, float]]:
     curve: list[dict[str, float]] = []
     started = perf_counter()
 
-    def read(now: Standing) -> None:
+    def read(now: StepProgress) -> None:
         nonlocal started
         if now.step % every:
             return
@@ -73,7 +73,7 @@ def soak(steps: int, out: Path) -> list[dict[str, float]]:
             }
             | process()
             | {"folder_kb": sum(p.stat().st_size for p in out.rglob("*") if p.is_file()) / 1e3}
-            | policy(trainer.learner.sampler)
+            | policy(trainer.stepper.sampler)
         )
         curve[-1]["step_ms"] *= 1e3
         started = perf_counter()

@@ -21,7 +21,7 @@ import torch
 from benchmarks.graphs import power_law
 from bliss import Graph
 from bliss.data import Dataset
-from bliss.train import PARTS, Learner, TrainConfig, build_task
+from bliss.train import PARTS, Stepper, TrainConfig, build_task
 from bliss.train.peak_memory import forget_peak, peak_mb
 
 BUDGETS = (4096, 2048, 1024)
@@ -76,7 +76,7 @@ def measure(dataset: Dataset, model: str, repeats: int) -> dict[str, Any]:
     device = torch.device("cpu")
     forget_peak(device)
     parts = steps(dataset, model, repeats, SAMPLERS)
-    peak = peak_mb(device)  # graph, features, and all learners
+    peak = peak_mb(device)  # graph, features, and all steppers
     totals = {name: taken["total"] for name, taken in parts.items()}
     twice = {"policy": "node", "budgets": tuple(2 * b for b in BUDGETS)}
     doubled = steps(dataset, model, repeats // 2, {"node": twice})
@@ -108,28 +108,28 @@ def less_to_sample(dataset: Dataset, repeats: int) -> dict[str, Any]:
 def steps(
     dataset: Dataset, model: str, repeats: int, settings: dict[str, dict[str, Any]]
 ) -> dict[str, dict[str, float]]:
-    """Medians of each part in ms; the learners take turns."""
-    learners = {
-        name: Learner(
+    """Medians of each part in ms; the steppers take turns."""
+    steppers = {
+        name: Stepper(
             build_task(TrainConfig.of(model=model, steps=10**6, dataset="x", **own), dataset)
         )
         for name, own in settings.items()
     }
-    for learner in learners.values():
-        survey_at_random(learner)
-    batches = {name: learner.batches() for name, learner in learners.items()}
+    for stepper in steppers.values():
+        survey_at_random(stepper)
+    batches = {name: stepper.batches() for name, stepper in steppers.items()}
     for _ in range(WARM_UP + repeats):
-        for name, learner in learners.items():
-            learner.learn(next(batches[name]))
+        for name, stepper in steppers.items():
+            stepper.step(next(batches[name]))
     return {
-        name: {part: median(list(learner.times[part])[WARM_UP:]) * 1e3 for part in PARTS}
-        for name, learner in learners.items()
+        name: {part: median(list(stepper.times[part])[WARM_UP:]) * 1e3 for part in PARTS}
+        for name, stepper in steppers.items()
     }
 
 
-def survey_at_random(learner: Learner) -> None:
+def survey_at_random(stepper: Stepper) -> None:
     """Write a history of every node, so that sums are looked up and no row is empty."""
-    history, generator = learner.sampler.history, np.random.default_rng(0)
-    for layer in range(learner.sampler.layers if history else 0):
+    history, generator = stepper.sampler.history, np.random.default_rng(0)
+    for layer in range(stepper.sampler.layers if history else 0):
         shape = history.value(layer).shape
         history.survey(layer, generator.standard_normal(shape, dtype=np.float32))

@@ -18,7 +18,7 @@ import torch
 from benchmarks.graphs import power_law
 from benchmarks.step import random_dataset
 from bliss.data import Dataset
-from bliss.train import PARTS, Learner, TrainConfig, build_task
+from bliss.train import PARTS, Stepper, TrainConfig, build_task
 
 BUDGETS = (4096, 2048, 1024)
 NODES, EDGES, FEATURES, CLASSES = 232_965, 11_606_919, 602, 41
@@ -42,11 +42,11 @@ def measure(dataset: Dataset, model: str, turns: int) -> dict[str, Any]:
     """Milliseconds of a step for each setting, and their ratios."""
     before = torch.get_num_threads()
     settings = list(product((0, 1), (1, 2)))  # prefetch, threads
-    learners = {prefetch: _learner(dataset, model, prefetch) for prefetch in (0, 1)}
+    steppers = {prefetch: _stepper(dataset, model, prefetch) for prefetch in (0, 1)}
     taken: dict[tuple[int, int], list[dict[str, float]]] = {one: [] for one in settings}
     for prefetch, threads in settings * turns:
         torch.set_num_threads(threads)
-        taken[prefetch, threads].append(_turn(learners[prefetch]))
+        taken[prefetch, threads].append(_turn(steppers[prefetch]))
     torch.set_num_threads(before)
     best = {key: min(found, key=lambda one: one["wall"]) for key, found in taken.items()}
     wall = {key: one["wall"] for key, one in best.items()}
@@ -58,20 +58,20 @@ def measure(dataset: Dataset, model: str, turns: int) -> dict[str, Any]:
     }
 
 
-def _learner(dataset: Dataset, model: str, prefetch: int) -> Learner:
+def _stepper(dataset: Dataset, model: str, prefetch: int) -> Stepper:
     own = {"policy": "node", "budgets": BUDGETS, "prefetch": prefetch}
     config = TrainConfig.of(model=model, steps=10**6, dataset="x", **own)
-    return Learner(build_task(config, dataset))
+    return Stepper(build_task(config, dataset))
 
 
-def _turn(learner: Learner) -> dict[str, float]:
+def _turn(stepper: Stepper) -> dict[str, float]:
     """Medians of some steps in ms: from batch to batch, and of each part."""
-    batches = learner.batches()
+    batches = stepper.batches()
     walls = []
     for _ in range(WARM_UP + STEPS):
         started = perf_counter()
-        learner.learn(next(batches))
+        stepper.step(next(batches))
         walls.append(perf_counter() - started)
     batches.close()  # type: ignore[attr-defined]
-    parts = {part: median(list(learner.times[part])[-STEPS:]) * 1e3 for part in PARTS[:-1]}
+    parts = {part: median(list(stepper.times[part])[-STEPS:]) * 1e3 for part in PARTS[:-1]}
     return {"wall": median(walls[WARM_UP:]) * 1e3, **parts}

@@ -13,7 +13,7 @@ from torch_geometric.nn import GraphConv
 from bliss import PLADIES, BlockLoader, Full
 from bliss.data import load_dataset
 from bliss.policies.base import CoefficientPolicy
-from bliss.studies.variance import error, stakes
+from bliss.studies.layer_errors import error, stakes
 
 
 class Optimistic(CoefficientPolicy):
@@ -25,6 +25,7 @@ class Optimistic(CoefficientPolicy):
 
     name = "optimistic"
     learns = True
+    has_node_factor = True
 
     def __init__(self, graph, layers, bonus=0.3):
         super().__init__(graph, layers)
@@ -32,9 +33,9 @@ class Optimistic(CoefficientPolicy):
         self.mean = np.ones((layers, graph.num_nodes), np.float32)
         self.count = np.zeros((layers, graph.num_nodes), np.float32)
 
-    def source_factor(self, layer):
-        """b_j [V], beside the coefficients c_ij = alpha_ij of the base class."""
-        return self.mean[layer] + self.bonus / np.sqrt(1 + self.count[layer])
+    def node_factor(self, layer, node):
+        """f_j of some nodes [C], beside the coefficients c_ij = alpha_ij of the base class."""
+        return self.mean[layer, node] + self.bonus / np.sqrt(1 + self.count[layer, node])
 
     def digest(self, layer, feedback):
         """Norms of the kept sources; the floor keeps a source with input 0 reachable."""

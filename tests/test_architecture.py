@@ -113,6 +113,11 @@ def test_settings_load_neither_torch_nor_numba(module):
     assert loaded(f"import {module}", "torch", "numba", "torch_geometric", "scipy") == []
 
 
+def test_sections_of_studies_load_no_torch():
+    names = [f"bliss.report.{name}_section" for name in ("comparison", "variance")]
+    assert loaded(f"import {', '.join(names)}", "torch", "numba", "scipy") == []
+
+
 def test_reports_import_no_torch():
     names = {name.split(".")[0] for path in files("report") for name in imports(path)}
     assert not names & {"torch", "torch_geometric"}
@@ -127,3 +132,9 @@ def test_one_module_makes_digests():
     """Pages need SHA-256, which browsers know."""
     users = {path.name for path in SOURCE.rglob("*.py") if "hashlib" in imports(path)}
     assert users == {"digests.py", "page.py"}
+
+
+def test_no_class_name_is_used_twice():
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in SOURCE.rglob("*.py")]
+    names = [node.name for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)]
+    assert sorted(names) == sorted(set(names))

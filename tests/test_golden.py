@@ -123,7 +123,7 @@ def arrays_of_training(settings: dict[str, Any]) -> Iterator[np.ndarray]:
     for line in map(json.loads, lines):
         yield np.array([line[key] for key in ("step", "loss", "train_score", "val_score")])
     yield from (weight.numpy() for weight in trainer.task.model.state_dict().values())
-    state = trainer.learner.sampler.state_dict()
+    state = trainer.stepper.sampler.state_dict()
     yield from (state[name].numpy() for name in sorted(state) if not name.startswith("pending"))
 
 

@@ -78,7 +78,7 @@ def test_updates_of_threads_are_applied_one_after_the_other(toy_graph, monkeypat
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(update, range(4)))
-    assert sampler.updates == 4
+    assert sampler.learning.updates == 4
     assert (len(most), max(most)) == (8, 1)
 
 

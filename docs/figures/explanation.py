@@ -22,7 +22,7 @@ from bliss import PLADIES, Bliss, BlockLoader, Full, Graph
 from bliss.data import Dataset
 from bliss.nn import GNN, ModelConfig
 from bliss.studies import VarianceStudy
-from bliss.studies.variance import error, least_error, stakes
+from bliss.studies.layer_errors import error, least_error, stakes
 from bliss.train import resolve
 
 FOLDER = Path(__file__).parent

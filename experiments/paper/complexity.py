@@ -15,7 +15,7 @@ from bliss.graph import Graph
 from bliss.nn.block import Block
 from bliss.samplers import SAMPLERS as REGISTRY
 from bliss.studies import VarianceStudy
-from bliss.train import Learner, TrainConfig, build_task
+from bliss.train import Stepper, TrainConfig, build_task
 from experiments.paper.record import Growth
 
 NODES = 20_000
@@ -96,14 +96,14 @@ def row(
 
 def measure(sampler: str, setting: Setting) -> tuple[float, float]:
     """Seconds of a step and the bytes that it needs."""
-    learner = Learner(build_task(config(sampler, setting), random_data(setting)))
+    stepper = Stepper(build_task(config(sampler, setting), random_data(setting)))
     held: list[int] = []
-    for (batch,) in learner.batches():
-        learner.learn([batch])
+    for (batch,) in stepper.batches():
+        stepper.step([batch])
         held.append(sum(_bytes_of(block, setting.width) for block in batch.blocks))
-    learnt = sum(t.nbytes for t in learner.sampler.state_dict().values())
-    weights = 4 * sum(p.nbytes for p in learner.task.model.parameters())  # gradient and moments
-    return median(list(learner.times["total"])[WARM_UP:]), median(held) + learnt + weights
+    learnt = sum(t.nbytes for t in stepper.sampler.state_dict().values())
+    weights = 4 * sum(p.nbytes for p in stepper.task.model.parameters())  # gradient and moments
+    return median(list(stepper.times["total"])[WARM_UP:]), median(held) + learnt + weights
 
 
 def aggregate_variance(sampler: str, setting: Setting) -> float:

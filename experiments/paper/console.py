@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from rich.table import Table
 
-from bliss.cli.console import console
-from bliss.cli.console_tables import spread
+from bliss.cli.console import console, spread
 from experiments.paper.record import Reproduction, Rerun
 
 

@@ -11,7 +11,8 @@ import msgspec
 
 from bliss.storage import records
 from bliss.storage.records import Record
-from bliss.studies.records import Curve, Machine
+from bliss.studies.curves import Curve
+from bliss.studies.provenance import Machine
 
 TABLES = ("f1", "time", "variance")
 """The tables of a reproduction."""

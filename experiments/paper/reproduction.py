@@ -18,8 +18,9 @@ import msgspec
 from bliss import checks
 from bliss.data import missing_files
 from bliss.storage import records
-from bliss.studies.records import average_curve, mean_and_deviation
-from bliss.studies.runs import Cell, DataCache, Outcome, Standing, machine, run_cells
+from bliss.studies.comparison.runs import DataCache, Outcome, StudyProgress, StudyRun, run_all
+from bliss.studies.curves import average_curve, mean_and_deviation
+from bliss.studies.provenance import machine
 from bliss.train import RunFolder, TrainConfig, resolve
 from experiments.paper.complexity import measure_complexity
 from experiments.paper.record import (
@@ -84,7 +85,7 @@ def reproduce(
     root: Path | None = None,
     command: str = "",
     say: Callable[[str], None] = print,
-    on_progress: Callable[[Standing], None] | None = None,
+    on_progress: Callable[[StudyProgress], None] | None = None,
 ) -> Reproduction:
     """Run the missing experiments of the paper and write reproduce.json.
 
@@ -112,30 +113,30 @@ def reproduce(
         ("datasets", names, facts["datasets"]),
         ("models", kinds, facts["models"]),
     ):
-        for one in given:
-            checks.choice(field, one, list(known))
+        for name in given:
+            checks.choice(field, name, list(known))
     checks.whole("seeds", seeds, least=1)
     missing = [
         Missing(dataset=name, remedy=remedy)
         for name in names
         if (remedy := missing_files(facts["datasets"][name]["name"], root))
     ]
-    there = [name for name in names if name not in {one.dataset for one in missing}]
-    for one in missing:
-        say(f"{one.dataset} is left out: {one.remedy}")
+    there = [name for name in names if name not in {data.dataset for data in missing}]
+    for data in missing:
+        say(f"{data.dataset} is left out: {data.remedy}")
     keys = [Key(*names) for names in product(presets, there, kinds, ("bliss", "pladies"))]
-    cells = {
-        (key, seed): Cell("/".join((*key, str(seed))), preset_config(*key, seed, steps))
+    runs = {
+        (key, seed): StudyRun("/".join((*key, str(seed))), preset_config(*key, seed, steps))
         for key, seed in product(keys, range(seeds))
     }
     folder, started = RunFolder(out), perf_counter()
     with folder.locked():
-        wanted = list(cells.values()) if {"f1", "time"} & set(tables) else []
-        outcomes = run_cells(wanted, out / "runs", DataCache(root), say, on_progress)
+        wanted = list(runs.values()) if {"f1", "time"} & set(tables) else []
+        outcomes = run_all(wanted, out / "runs", DataCache(root), say, on_progress)
         grouped: dict[Key, list[Outcome]] = {}
-        for (key, _), one in zip(cells, outcomes, strict=False):
-            grouped.setdefault(key, []).append(one)
-        found = Reproduction(
+        for (key, _), outcome in zip(runs, outcomes, strict=False):
+            grouped.setdefault(key, []).append(outcome)
+        reproduction = Reproduction(
             command=command,
             machine=machine(),
             date=datetime.now(timezone.utc).isoformat(timespec="seconds"),
@@ -150,22 +151,22 @@ def reproduce(
             figures=[
                 PresetCurve(
                     **key._asdict(),
-                    **msgspec.structs.asdict(average_curve([one.metrics for one in group])),
+                    **msgspec.structs.asdict(average_curve([run.metrics for run in group])),
                 )
                 for key, group in grouped.items()
             ],
             missing=missing,
             seconds=perf_counter() - started,  # evaluated last
         )
-        records.write(out / "reproduce.json", found)
-    return found
+        records.write(out / "reproduce.json", reproduction)
+    return reproduction
 
 
 def f1_table(grouped: Mapping[Key, Sequence[Outcome]], published: Mapping[str, Any]) -> list[Score]:
     """F1 by split, ours and the paper's."""
     rows = []
     for (key, group), split in product(grouped.items(), SPLITS):
-        scores = [getattr(one.result, f"{split}_score") for one in group]
+        scores = [getattr(outcome.result, f"{split}_score") for outcome in group]
         ours, deviation = mean_and_deviation(scores)
         theirs, their_deviation = published[key.dataset][key.sampler][split][key.model]
         row = Score(
@@ -189,7 +190,7 @@ def time_table(
     """Seconds of a training step: the median of each run, then mean and deviation over runs."""
     rows = []
     for key, group in grouped.items():
-        ours, deviation = mean_and_deviation(one.result.step_ms["total"] / 1e3 for one in group)
+        ours, deviation = mean_and_deviation(run.result.step_ms["total"] / 1e3 for run in group)
         theirs, their_deviation = published[key.dataset][key.sampler][key.model]
         row = Pace(
             **key._asdict(),

@@ -8,7 +8,7 @@ from statistics import mean, median
 from bliss.report.cells import (
     Cell,
     Number,
-    Table,
+    ReportTable,
     fixed,
     number,
     plural,
@@ -22,8 +22,8 @@ from bliss.report.cells import (
 )
 from bliss.report.charts import Chart, Series
 from bliss.report.sections import (
-    Entry,
-    Group,
+    ChartGroup,
+    CurveEntry,
     Names,
     Part,
     Section,
@@ -94,12 +94,12 @@ def _part(
     timed = [row for row in paces if row.ours > 0 and row.published > 0]  # on logarithmic axes
     paced = _against(timed, "Seconds per iteration", preset, names, is_log=True)
     groups = [
-        Group(
+        ChartGroup(
             "Ours against published",
             [chart for chart in compared if chart],
             "Above the diagonal, ours is higher.",
         ),
-        Group(
+        ChartGroup(
             "Time of an iteration",
             [paced] if paced else [],
             "Below the diagonal, ours is faster; the machines differ.",
@@ -145,14 +145,16 @@ def _against(
     return Chart(names("reproduction", preset, title), title, alt, figure)
 
 
-def _curves(curves: Sequence[PresetCurve], preset: str, names: Names) -> list[Group]:
+def _curves(curves: Sequence[PresetCurve], preset: str, names: Names) -> list[ChartGroup]:
     groups = []
     for dataset, model in dict.fromkeys((curve.dataset, curve.model) for curve in curves):
         own = [curve for curve in curves if (curve.dataset, curve.model) == (dataset, model)]
-        entries = [Entry(curve.sampler, n, curve) for n, curve in enumerate(own)]
+        entries = [CurveEntry(curve.sampler, n, curve) for n, curve in enumerate(own)]
         group = learning(entries, f"{model} on {dataset}, preset {preset}", names)
         if group:
-            groups.append(Group(f"Learning curves: {model} on {dataset}", group.charts, group.note))
+            groups.append(
+                ChartGroup(f"Learning curves: {model} on {dataset}", group.charts, group.note)
+            )
     return groups
 
 
@@ -163,8 +165,8 @@ WHO: dict[str, Callable[[Rerun], Cell]] = {
 }
 
 
-def _score_table(rows: Sequence[Score]) -> Table:
-    return Table.of(
+def _score_table(rows: Sequence[Score]) -> ReportTable:
+    return ReportTable.of(
         "F1",
         rows,
         {
@@ -179,8 +181,8 @@ def _score_table(rows: Sequence[Score]) -> Table:
     )
 
 
-def _pace_table(rows: Sequence[Pace]) -> Table:
-    return Table.of(
+def _pace_table(rows: Sequence[Pace]) -> ReportTable:
+    return ReportTable.of(
         "Time",
         rows,
         {
@@ -220,7 +222,7 @@ def _growth_part(rows: Sequence[Growth], names: Names) -> Part:
         title = f"{quantity.capitalize()} over {factor}"
         alt = f"{title}, both axes logarithmic. {'; '.join(told)}."
         charts.append(Chart(names("growth", title), title, alt, growth(series, factor, quantity)))
-    table = Table.of(
+    table = ReportTable.of(
         "Growth",
         rows,
         {
@@ -234,7 +236,7 @@ def _growth_part(rows: Sequence[Growth], names: Names) -> Part:
         "Exponents are slopes on logarithmic axes.",
     )
     note = "On logarithmic axes a power law is a straight line, and its slope is the exponent."
-    return Part("Growth of cost and variance", present([Group("", charts, note)]), [table])
+    return Part("Growth of cost and variance", present([ChartGroup("", charts, note)]), [table])
 
 
 def _stated(row: Growth) -> Cell:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 
-from bliss.cli.console_tables import spread
+from bliss.cli.console import spread
 from experiments.paper.record import Growth, Pace, Reproduction, Score, read
 
 HERE = Path(__file__).parent

@@ -16,9 +16,8 @@ import torch
 
 from bliss.data import Dataset, load_dataset
 from bliss.storage import records
-from bliss.studies.records import Machine
-from bliss.studies.runs import machine
-from bliss.train import Learner, TrainConfig, build_task, resolve
+from bliss.studies.provenance import Machine, machine
+from bliss.train import Stepper, TrainConfig, build_task, resolve
 from bliss.train.evaluation import evaluate
 from experiments.payoff.run import CASES, HERE, config
 
@@ -56,9 +55,9 @@ class Advised(records.Record, frozen=True, kw_only=True):
 def score(name: str, dataset: Dataset, seed: int) -> float:
     """Test F1 after training."""
     task = build_task(resolve(**CASE.settings, **ADVISED[name], seed=seed), dataset)
-    learner = Learner(task)
-    for batch in learner.batches():
-        learner.learn(batch)
+    stepper = Stepper(task)
+    for batch in stepper.batches():
+        stepper.step(batch)
     return evaluate(task, ("test",))["test"]
 
 
@@ -66,13 +65,13 @@ def times(configs: dict[str, TrainConfig], dataset: Dataset) -> dict[str, float]
     """Median milliseconds of a step of each, in turn."""
     found: dict[str, list[float]] = {name: [] for name in configs}
     for _ in range(ROUNDS):
-        learners = {name: Learner(build_task(one, dataset)) for name, one in configs.items()}
-        batches = {name: learner.batches() for name, learner in learners.items()}
+        steppers = {name: Stepper(build_task(one, dataset)) for name, one in configs.items()}
+        batches = {name: stepper.batches() for name, stepper in steppers.items()}
         for _ in range(WARM_UP + STEPS):
-            for name, learner in learners.items():
-                learner.learn(next(batches[name]))
-        for name, learner in learners.items():
-            found[name] += list(learner.times["total"])[WARM_UP:]
+            for name, stepper in steppers.items():
+                stepper.step(next(batches[name]))
+        for name, stepper in steppers.items():
+            found[name] += list(stepper.times["total"])[WARM_UP:]
     return {name: 1e3 * median(taken) for name, taken in found.items()}
 
 

@@ -1,4 +1,4 @@
-"""Gradient error of samplers in a short pilot: the sign of whether a task feels the variance.
+"""Gradient error of samplers in a short pilot: it shows whether the variance of sampling matters.
 
 `python -m experiments.payoff.noise CASE --root DATA` trains a pilot of 60 steps, fixes the weights,
 and writes r = E|g^ - g|^2 / E|g|^2 of each cell to results/CASE-noise.json; g is the gradient of a
@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from bliss.storage import records
-from bliss.studies.pilot import Pilot
+from bliss.studies.advice.pilot import Pilot
 from experiments.payoff.run import CASES, HERE, config, missing
 
 STEPS = 60

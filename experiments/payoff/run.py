@@ -12,7 +12,7 @@ validation F1, as in `bliss train`. notes.md says what was changed after a look 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
@@ -21,9 +21,10 @@ from typing import Any
 import torch
 
 from bliss.data import Dataset, load_dataset
+from bliss.samplers import Sampler
 from bliss.storage import records
-from bliss.train import Learner, TrainConfig, build_task, resolve
-from bliss.train.evaluation import evaluate
+from bliss.train import Stepper, Task, TrainConfig, build_task, resolve
+from bliss.train.evaluation import evaluate, evaluate_and_survey
 from experiments.payoff.three_hops import three_hops
 
 HERE = Path(__file__).parent
@@ -173,20 +174,28 @@ def config(case: Case, sampler: str, share: float, seed: int) -> TrainConfig:
     return resolve(**given, **case.more.get(sampler, {}))
 
 
+def survey(task: Task, student: Sampler, splits: Sequence[str]) -> dict[str, float]:
+    """Scores by split; the same pass is a survey from which the sampler learns."""
+    scores, news = evaluate_and_survey(task, student, splits)
+    if news:
+        student.apply([news])
+    return scores
+
+
 def train(case: Case, dataset: Dataset, sampler: str, share: float, seed: int) -> Cell:
     """Train one run and evaluate its weights on full neighbourhoods."""
     task = build_task(config(case, sampler, share, seed), dataset)
-    learner = Learner(task)
+    stepper = Stepper(task)
     splits, found = ("train", "val", "test"), []
-    student = learner.sampler if sampler in SURVEYED else None
-    for batch in learner.batches():
-        learner.learn(batch)
-        if learner.steps % case.survey_every == 0 and (case.select or student):
-            found.append(evaluate(task, splits, surveyor=student))
+    student = stepper.sampler if sampler in SURVEYED else None
+    for batch in stepper.batches():
+        stepper.step(batch)
+        if stepper.steps % case.survey_every == 0 and (case.select or student):
+            found.append(survey(task, student, splits) if student else evaluate(task, splits))
     if not case.select:
         found = [evaluate(task, splits)]
     scores = max(found, key=lambda one: one["val"])
-    sampled = learner.mean_sampled()
+    sampled = stepper.mean_sampled()
     return Cell(
         sampler=sampler,
         share=share,

@@ -8,7 +8,7 @@ from statistics import mean
 from matplotlib.ticker import LogLocator
 
 from bliss.storage import records
-from bliss.studies.records import mean_and_deviation
+from bliss.studies.curves import mean_and_deviation
 from experiments.figures import COLOURS, plt
 from experiments.payoff.advised import Advised
 from experiments.payoff.noise import Errors

@@ -16,9 +16,8 @@ import torch
 
 from bliss.data import Dataset
 from bliss.storage import records
-from bliss.studies.records import Machine
-from bliss.studies.runs import machine
-from bliss.train import Learner, build_task
+from bliss.studies.provenance import Machine, machine
+from bliss.train import Stepper, build_task
 from experiments.payoff.run import CASES, HERE, SURVEYED, Case, config, missing
 
 WARM_UP = 4
@@ -43,20 +42,20 @@ class Times(records.Record, frozen=True, kw_only=True):
 
 def timed(case: Case, dataset: Dataset, share: float, steps: int) -> dict[str, list[float]]:
     """Milliseconds of some steps of each sampler at one share, with the samplers in turn."""
-    learners = {
-        sampler: Learner(build_task(config(case, sampler, share, 0), dataset))
+    steppers = {
+        sampler: Stepper(build_task(config(case, sampler, share, 0), dataset))
         for _, one, sampler in missing(case, [0], [])
         if one == share
     }
-    for name in set(SURVEYED) & set(learners):  # a survey is the time of an evaluation
-        learners[name].sampler.survey(learners[name].task.model, learners[name].task.x)
-    batches = {name: learner.batches() for name, learner in learners.items()}
+    for name in set(SURVEYED) & set(steppers):  # a survey is the time of an evaluation
+        steppers[name].sampler.survey(steppers[name].task.model, steppers[name].task.x)
+    batches = {name: stepper.batches() for name, stepper in steppers.items()}
     for _ in range(WARM_UP + steps):
-        for name, learner in learners.items():
-            learner.learn(next(batches[name]))
+        for name, stepper in steppers.items():
+            stepper.step(next(batches[name]))
     return {
-        name: [1e3 * taken for taken in list(learner.times["total"])[WARM_UP:]]
-        for name, learner in learners.items()
+        name: [1e3 * taken for taken in list(stepper.times["total"])[WARM_UP:]]
+        for name, stepper in steppers.items()
     }
 
 

@@ -20,7 +20,7 @@ import torch
 
 from bliss.data import Dataset, load_dataset
 from bliss.storage import records
-from bliss.studies.runs import processor
+from bliss.studies.provenance import processor
 from bliss.train import RunResult, Trainer, resolve
 
 HERE = Path(__file__).parent

@@ -19,8 +19,8 @@ import torch
 
 from bliss.data import Dataset, load_dataset
 from bliss.storage import records
-from bliss.studies.records import mean_and_deviation
-from bliss.studies.runs import machine
+from bliss.studies.curves import mean_and_deviation
+from bliss.studies.provenance import machine
 from bliss.train import RunResult, Trainer, resolve
 
 HERE = Path(__file__).parent

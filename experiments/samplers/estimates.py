@@ -25,9 +25,9 @@ from bliss.data import data_root, load_dataset
 from bliss.nn.aggregate import aggregate
 from bliss.samplers import ClusterGCN, Full, SaintWalk, Sampler, sampler_config
 from bliss.samplers.partition import edge_cut
-from bliss.studies.records import mean_and_deviation
-from bliss.studies.runs import machine
-from bliss.train import Learner, Task, build_task, full_logits, resolve
+from bliss.studies.curves import mean_and_deviation
+from bliss.studies.provenance import machine
+from bliss.train import Stepper, Task, build_task, full_logits, resolve
 
 HERE = Path(__file__).parent
 COMMAND = "python -m experiments.samplers.estimates --root DATA"
@@ -210,7 +210,7 @@ def cluster_bias(graph: Graph, x: Array, way: str) -> dict[str, float]:
             (block,) = sampler.sample(batch, epoch)
             weight[epoch % 2, block.edge.numpy()] += block.edge_weight.numpy()
     weight /= EPOCHS / 2
-    alpha = np.repeat(graph.target_scale, graph.degree)
+    alpha = np.repeat(graph.rows(np.arange(graph.num_nodes)).target_scale, graph.degree)
 
     def size(weight: Array) -> float:
         entries = (weight, graph.indices, graph.indptr)
@@ -317,10 +317,10 @@ def measure_vrgcn(root: Path) -> Found:
         given: Found = {"sampler": "vrgcn", "budgets": (2, 2, 2), "steps": 200, "seed": seed}
         config = resolve(dataset="cora", model="sage", layers=3, hidden=64, dropout=0.0, **given)
         task = build_task(config, dataset)
-        learner = Learner(task)
-        for batch in learner.batches():
-            learner.learn(batch)
-        errors["vrgcn, 2"].append(logit_error(task, learner.sampler))
+        stepper = Stepper(task)
+        for batch in stepper.batches():
+            stepper.step(batch)
+        errors["vrgcn, 2"].append(logit_error(task, stepper.sampler))
         for fanout in (2, 10):
             sampler = sampler_config("neighbor").build(task.graph, [fanout] * 3, seed=seed)
             errors[f"neighbor, {fanout}"].append(logit_error(task, sampler))

@@ -21,8 +21,8 @@ import torch
 from bliss.data import Dataset, load_dataset
 from bliss.storage import records
 from bliss.studies import compare
-from bliss.studies.matching import Matcher, Work
-from bliss.studies.plan import Request, plan, sized
+from bliss.studies.comparison.matching import Matcher, Work
+from bliss.studies.comparison.plan import Request, plan, sized
 from experiments.payoff.three_hops import three_hops
 
 HERE = Path(__file__).parent

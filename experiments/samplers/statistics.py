@@ -22,7 +22,7 @@ from bliss.data import Dataset
 from bliss.nn import infer_layer
 from bliss.nn.block import Block
 from bliss.storage import records
-from bliss.train import Learner, TrainConfig, build_task
+from bliss.train import Stepper, TrainConfig, build_task
 from bliss.train.evaluation import evaluate
 from bliss.train.task import Task
 from experiments.samplers.run import CASES, HERE
@@ -71,9 +71,9 @@ def set_exact_statistics(task: Task) -> None:
 def score(settings: dict[str, Any], dataset: Dataset) -> tuple[float, float]:
     """Validation F1 of a run with running averages, and with exact statistics."""
     task = build_task(TrainConfig.of(**settings), dataset)
-    learner = Learner(task)
-    for step in learner.batches():
-        learner.learn(step)
+    stepper = Stepper(task)
+    for step in stepper.batches():
+        stepper.step(step)
     running = evaluate(task, ["val"])["val"]
     set_exact_statistics(task)
     return running, evaluate(task, ["val"])["val"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from bliss.storage import records
-from bliss.studies.matching import Work
-from bliss.studies.records import Comparison, ComparisonRow
-from bliss.studies.sizes import size_text
+from bliss.studies.comparison.comparison_record import Comparison, ComparisonRow
+from bliss.studies.comparison.matching import Work
+from bliss.studies.comparison.sizes import size_text
 from experiments.figures import COLOURS, plt
 from experiments.samplers.run import CASES, HERE, MATCHES, SAMPLERS, Timed
 

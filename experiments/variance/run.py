@@ -19,7 +19,7 @@ import torch
 from bliss.data import load_dataset
 from bliss.samplers import Bliss
 from bliss.studies import VarianceStudy
-from bliss.studies.runs import machine
+from bliss.studies.provenance import machine
 from bliss.train import resolve
 
 HERE = Path(__file__).parent

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from bliss.data import Dataset, load_dataset
 from bliss.samplers import PLADIES, LayerSampler
-from bliss.studies.variance import error, exact_frontiers, least_error
-from bliss.train import RunResult, Standing, Trainer, resolve
+from bliss.studies.layer_errors import error, exact_frontiers, least_error
+from bliss.train import RunResult, StepProgress, Trainer, resolve
 
 STEPS = 300
 
@@ -47,7 +47,7 @@ def train(dataset: Dataset, sampler: str, show: bool = False) -> tuple[Trainer, 
         config = resolve(steps=STEPS, sampler=sampler)
         trainer = Trainer(config, dataset, Path(folder) / "run", print)
 
-        def on_step(now: Standing) -> None:
+        def on_step(now: StepProgress) -> None:
             if show and now.step % 50 == 0:
                 print(f"  step {now.step:3d}   loss {now.loss:.3f}   val F1 {now.val_score:.3f}")
 
@@ -63,7 +63,7 @@ def print_row(sampler: str, result: RunResult) -> None:
 
 def input_errors(trainer: Trainer) -> list[float]:
     """V of the input layer on one batch's frontier: PLADIES, the learnt policy, the limit."""
-    learnt, task = trainer.learner.sampler, trainer.task
+    learnt, task = trainer.stepper.sampler, trainer.task
     assert isinstance(learnt, LayerSampler)  # the default sampler is one
     fixed = PLADIES(task.graph, learnt.budgets, seed=trainer.config.seed)
     seeds = task.dataset.splits["train"][: trainer.config.batch_size]

@@ -22,8 +22,8 @@ import bliss as package
 from bliss.cli import app, console
 from bliss.samplers import SamplerConfig
 from bliss.storage.digests import sealed
-from bliss.studies import Standing as StudyStanding
-from bliss.train import Standing
+from bliss.studies import StudyProgress
+from bliss.train import StepProgress
 
 pytestmark = pytest.mark.slow
 
@@ -420,7 +420,7 @@ def test_names_in_tables_lines_and_bars_are_shown_as_they_are(monkeypatch, live)
     terminal.print(table)
     console.say(ODD)
     with console.shown_study() as move:
-        move(StudyStanding(1, 2, ODD, True))
+        move(StudyProgress(1, 2, ODD, True))
     text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", screen.getvalue())  # of the bar itself
     assert text.count(SHOWN) >= 5
     assert "\x1b" not in text
@@ -479,7 +479,8 @@ def test_a_terminal_shows_a_live_bar_with_loss_f1_speed_and_time_left(monkeypatc
     monkeypatch.setattr(console, "console", lambda: terminal)
     with console.shown(4) as move:
         for step in range(1, 5):
-            move(Standing(step, 4, 0.5, 3 if step > 2 else 0, 0.25 if step > 2 else float("nan")))
+            score = 0.25 if step > 2 else float("nan")
+            move(StepProgress(step, 4, 0.5, 3 if step > 2 else 0, score))
     text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", screen.getvalue())
     for part in ("4/4", "loss 0.5000", "val F1 0.2500 (step 3)", "steps/s", "0:00:00"):
         assert part in text

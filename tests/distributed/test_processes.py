@@ -1,4 +1,4 @@
-"""Any number of processes gives the same bits, and what one of them meets all of them learn."""
+"""Any number of processes gives the same bits, and an error or a signal of one stops all."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_signal_to_one_process_stops_all_after_the_same_step(runs, tmp_path):
     case = "sage node"
     found = run_group(2, work.train_until, tmp_path, case, 3, 1, signal.SIGTERM)
     assert found == ["Interrupted: interrupted by signal 15"] * 2
-    assert (tmp_path / "checkpoints" / "000000004.json").exists()  # told in the step after it
+    assert (tmp_path / "checkpoints" / "000000004.json").exists()  # agreed on in the step after it
     assert run_group(2, work.train_case, tmp_path, case) == ["", ""]
     assert_same_run(tmp_path, runs[1][0] / case)
 
@@ -85,7 +85,7 @@ def refusals(tmp_path_factory):
 
 
 @pytest.mark.parametrize("case", SENTENCES)
-def test_what_stops_one_process_is_told_to_all(refusals, case):
+def test_what_stops_one_process_stops_all(refusals, case):
     assert [found[case][: len(SENTENCES[case])] for found in refusals] == [SENTENCES[case]] * 2
     if case in ("locked", "started"):
         words = {"locked": "in use by another run", "started": "already holds a run"}[case]

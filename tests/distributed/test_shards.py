@@ -6,59 +6,59 @@ import numpy as np
 import pytest
 import torch
 
-from bliss.distributed.exchange import Exchange
+from bliss.distributed.agreement import Communicator
+from bliss.distributed.exchange import Exchange, LocalExchange, ShardExchange
 from bliss.distributed.groups import Alone
-from bliss.distributed.rounds import Rounds
+from bliss.distributed.reduction import VectorReduction
 from bliss.distributed.shards import ShardVector, check_processes
 from bliss.errors import InputError
-from bliss.train import Learner, build_task
+from bliss.train import Stepper, build_task
 from tests.train.runs import SETTINGS, assert_same_run, make_trainer, settings, stopped, trained
 
 pytestmark = pytest.mark.slow
 
 
-def learner(dataset, **changes) -> Learner:
+def stepper(dataset, **changes) -> Stepper:
     plain = {"dropout": 0.0, "lr": 0.01, "batch_size": 20, "steps": 1}
-    return Learner(build_task(settings(**plain | changes), dataset))
+    return Stepper(build_task(settings(**plain | changes), dataset))
 
 
-def gradient(made: Learner) -> torch.Tensor:
+def gradient(made: Stepper) -> torch.Tensor:
     return torch.cat([one.grad.reshape(-1) for one in made.task.model.parameters()])
 
 
 def test_the_gradient_of_a_step_is_the_mean_over_its_shards(dataset):
-    whole = learner(dataset, shards=3)
-    (step,) = list(whole.batches())
-    seen, backward = [], whole._backward
+    whole = stepper(dataset, shards=3)
+    (batches,) = list(whole.batches())
+    seen, end_shard = [], whole.exchange.end_shard
 
-    def watched(*given):
-        found = backward(*given)
+    def watched(*results):
         seen.append(gradient(whole))
-        return found
+        end_shard(*results)
 
-    whole._backward = watched
-    whole.learn(step)
+    whole.exchange.end_shard = watched
+    whole.step(batches)
     assert len(seen) == 3
     assert torch.equal(gradient(whole), (seen[0] + seen[1] + seen[2]) / 3)
     assert not torch.equal(seen[0], seen[1])
 
 
 def test_running_statistics_move_once_a_step_by_the_mean_of_the_shards(dataset):
-    made = learner(dataset, shards=2, normalisation="batch")
+    made = stepper(dataset, shards=2, normalisation="batch")
     norm, seen = made.task.model.norms[0], []
     norm.register_forward_hook(lambda m, given, out: seen.append(given[0].detach().mean(0)))
-    made.learn(next(made.batches()))
+    made.step(next(made.batches()))
     wanted = 0.1 * (seen[0] + seen[1]) / 2  # from 0, with momentum 0.1
     assert torch.allclose(norm.running_mean, wanted, atol=1e-6)
     assert int(norm.num_batches_tracked) == 1
 
 
 def test_a_policy_takes_one_step_of_time_with_any_number_of_shards(dataset):
-    made = learner(dataset, shards=3, steps=2)
-    for step in made.batches():
-        made.learn(step)
+    made = stepper(dataset, shards=3, steps=2)
+    for batches in made.batches():
+        made.step(batches)
     assert made.sampler.state_dict()["node.size.steps"].tolist() == [2, 2]
-    assert made.sampler.updates == 2
+    assert made.sampler.learning.updates == 2
 
 
 @pytest.mark.parametrize("prefetch", [0, 1])
@@ -70,14 +70,14 @@ def test_a_run_with_shards_resumes(dataset, tmp_path, whole, prefetch):
 
 
 def test_batches_shrink_where_the_training_nodes_are_few(dataset):
-    made = learner(dataset, shards=7, batch_size=100)
+    made = stepper(dataset, shards=7, batch_size=100)
     assert made.loader.batch_size == 120 // 7
     assert len(made.loader) == 1
 
 
 def test_more_shards_than_training_nodes_are_refused(dataset):
     with pytest.raises(InputError, match="shards=200 exceeds the 120 training nodes: lower"):
-        learner(dataset, shards=200)
+        stepper(dataset, shards=200)
 
 
 @pytest.mark.parametrize("bad", [{"shards": 0}, {"shards": 1.5}, {"reduction": "sum"}])
@@ -93,7 +93,7 @@ def test_a_number_of_processes_that_does_not_divide_the_shards_is_refused(shards
         check_processes(shards, processes)
 
 
-NONE = np.empty(0, np.uint8)
+NONE, CPU = np.empty(0, np.uint8), torch.device("cpu")
 
 
 class Backwards:
@@ -101,7 +101,7 @@ class Backwards:
 
     rank, size = 0, 1
 
-    def gather(self, tensor):
+    def all_gather(self, tensor):
         is_packed = tensor.dtype == torch.uint8  # the vectors of four shards as bytes
         return [tensor.view(4, -1).flip(0).view(-1) if is_packed else tensor]
 
@@ -109,11 +109,50 @@ class Backwards:
 def test_shards_are_added_in_their_order():
     vectors = [torch.tensor([value, 0.0]) for value in (1e8, 1.0, -1e8, 3.0)]
     right, other = (
-        Exchange(Rounds(group), 4, "exact", 2, torch.device("cpu"))(vectors, NONE).vector[0]
+        VectorReduction(Communicator(group), 4, "exact", 2, CPU)(vectors, NONE).vector[0]
         for group in (Alone(), Backwards())
     )
     assert right == (((torch.tensor(1e8) + 1.0) - 1e8) + 3.0) / 4
     assert right != other  # rounding shows the order
+
+
+def exchanges(model: torch.nn.Module) -> dict[str, Exchange]:
+    """Exchanges of one shard in one process."""
+    kinds = ("exact", "allreduce")
+    shards = {kind: ShardExchange(Communicator(), model, 1, kind, CPU) for kind in kinds}
+    return {"local": LocalExchange(), **shards}
+
+
+def test_a_local_exchange_gives_what_the_exchange_of_one_shard_gives():
+    model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3))
+    x, news = torch.randn(5, 2), [{"source": np.array([1, 4]), "log_size": np.array([0.5, 0.25])}]
+    steps = {}
+    for name, exchange in exchanges(model).items():
+        model[1].reset_running_stats()
+        model.zero_grad()
+        exchange.begin_step()
+        exchange.begin_shard()
+        loss = model(x).square().sum() + model[0].weight.sum()
+        loss.backward()
+        exchange.end_shard(loss.detach(), news, (7, 11))
+        combined = exchange.combine()
+        grads = [parameter.grad.tolist() for parameter in model.parameters()]
+        statistics = [buffer.tolist() for buffer in model.buffers()]
+        ((learnt,),) = combined.news
+        values = {key: array.tolist() for key, array in learnt.items()}
+        steps[name] = combined.loss, combined.counts, values, grads, statistics
+    assert steps["local"] == steps["exact"] == steps["allreduce"]
+    assert steps["local"][1] == [7, 11]
+    assert steps["local"][2] == {"source": [1, 4], "log_size": [0.5, 0.25]}
+
+
+@pytest.mark.parametrize("kind", ["local", "exact", "allreduce"])
+def test_an_exchange_without_news_has_none(kind):
+    exchange = exchanges(torch.nn.Linear(2, 3))[kind]
+    exchange.begin_step()
+    exchange.begin_shard()
+    exchange.end_shard(torch.zeros(()), [], ())
+    assert exchange.combine().news == []
 
 
 def test_a_vector_holds_gradients_statistics_and_loss():

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from bliss.data import load_dataset
-from bliss.distributed.processes import joined, place_of
+from bliss.distributed.processes import process_group, read_launch
 from bliss.errors import InputError
 from bliss.train import Trainer, resolve
 from tests.train.runs import assert_same_run, quiet
@@ -60,21 +60,21 @@ def test_two_processes_of_torchrun_end_like_one_and_one_of_them_speaks(tmp_path)
 
 
 def test_a_process_without_torchrun_is_alone():
-    assert place_of({}) == (0, 1, 0, 0)
-    with joined(place_of({})) as group:
+    assert read_launch({}) == (0, 1, 0, 0)
+    with process_group(read_launch({})) as group:
         assert (group.rank, group.size) == (0, 1)
 
 
 def test_the_place_comes_from_the_environment():
     found = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "TORCHELASTIC_RESTART_COUNT": "2"}
-    assert place_of(found) == (3, 4, 1, 2)
+    assert read_launch(found) == (3, 4, 1, 2)
     with pytest.raises(InputError, match="RANK='first' in the environment is not a whole number"):
-        place_of(found | {"RANK": "first"})
+        read_launch(found | {"RANK": "first"})
 
 
 def test_a_timeout_that_is_not_positive_is_refused():
     with (
         pytest.raises(InputError, match=r"timeout=0\.0 must be positive"),
-        joined(place_of({}), timeout=0.0),
+        process_group(read_launch({}), timeout=0.0),
     ):
         pass

@@ -15,10 +15,10 @@ import numpy as np
 import torch
 
 from bliss.data import Dataset
-from bliss.distributed.equality import state_number
+from bliss.distributed.agreement import Communicator
+from bliss.distributed.equality import checksum
 from bliss.distributed.groups import Group
 from bliss.distributed.packing import pack_news, unpack_news
-from bliss.distributed.rounds import Rounds
 from bliss.distributed.shared_dataset import shared_dataset
 from bliss.distributed.shared_state import build_shared
 from bliss.errors import InputError, Interrupted, LostError, ResourceError
@@ -26,7 +26,7 @@ from bliss.nn import GNN, ModelConfig
 from bliss.policies.node import NodeBandit
 from bliss.samplers import Sampler
 from bliss.storage.memory import SharedMemory
-from bliss.train import Standing, Trainer
+from bliss.train import StepProgress, Trainer
 from tests.build import make_dataset, make_sampler, small_features, softmax
 from tests.train.runs import quiet, settings
 
@@ -49,8 +49,8 @@ def trainer(group: Group, out: Path, **changes: Any) -> Trainer:
 
 def state(made: Trainer) -> dict[str, int]:
     """Digests of weights and policy."""
-    model, sampler = made.task.model.state_dict(), made.learner.sampler.state_dict()
-    return {"model": state_number(model), "policy": state_number(sampler)}
+    model, sampler = made.task.model.state_dict(), made.stepper.sampler.state_dict()
+    return {"model": checksum(model), "policy": checksum(sampler)}
 
 
 @contextmanager
@@ -74,7 +74,7 @@ def train_all(group: Group, folder: Path) -> dict[str, tuple[dict[str, int], flo
 def train_case(group: Group, folder: Path, case: str, resume: bool = True, **changes: Any) -> str:
     """Train a case to its end; returns the name of the error, if there is one."""
     try:
-        with Rounds(group).guarded():
+        with Communicator(group).sharing_errors():
             made = trainer(group, folder, **CASES[case] | changes)
         made.run(resume)
     except Interrupted as error:
@@ -93,7 +93,7 @@ def train_apart(group: Group, folder: Path, case: str, machines: int) -> str:
 def train_until(group: Group, folder: Path, case: str, step: int, rank: int, number: int) -> str:
     """Train a case; after a step, one process sends itself a signal. Returns the error."""
 
-    def interrupt(now: Standing) -> None:
+    def interrupt(now: StepProgress) -> None:
         if now.step == step and group.rank == rank:
             os.kill(os.getpid(), number)
 
@@ -123,9 +123,9 @@ def refused(group: Group, folder: Path) -> dict[str, str]:
         with on_machines(group.size):  # on one machine they share the policy
             made = trainer(group, folder / "policy", **CASES[one])
 
-        def disturb(now: Standing) -> None:
+        def disturb(now: StepProgress) -> None:
             if is_second and now.step == 3:
-                made.learner.sampler.state_dict()["node.size.1.arm"][0, 0] += 1
+                made.stepper.sampler.state_dict()["node.size.1.arm"][0, 0] += 1
 
         try:
             made.run(on_step=disturb)
@@ -194,7 +194,7 @@ def late(group: Group, seconds: float) -> str:
     if group.rank == 1:
         time.sleep(seconds)
     try:
-        group.gather(torch.zeros(1))
+        group.all_gather(torch.zeros(1))
     except LostError as error:
         return str(error)
     return ""
@@ -249,15 +249,15 @@ def share_states(group: Group, machines: int) -> dict[str, dict[str, Any]]:
             shared, alone = shared_sampler(group, build), build()
             learn_together(group, [shared, alone], data)
             found[name] = {
-                "shared": state_number(shared.state_dict()),
-                "alone": state_number(alone.state_dict()),
+                "shared": checksum(shared.state_dict()),
+                "alone": checksum(alone.state_dict()),
                 "is_mapped": is_mapped(shared),
             }
     return found
 
 
 def shared_sampler(group: Group, build: Callable[[], Sampler]) -> Sampler:
-    return build_shared(build, Rounds(group), draws_ahead=False)
+    return build_shared(build, Communicator(group), draws_ahead=False)
 
 
 def is_mapped(sampler: Sampler) -> bool:
@@ -296,7 +296,7 @@ def not_shared(group: Group, folder: Path) -> dict[str, Any]:
         if sampler.learns:
             learn_together(group, [sampler, alone], data)
         name = getattr(build, "__name__", "ladies")
-        same = state_number(sampler.state_dict()) == state_number(alone.state_dict())
+        same = checksum(sampler.state_dict()) == checksum(alone.state_dict())
         found[name] = {"builds": len(made), "same": same, "mapped": is_mapped(sampler)}
         if name == "own_policy":
             found[name]["calls"] = sampler.policy.calls
@@ -314,7 +314,7 @@ def cannot_open(group: Group) -> dict[str, Any]:
     with mock.patch.object(SharedMemory, "open", refused):
         sampler, alone = shared_sampler(group, build), build()
     learn_together(group, [sampler, alone], data)
-    same = state_number(sampler.state_dict()) == state_number(alone.state_dict())
+    same = checksum(sampler.state_dict()) == checksum(alone.state_dict())
     return {"same": same, "mapped": is_mapped(sampler)}
 
 
@@ -329,8 +329,8 @@ def all_change(group: Group) -> bool:
     with mock.patch.object(SharedMemory, "open", owned):
         shared, alone = shared_sampler(group, build), build()
     learn_together(group, [shared, alone], data)
-    group.gather(torch.zeros(1))  # all have ended
-    return state_number(shared.state_dict()) == state_number(alone.state_dict())
+    group.all_gather(torch.zeros(1))  # all have ended
+    return checksum(shared.state_dict()) == checksum(alone.state_dict())
 
 
 def learn_together(group: Group, samplers: list[Sampler], data: Dataset) -> None:
@@ -344,8 +344,8 @@ def learn_together(group: Group, samplers: list[Sampler], data: Dataset) -> None
             has_attention = samplers[0].history is None
             attention = softmax(block, np.exp(x[:, 0].numpy())) if has_attention else None
             block.observe(x[block.src], attention)
-        told = group.gather_bytes(pack_news([samplers[0].digest(blocks)]))
-        news = [shard for content in told for shard in unpack_news(content)]
+        packed = group.all_gather_bytes(pack_news([samplers[0].digest(blocks)]))
+        news = [shard for content in packed for shard in unpack_news(content)]
         for sampler in samplers:
             sampler.apply(news)
         if step == 1 and samplers[0].learns_from_surveys:
@@ -371,4 +371,4 @@ def update_together(group: Group) -> tuple[dict[str, int], dict[str, int]]:
         news = pack_news([samplers[1].digest(blocks) for blocks in batches])
         samplers[0].update(batches[group.rank], group=True)
         samplers[1].apply(unpack_news(news))
-    return tuple({"policy": state_number(one.state_dict())} for one in samplers)
+    return tuple({"policy": checksum(one.state_dict())} for one in samplers)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bliss.engines.ray_worker import work
-from bliss.train.step import Learner
+from bliss.train.step import Stepper
 
 STEP = 7
 """The step in which it is killed: the last checkpoint is that of step 5."""
@@ -18,14 +18,14 @@ def die_once(values: dict[str, Any]) -> dict[str, Any]:
     """`work`, but rank 1 is killed in its first life."""
     from ray import train
 
-    mark, learn = Path(values["out"]).parent / "died", Learner.learn
+    mark, step = Path(values["out"]).parent / "died", Stepper.step
 
-    def until_death(self: Learner, *given: Any) -> float:
+    def until_death(self: Stepper, *given: Any) -> float:
         if self.steps == STEP and not mark.exists():
             mark.touch()
             os.kill(os.getpid(), signal.SIGKILL)
-        return learn(self, *given)
+        return step(self, *given)
 
     if train.get_context().get_world_rank() == 1:
-        Learner.learn = until_death
+        Stepper.step = until_death
     return work(values)

@@ -17,7 +17,7 @@ from torch_geometric.data import Data
 
 from bliss import Bliss, BlockLoader, InputError
 from bliss.data import load_dataset
-from bliss.distributed.equality import state_number
+from bliss.distributed.equality import checksum
 from bliss.engines.lightning import BlockDataModule, PolicyCallback
 from bliss.errors import DamagedError
 from bliss.nn import GNN, ModelConfig, infer
@@ -63,8 +63,8 @@ def fit(folder: Path, processes: int, resume: Path | None = None, prefetch: int 
     trainer.fit(net, datamodule=batches, ckpt_path=resume)
     outputs = infer(net.gnn, DATASET.graph, DATASET.x)[VAL]
     return {
-        "weights": state_number(net.state_dict()),
-        "policy": state_number(sampler.state_dict()),
+        "weights": checksum(net.state_dict()),
+        "policy": checksum(sampler.state_dict()),
         "trained": net.trained,
         "evaluated": net.evaluated,
         "accuracy": float(trainer.callback_metrics["accuracy"]),

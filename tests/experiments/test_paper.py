@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bliss.errors import InputError
-from bliss.studies import runs
+from bliss.studies.comparison import runs
 from experiments.paper.complexity import Setting, config, line, measure, row
 from experiments.paper.record import Reproduction, read
 from experiments.paper.reproduction import paper, preset_config, reproduce

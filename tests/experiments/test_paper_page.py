@@ -21,6 +21,7 @@ from tests.report.test_odd_numbers import spoil
 from tests.report.test_tables import column, table
 from tests.report.test_tables import read as values_of
 
+pytestmark = pytest.mark.slow
 HERE = Path(tables.__file__).parent
 
 

@@ -128,8 +128,9 @@ def test_gcn_coefficients_are_those_of_pyg():
     graph = Graph.from_edge_index(tensor, 30, norm="gcn", duplicates="coalesce")
     with_loops, _ = add_remaining_self_loops(tensor.unique(dim=1), num_nodes=30)
     sizes = degree(with_loops[1], 30)
-    np.testing.assert_allclose(graph.target_scale, sizes**-0.5, rtol=1e-6)
-    np.testing.assert_allclose(graph.source_scale, sizes**-0.5, rtol=1e-6)
+    nodes = np.arange(graph.num_nodes)
+    np.testing.assert_allclose(graph.rows(nodes).target_scale, sizes**-0.5, rtol=1e-6)
+    np.testing.assert_allclose(graph.rows(nodes).source_scale(nodes), sizes**-0.5, rtol=1e-6)
 
 
 @pytest.mark.parametrize("norm", ["mean", "gcn", "weights"])
@@ -146,7 +147,8 @@ def test_coefficient_sums_are_sums_of_coefficients(norm):
                 expected[i] += 1 / graph.degree[i]
             elif graph.degree[j] > 0:
                 expected[i] += 1 / np.sqrt(graph.degree[i] * graph.degree[j])
-    np.testing.assert_allclose(graph.coefficient_sum, expected, rtol=1e-12)
+    sums = graph.rows(np.arange(graph.num_nodes)).coefficient_sum()
+    np.testing.assert_allclose(sums, expected, rtol=1e-12)
 
 
 def test_a_graph_cannot_be_changed_and_leaves_the_callers_arrays_alone():
@@ -174,20 +176,21 @@ def test_a_weighted_graph_without_edges_works(estimator):
 
 def test_other_coefficients_share_the_edges():
     graph = Graph.from_edge_index(PAIRS, 5)
-    assert graph.with_norm("gcn").source_scale.size == 5
+    assert graph.with_norm("gcn").source_factor(1.0).size == 5
     assert np.shares_memory(graph.with_norm("gcn").indices, graph.indices)
 
 
 def test_another_norm_keeps_what_was_computed_and_does_not_depend_on_it():
     graph = Graph.from_edge_index(PAIRS, 5, self_loops="keep")
     assert not {"degree", "has_self_loops"} & graph.with_norm("gcn").__dict__.keys()
-    scales = graph.target_scale, graph.coefficient_sum
+    assert graph.degree.sum() == graph.num_edges
     assert graph.has_self_loops is False
+    assert graph.source_factor(1.0).size == 0
     other = graph.with_norm("gcn")
     assert other.degree is graph.degree
     assert other.__dict__["has_self_loops"] is False
-    assert other.target_scale is not scales[0]
-    assert not np.array_equal(other.coefficient_sum, scales[1])
+    assert other.source_factor(1.0) is other.source_factor(1.0)
+    assert other.source_factor(1.0).size == 5
 
 
 REFUSED = {
@@ -272,17 +275,15 @@ def test_scales_and_sums_of_some_nodes_are_those_of_all(toy_graph, norm, monkeyp
     arrays = toy_graph.indptr, toy_graph.indices
     graph = Graph.from_csc(*arrays, weight, norm, self_loops="keep", duplicates="keep")
     nodes = np.random.default_rng(0).permutation(60)[:25]
-    monkeypatch.setattr("bliss.graph.graph._FEW_EDGES", 0)
     monkeypatch.setattr("bliss.graph.graph._CHUNK", 7)
-    sums = graph.coefficient_sum_of(nodes)
-    assert "coefficient_sum" not in graph.__dict__
-    np.testing.assert_array_equal(sums, graph.coefficient_sum[nodes])
+    everyone = np.arange(60)
+    every, some = graph.rows(everyone), graph.rows(nodes)
+    np.testing.assert_array_equal(some.coefficient_sum(), every.coefficient_sum()[nodes])
     np.testing.assert_array_equal(graph.degree_of(nodes), graph.degree[nodes])
-    for name in ("target_scale", "source_scale"):
-        every, some = getattr(graph, name), getattr(graph, f"{name}_of")(nodes)
-        np.testing.assert_array_equal(some, every[nodes] if every.size else every)
-    factor = graph.source_factor(0.75)
-    np.testing.assert_array_equal(factor, (graph.source_scale**0.75).astype(np.float32))
+    np.testing.assert_array_equal(some.degree, graph.degree[nodes])
+    scale = every.source_scale(everyone)
+    np.testing.assert_array_equal(some.source_scale(nodes), scale[nodes] if scale.size else scale)
+    np.testing.assert_array_equal(graph.source_factor(0.75), (scale**0.75).astype(np.float32))
     assert graph.has_self_loops
     without = Graph.from_edge_index(graph.edge_index[:, 1:], 60, self_loops="keep")
     loops = graph.edge_index[0] == graph.edge_index[1]

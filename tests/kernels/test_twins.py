@@ -154,6 +154,12 @@ def test_sums_over_ranges_agree(seed):
     given = *case.rows.ranges, case.value
     ours, twin = (module.range_sums(*given) for module in (frontier, reference))
     np.testing.assert_allclose(ours, twin, rtol=1e-12)
+    for number in (0, case.nodes // 3):
+        changed = np.sort(case.random.permutation(case.nodes)[:number])
+        scales = case.indptr, changed, case.random.random(number)
+        given = *case.rows.ranges, case.indices, *scales
+        ours, twin = (module.source_sums(*given) for module in (frontier, reference))
+        np.testing.assert_allclose(ours, twin, rtol=1e-12)
 
 
 @given(

@@ -143,7 +143,7 @@ def draws(norm: str) -> Block:
         edge=torch.cat([block.edge for block in blocks]),
         edge_prob=torch.cat([block.edge_prob for block in blocks]),
         edge_weight=torch.cat([block.edge_weight for block in blocks]),
-        graph=graph(norm),
+        rows=graph(norm).rows(dst.numpy()),
     )
 
 

@@ -60,7 +60,8 @@ def test_feedback_of_a_copy_has_the_draw_of_the_original(toy_graph):
     assert copy.origin is block
     copy.observe(torch.ones(block.num_src, 1))
     feedback = copy.feedback()
-    for name in ("dst", "src", "indptr", "row", "edge", "edge_prob", "prob"):
+    assert feedback.rows is block.rows
+    for name in ("src", "indptr", "row", "edge", "edge_prob", "prob"):
         assert np.shares_memory(getattr(feedback, name), getattr(block, name).numpy()), name
     with pytest.raises(InputError, match="this block was not observed"):
         block.feedback()

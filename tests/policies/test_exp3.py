@@ -60,8 +60,8 @@ def observed(graph: Graph, sampler: Bliss, step: int, spread: float, attention: 
     weight = random.random(block.num_edges)
     total = np.bincount(block.col.numpy(), weights=weight)
     softmax = (weight / total[block.col.numpy()]).astype(np.float32) if attention else None
-    draw = [getattr(block, name).numpy() for name in Feedback._fields[:6]]
-    return Feedback(*draw, norm, prob=block.prob.numpy(), attention=softmax)
+    draw = [getattr(block, name).numpy() for name in Feedback._fields[1:6]]
+    return Feedback(block.rows, *draw, norm, prob=block.prob.numpy(), attention=softmax)
 
 
 @pytest.mark.parametrize("norm", ["mean", "gcn", "weights", "attention"])
@@ -109,7 +109,7 @@ def one_row(graph: Graph, norm: float) -> Feedback:
     degree = graph.degree[0]
     src = graph.indices[:degree].astype(np.int64)
     return Feedback(
-        dst=np.array([0]),
+        rows=graph.rows(np.array([0])),
         src=src,
         indptr=np.array([0, degree]),
         row=np.arange(degree),

@@ -9,7 +9,7 @@ import torch
 from bliss import PLADIES, Bliss, Block, Graph
 from bliss.kernels import node_bandit
 from bliss.samplers import LayerSampler
-from bliss.studies.variance import error, least_error
+from bliss.studies.layer_errors import error, least_error
 from tests.conftest import heavy_tailed_pairs
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from bliss import Bliss, Graph, InputError
-from bliss.feedback import ATTENTION_TABLE, encode_attention
+from bliss.feedback import ATTENTION_TABLE, Survey, encode_attention
 from bliss.policies import node
 from tests.conftest import heavy_tailed_pairs
 
@@ -53,7 +53,7 @@ def best_logs(graph: Graph, size: np.ndarray, alpha: np.ndarray, dst: np.ndarray
 
 def worst(sampler: Bliss, best: np.ndarray, dst: np.ndarray, layer: int = 0) -> float:
     """Largest difference of log masses from the best ones, up to a common factor."""
-    candidate, mass = sampler._masses(sampler._workspace(), dst, layer)
+    candidate, mass = sampler._masses(sampler.graph.rows(dst), layer)
     gap = np.log(mass.astype(np.float64)) - best[candidate]
     gap = gap[np.isfinite(best[candidate])]
     return float(np.abs(gap - np.median(gap)).max())
@@ -67,14 +67,14 @@ def test_masses_after_a_survey_are_the_best_ones_for_any_attention(graph):
     sampler, size, alpha = surveyed(graph, "edge"), sizes(), attention(graph)
     best = best_logs(graph, size, alpha, TARGETS)
     assert worst(sampler, best, TARGETS) > 1  # the mutant ignores surveys
-    sampler.policy.survey(0, size, encode_attention(alpha))
+    sampler.policy.survey(0, Survey(size, encode_attention(alpha)))
     assert worst(sampler, best, TARGETS) < ROUNDING["edge"]
 
 
 def test_a_score_per_node_gives_the_best_masses_if_it_explains_attention(graph):
     size, alpha = sizes(), attention(graph, noise=0.0)
     sampler, best = surveyed(graph, "node"), best_logs(graph, size, alpha, TARGETS)
-    sampler.policy.survey(0, size, encode_attention(alpha))
+    sampler.policy.survey(0, Survey(size, encode_attention(alpha)))
     assert worst(sampler, best, TARGETS) < ROUNDING["node"]
     other = best_logs(graph, size, attention(graph, noise=1.0), TARGETS)
     assert worst(sampler, other, TARGETS) > 1  # the test would notice other attention
@@ -84,7 +84,7 @@ def test_a_score_per_node_gives_the_best_masses_if_it_explains_attention(graph):
 def test_without_attention_masses_use_the_given_coefficients(graph, form):
     sampler, size = surveyed(graph, form), sizes()
     alpha = np.repeat(1 / np.diff(graph.indptr), np.diff(graph.indptr))
-    sampler.policy.survey(0, size)
+    sampler.policy.survey(0, Survey(size))
     assert worst(sampler, best_logs(graph, size, alpha, TARGETS), TARGETS) < ROUNDING["edge"]
 
 
@@ -93,7 +93,7 @@ def test_a_survey_belongs_to_its_layer(graph, form):
     sampler, alpha = surveyed(graph, form, layers=2), attention(graph, noise=0.0)
     logs = [best_logs(graph, sizes(n), alpha, TARGETS) for n in (1, 5)]
     for layer, seed in enumerate((1, 5)):
-        sampler.policy.survey(layer, sizes(seed), encode_attention(alpha))
+        sampler.policy.survey(layer, Survey(sizes(seed), encode_attention(alpha)))
     for layer in (0, 1):
         assert worst(sampler, logs[layer], TARGETS, layer) < ROUNDING[form]
         assert worst(sampler, logs[layer], TARGETS, 1 - layer) > 1
@@ -120,7 +120,7 @@ def test_news_moves_what_was_surveyed(graph, form):
     before, after = attention(graph, noise=0.0), attention(graph, seed=8, noise=0.0)
     best = best_logs(graph, sizes(9), after, TARGETS)
     sampler = surveyed(graph, form)
-    sampler.policy.survey(0, sizes(), encode_attention(before))
+    sampler.policy.survey(0, Survey(sizes(), encode_attention(before)))
     stale = worst(sampler, best, TARGETS)
     train(sampler, sizes(9), after, steps=150)
     assert worst(sampler, best, TARGETS) < 0.35 < 1.5 < stale
@@ -133,7 +133,7 @@ def test_noise_hardly_moves_what_was_surveyed(graph, form):
     best = best_logs(graph, size, alpha, TARGETS)
     for one in (sampler, forgetful):
         train(one, size, alpha, steps=20, noise=1.0)  # W is known
-        one.policy.survey(0, size, encode_attention(alpha))
+        one.policy.survey(0, Survey(size, encode_attention(alpha)))
     exact = worst(sampler, best, TARGETS)
     forgetful.policy._size.prior = lambda layer: 0.0  # the mutant believes every deviation
     for one in (sampler, forgetful):
@@ -147,7 +147,7 @@ def test_the_common_level_of_news_does_not_matter(graph, form):
     # In training all norms may be larger, through dropout: seen nodes must not gain on unseen ones.
     size, alpha = sizes(), attention(graph, noise=0.0)
     sampler, best = surveyed(graph, form), best_logs(graph, size, alpha, TARGETS)
-    sampler.policy.survey(0, size, encode_attention(alpha))
+    sampler.policy.survey(0, Survey(size, encode_attention(alpha)))
     exact = worst(sampler, best, TARGETS)
     train(sampler, 20 * size, alpha, steps=10)
     assert worst(sampler, best, TARGETS) < exact + 0.1
@@ -157,8 +157,8 @@ def test_an_edge_without_surveyed_attention_stays_reachable(graph):
     alpha = np.full(graph.num_edges, 1e-30, np.float32)
     alpha[graph.indptr[:-1]] = 1.0  # each target attends to its first source alone
     sampler = surveyed(graph, "edge", eta=0.01)
-    sampler.policy.survey(0, np.ones(NODES, np.float32), encode_attention(alpha))
-    offset, slope, value, table = sampler.policy.edge_mass(0, TARGETS)
+    sampler.policy.survey(0, Survey(np.ones(NODES, np.float32), encode_attention(alpha)))
+    offset, slope, value, table = sampler.policy.edge_mass(0, sampler.graph.rows(TARGETS))
     assert table is ATTENTION_TABLE
     degree = np.diff(graph.indptr)[TARGETS]
     np.testing.assert_allclose(offset, 0.01 / degree)
@@ -169,7 +169,9 @@ def test_an_edge_without_surveyed_attention_stays_reachable(graph):
 def test_a_survey_of_an_all_zero_layer_is_ignored(graph):
     sampler = surveyed(graph, "edge")
     before = {name: array.clone() for name, array in sampler.state_dict().items()}
-    sampler.policy.survey(0, np.zeros(NODES, np.float32), encode_attention(attention(graph)))
+    sampler.policy.survey(
+        0, Survey(np.zeros(NODES, np.float32), encode_attention(attention(graph)))
+    )
     after = sampler.state_dict()
     assert set(before) == set(after)
     assert all(torch.equal(before[name], after[name]) for name in before)
@@ -183,7 +185,7 @@ def test_a_saved_survey_is_loaded_by_a_new_sampler(graph, form):
         sizes(),
         attention(graph),
     )
-    one.policy.survey(0, size, encode_attention(alpha))
+    one.policy.survey(0, Survey(size, encode_attention(alpha)))
     train(one, size, alpha, steps=5)
     saved = {name: array.clone() for name, array in one.state_dict().items()}
     other.load_state_dict(saved)
@@ -200,9 +202,9 @@ def test_a_saved_survey_is_loaded_by_a_new_sampler(graph, form):
 
 def test_a_survey_of_another_form_or_graph_is_refused_and_nothing_changes(graph):
     one = surveyed(graph, "edge")
-    one.policy.survey(0, sizes(), encode_attention(attention(graph)))
+    one.policy.survey(0, Survey(sizes(), encode_attention(attention(graph))))
     other = surveyed(graph, "node")
-    other.policy.survey(0, sizes(), encode_attention(attention(graph)))
+    other.policy.survey(0, Survey(sizes(), encode_attention(attention(graph))))
     before = {name: array.clone() for name, array in other.state_dict().items()}
     with pytest.raises(InputError, match="the saved state has"):
         other.load_state_dict(one.state_dict())
@@ -220,6 +222,8 @@ def test_a_survey_costs_a_byte_per_node_and_one_per_edge_or_node(graph, form, pe
     sampler = surveyed(graph, form, layers=3)
     before = sum(array.nbytes for array in sampler.state_dict().values())
     for layer in range(3):
-        sampler.policy.survey(layer, sizes(), None if layer else encode_attention(attention(graph)))
+        sampler.policy.survey(
+            layer, Survey(sizes(), None if layer else encode_attention(attention(graph)))
+        )
     cost = sum(array.nbytes for array in sampler.state_dict().values()) - before
     assert cost == 3 * NODES + (graph.num_edges if per_edge else NODES)

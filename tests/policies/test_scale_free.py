@@ -32,7 +32,7 @@ def taught(graph: Graph, size: np.ndarray, steps: int = 150, **options: float) -
 
 
 def edge_prob(sampler: Bliss, node: int) -> np.ndarray:
-    offset, slope, value, _ = sampler.policy.edge_mass(0, np.array([node]))
+    offset, slope, value, _ = sampler.policy.edge_mass(0, sampler.graph.rows(np.array([node])))
     rows = slice(*sampler.graph.indptr[node : node + 2])
     return offset[0] + slope[0] * value[rows]
 

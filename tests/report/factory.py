@@ -168,10 +168,13 @@ def comparison(folder: Path, models: tuple[str, ...] = ("sage", "gatv2"), **chan
         "metric": "micro-F1",
         "target_score": 0.87,
         "match": "nodes",
+        "sizes": "",
         "estimator": "hajek",
         "load": 0.02,
         "graph": {"nodes": 20000, "edges": 561311, "features": 64, "classes": 8},
         "rows": rows,
+        "skipped": [],
+        "notes": [],
     }
     write(folder / "compare.json", values | changes)
     return folder

@@ -11,6 +11,8 @@ import pytest
 
 from bliss.report import save_figures, write_report
 from bliss.report.cells import DASH
+from bliss.report.page import _title as title_of
+from bliss.report.sections import Section
 from tests.report import factory
 
 pytestmark = pytest.mark.slow
@@ -97,8 +99,9 @@ def test_every_entry_of_the_contents_leads_somewhere(browser, page_of, kind):
 def test_a_page_of_several_results_has_a_title(browser, page_of):
     with opened(browser, page_of("together")) as page:
         title = page.locator("h1").inner_text()
-        assert title.startswith("Runs of sage on synthetic, and")
-        assert title.endswith("comparison and variance")
+        kinds, _, subjects = title.partition(": ")
+        assert kinds == "Runs, comparison and variance"
+        assert subjects == "sage on synthetic, sage and gatv2 on synthetic"
 
 
 def test_decisive_columns_are_visible_on_a_phone(browser, page_of):
@@ -291,3 +294,19 @@ def test_missing_numbers_show_as_dashes(browser, tmp_path):
         cells = page.locator("tbody tr").first.locator("td").all_inner_texts()
         assert cells.count(DASH) == 6  # test F1, seconds, step, nodes, edges, memory
         assert "none" not in page.locator("main").inner_text().lower()
+
+
+def test_titles_name_kinds_and_subjects():
+    def section(kind, title):
+        return Section(kind=kind, title=title, summary=[], tiles=[], parts=[])
+
+    one, other = section("Run", "sage on a"), section("Runs", "sage on b")
+    compared, measured = section("Comparison", "sage on a"), section("Variance", "sage on a")
+    assert title_of([one]) == "Run: sage on a"
+    assert title_of([other]) == "Runs: sage on b"
+    assert title_of([one, one, compared]) == "Runs and comparison: sage on a"
+    assert title_of([other, one]) == "Runs: sage on b, sage on a"
+    assert title_of([compared, compared]) == "Comparisons: sage on a"
+    assert title_of([measured, measured]) == "Variance: sage on a"
+    many = [section("Run", name) for name in "abcde"]
+    assert title_of(many) == "Runs: a, b, c and 2 more"

@@ -134,9 +134,12 @@ def test_shared_parameters_are_learnt_from_all_layers():
     assert shared.state_dict()["linear.steps"].tolist() == [2]
     for layer in (0, 1):
         np.testing.assert_array_equal(
-            shared.policy.sizes(layer, np.arange(60)), shared.policy.sizes(0, np.arange(60))
+            shared.policy.node_factor(layer, np.arange(60)),
+            shared.policy.node_factor(0, np.arange(60)),
         )
-    assert (own.policy.sizes(0, np.arange(60)) != own.policy.sizes(1, np.arange(60))).any()
+    assert (
+        own.policy.node_factor(0, np.arange(60)) != own.policy.node_factor(1, np.arange(60))
+    ).any()
 
 
 def variance(sampler: ASGCN) -> float:

@@ -106,7 +106,7 @@ def test_blocks_are_the_clusters_and_rows_are_normalised_anew(norm):
     expected = np.flatnonzero(inside[target] & inside[graph.indices])
     np.testing.assert_array_equal(np.sort(below.edge.numpy()), expected)
     sums = np.bincount(below.col.numpy(), below.edge_weight.numpy())
-    np.testing.assert_allclose(sums, graph.coefficient_sum[below.dst.numpy()], rtol=1e-5)
+    np.testing.assert_allclose(sums, graph.rows(below.dst.numpy()).coefficient_sum(), rtol=1e-5)
     alpha = coefficients(graph)[below.edge.numpy()]
     ratio = below.edge_weight.numpy() / alpha  # one factor for each row
     for row in range(below.num_dst):

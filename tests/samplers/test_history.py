@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from bliss import InputError
 from bliss.arrays import NOTHING
+from bliss.feedback import Survey
 from bliss.nn import GNN, ModelConfig
 from bliss.nn.aggregate import aggregate, aggregate_noise
 from bliss.nn.block import Block
@@ -228,7 +229,7 @@ def test_gradients_are_those_of_full_neighbourhoods_where_histories_are_right():
     x = torch.from_numpy(features().astype(np.float32))
     sampler, net = make("bliss", "mean", [30], [3, 8], policy="static"), network(layers=2)
     inputs = hidden_inputs(net, sampler.graph, x)
-    sampler.history.survey(0, inputs[1].numpy())
+    sampler.history.survey(0, Survey(NOTHING, input=inputs[1].numpy()))
     weight = net.convs[0].others.weight
     blocks = Full(sampler.graph, layers=2).sample(TARGETS, 0)
     (exact,) = torch.autograd.grad(net(x[blocks[0].src], blocks).square().sum(), weight)
@@ -252,13 +253,13 @@ def test_dropout_has_the_variance_of_full_neighbourhoods_in_three_layers(normali
     net = network(0.2, normalisation=normalisation)
     sampler = make("neighbor", "mean", [3, 3], [3, 8, 8])
     # the same first hop for all: dropout of the aggregated features is not what is compared
-    first = sampler.first_hop.block(np.arange(60))
+    first = sampler.first_hop.block(sampler.graph.rows(np.arange(60)))
     (above,) = Full(sampler.graph, layers=1).sample(np.arange(60), 0)
     with torch.no_grad():
         mean = net.eval()(x, [first, above, above])
         inputs, net = hidden_inputs(net, sampler.graph, x), net.train()
         for layer in (0, 1):
-            sampler.history.survey(layer, inputs[layer + 1].numpy())
+            sampler.history.survey(layer, Survey(NOTHING, input=inputs[layer + 1].numpy()))
 
         def scatter(draw: Any, forward: Any) -> float:
             out = np.stack([forward(draw(number)).numpy() for number in range(400)])
@@ -361,7 +362,7 @@ def test_histories_of_surveys_are_looked_up():
     assert all(block.control is None for block in sampler.sample(TARGETS, 0)[1:])
     inputs = hidden_inputs(net, sampler.graph, x)
     for layer in (0, 1):
-        sampler.history.survey(layer, inputs[layer + 1].numpy())
+        sampler.history.survey(layer, Survey(NOTHING, input=inputs[layer + 1].numpy()))
     blocks = step(net, sampler, x, 1)
     for layer, block in enumerate(blocks[1:]):
         assert not block.keeps_input

@@ -18,7 +18,7 @@ def test_weights_are_shares_over_chances_normalised(toy_graph, policy):
     size = np.random.default_rng(0).lognormal(0, 1, (60, 1)) * 7
     train(sampler, TARGETS, size, steps=50)
     (block,) = sampler.sample(TARGETS, 3)
-    offset, slope, value, _ = sampler.policy.edge_mass(0, TARGETS)
+    offset, slope, value, _ = sampler.policy.edge_mass(0, sampler.graph.rows(TARGETS))
     for target in range(block.num_dst):
         kept = slice(*block.indptr[target : target + 2].tolist())
         share = np.full(block.edge[kept].numel(), offset[target])

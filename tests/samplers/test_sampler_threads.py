@@ -11,7 +11,7 @@ from bliss.kernels import pool
 from bliss.loader import BlockLoader
 from bliss.loader import block_loader as loading
 from bliss.samplers import SAMPLERS
-from bliss.train import Learner, TrainConfig, build_task
+from bliss.train import Stepper, TrainConfig, build_task
 from tests.build import make_dataset, make_sampler
 from tests.statistics import heavy_tailed_graph
 
@@ -47,10 +47,10 @@ def weights(model, **options):
     """Weights and policy after a few steps."""
     own = {"budgets": (40, 20), "layers": 2, "hidden": 32, "batch_size": 16, "steps": 4}
     config = TrainConfig.of(model=model, dataset="x", **(own | options))
-    learner = Learner(build_task(config, make_dataset()))
-    for batch in learner.batches():
-        learner.learn(batch)
-    return [*learner.task.model.state_dict().values(), *learner.sampler.state_dict().values()]
+    stepper = Stepper(build_task(config, make_dataset()))
+    for batch in stepper.batches():
+        stepper.step(batch)
+    return [*stepper.task.model.state_dict().values(), *stepper.sampler.state_dict().values()]
 
 
 @pytest.mark.parametrize("options", [{"model": "sage", "history": "nodes", "budgets": (20,)}, {}])

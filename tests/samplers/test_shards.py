@@ -186,5 +186,5 @@ def test_a_state_saved_between_batches_shares_no_memory_and_can_be_written(name)
     other = loaded(name)[1]
     other.load_state_dict(safetensors.torch.load(written))
     for one in (sampler, other):
-        one.settle()
+        one.learning.settle()
     assert are_equal(sampler.state_dict(), other.state_dict())

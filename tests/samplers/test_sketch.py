@@ -119,7 +119,7 @@ def test_estimators_are_their_formulas(norm):
     expected = np.where(source_is_target(source), alpha, alpha * mass.sum() / budget / mass[source])
     np.testing.assert_allclose(plain.edge_weight, expected, rtol=1e-5)
     sums = np.bincount(plain.col, blocks["debiased"].edge_weight, TARGETS.size)
-    scale = graph.coefficient_sum[TARGETS] / sums
+    scale = graph.rows(TARGETS).coefficient_sum() / sums
     hajek = blocks["debiased"].edge_weight.numpy() * scale[plain.col.numpy()]
     np.testing.assert_allclose(blocks["hajek"].edge_weight, hajek, rtol=1e-5)
     for block in blocks.values():

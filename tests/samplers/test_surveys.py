@@ -8,7 +8,7 @@ import torch
 from torch_geometric.data import Data
 
 from bliss import PLADIES, Bliss, BlockLoader, Graph, InputError
-from bliss.feedback import check_news
+from bliss.feedback import Survey, check_news
 from bliss.nn import GNN, ModelConfig, infer
 from tests.conftest import heavy_tailed_pairs
 
@@ -59,7 +59,7 @@ def test_layers_of_ones_own_teach_a_sampler(graph):
 
     sampler.survey([layer], x)
     other = Bliss(graph, [30])
-    other.policy.survey(0, x.norm(dim=1).numpy())
+    other.policy.survey(0, Survey(x.norm(dim=1).numpy()))
     assert same(state(sampler), state(other))
 
 

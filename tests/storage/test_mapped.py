@@ -14,6 +14,7 @@ from torch_geometric.data import Data
 from bliss import Bliss, BlockLoader
 from bliss.data import import_graph, load_dataset
 from bliss.errors import DamagedError, TruncatedError
+from bliss.feedback import Survey
 from bliss.kernels.row_reading import read_rows
 from bliss.loader.gather import draw_scores
 from bliss.storage import limits, mapped
@@ -182,7 +183,7 @@ def test_the_cache_follows_the_policy(store):
     np.testing.assert_array_equal(draw_scores(sampler), degree)
     norm = np.ones(NODES, np.float32)
     norm[7] = 50
-    sampler.policy.survey(0, norm)
+    sampler.policy.survey(0, Survey(norm))
     found = draw_scores(sampler) / degree
     assert found[7] > 5 * np.delete(found, 7).max()
 
@@ -216,7 +217,7 @@ def test_a_file_cut_while_training_gives_a_sentence_and_nothing_is_lost(
     trainer = make_trainer(load_dataset(store), tmp_path / "run", **options)
     with pytest.raises(TruncatedError, match=rf"{name}.npy had .* and was cut to 5,000 while"):
         trainer.run(on_step=cut)
-    done = trainer.learner.steps
+    done = trainer.stepper.steps
     assert done in (13, 14)
     assert (tmp_path / "run" / "checkpoints" / f"{done:09d}.json").exists()
     file.write_bytes(content)

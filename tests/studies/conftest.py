@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from bliss.studies import Comparison, Variance, VarianceStudy, compare, runs
+from bliss.studies import Comparison, Variance, VarianceStudy, compare
+from bliss.studies.comparison import runs
 from bliss.train import TrainConfig
 
 SMALL: dict[str, Any] = {

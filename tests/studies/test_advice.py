@@ -15,11 +15,12 @@ from bliss.errors import InputError
 from bliss.nn import GNN, ModelConfig, infer_layer
 from bliss.nn.aggregate import aggregate
 from bliss.samplers import PLADIES, Bliss, Full, Neighbor
-from bliss.studies import Advice, advise, pilot
-from bliss.studies.advice import command
-from bliss.studies.budgets import Expectation, fit_sensitivity, search
-from bliss.studies.costs import LayerWork, fit_costs, terms
-from bliss.studies.layer_errors import WIDE, ExactErrors, _projected
+from bliss.studies import Advice, advise
+from bliss.studies.advice import pilot
+from bliss.studies.advice.advice import command
+from bliss.studies.advice.budgets import Expectation, fit_sensitivity, search
+from bliss.studies.advice.costs import LayerWork, fit_costs, terms
+from bliss.studies.advice.exact_errors import WIDE, ExactErrors, _projected
 from bliss.train import TrainConfig, resolve
 from tests.conftest import heavy_tailed_pairs
 from tests.studies.conftest import SMALL
@@ -191,7 +192,7 @@ def test_advice_compares_all_kinds_and_checks_the_references(advice):
         assert len(row.errors) == 2
     accepted = [row.cost for row in advice.rows[:-1] if row.gradient_error <= advice.limit]
     assert advice.choice.cost == min(accepted)
-    assert "feels" in advice.sign
+    assert "the variance of sampling" in advice.variance_note
 
 
 @pytest.mark.parametrize(
@@ -215,7 +216,7 @@ def test_a_network_that_fits_its_training_nodes_is_measured_before_it_does(datas
     given = GIVEN | {"lr": 0.3, "dropout": 0.0, "hidden": 64, "batch_size": 120}
     found = advise(given, dataset, pilot_steps=60)
     assert 3 <= found.pilot_steps < 30
-    assert "has fitted its training nodes after 60 steps" in found.sign
+    assert "has fitted its training nodes after 60 steps" in found.variance_note
     assert found.batch_noise < 1e-9  # every batch has all training nodes
     assert all(row.gradient_error < 100 for row in found.rows)
 
@@ -223,8 +224,8 @@ def test_a_network_that_fits_its_training_nodes_is_measured_before_it_does(datas
 def test_the_sign_does_not_divide_by_a_variance_that_is_an_error_of_rounding(dataset):
     found = advise(GIVEN | {"batch_size": 120}, dataset, pilot_steps=6)
     assert found.batch_noise < 1e-9
-    assert found.sign.startswith("With the default settings, sampling adds ")
-    assert "between batches" not in found.sign
+    assert found.variance_note.startswith("With the default settings, sampling adds ")
+    assert "between batches" not in found.variance_note
 
 
 def test_the_advised_command_gives_the_advised_settings(advice):

@@ -12,9 +12,10 @@ import scipy.stats
 
 from bliss import Graph
 from bliss.errors import InputError
-from bliss.studies import compare, runs
-from bliss.studies.plan import Request, covers_everything, plan, sized
-from bliss.studies.records import mean_and_deviation
+from bliss.studies import compare
+from bliss.studies.comparison import runs
+from bliss.studies.comparison.plan import Request, covers_everything, plan, sized
+from bliss.studies.curves import mean_and_deviation
 from bliss.train import TrainConfig
 from tests.build import make_dataset
 from tests.studies.conftest import SMALL, quiet

@@ -9,14 +9,14 @@ import pytest
 import scipy.stats
 
 from bliss.errors import DivergedError, InputError
-from bliss.studies import comparison
-from bliss.studies.entrants import entrant, settings_of
-from bliss.studies.matching import Matcher, nearest
-from bliss.studies.plan import Request, plan, sized
-from bliss.studies.ranking import interval, paired, ranks
-from bliss.studies.search import candidates, tuning_seed
-from bliss.studies.sizes import parse_budgets, scaled, size_of, unit_of, with_size
-from bliss.train import Learner, TrainConfig, resolve
+from bliss.studies.comparison import comparison
+from bliss.studies.comparison.matching import Matcher, nearest
+from bliss.studies.comparison.plan import Request, plan, sized
+from bliss.studies.comparison.ranking import interval, paired, ranks
+from bliss.studies.comparison.sampler_settings import parse_sampler, settings_of
+from bliss.studies.comparison.search import candidates, tuning_seed
+from bliss.studies.comparison.sizes import parse_budgets, scaled, size_of, unit_of, with_size
+from bliss.train import Stepper, TrainConfig, resolve
 from tests.studies.conftest import SMALL, quiet
 
 pytestmark = pytest.mark.slow
@@ -168,7 +168,7 @@ def test_every_sampler_does_the_work_of_the_first(matched):
 
 def test_a_continued_study_finds_the_same_sizes_without_new_pilots(matched, dataset, monkeypatch):
     request, made, _, rows, file = matched
-    monkeypatch.setattr("bliss.studies.matching.pilot", None)
+    monkeypatch.setattr("bliss.studies.comparison.matching.pilot", None)
     assert sized(request, made.starts, Matcher("nodes", dataset, file), quiet) == rows
 
 
@@ -206,7 +206,7 @@ def test_a_first_sampler_without_a_size_shrinks_by_its_work(matched, dataset):
     ],
 )
 def test_one_estimator_for_all_that_offer_it(name, asked, expected):
-    config, note = settings_of(SMALL | {"budgets": ()}, "sage", entrant(name), asked)
+    config, note = settings_of(SMALL | {"budgets": ()}, "sage", parse_sampler(name), asked)
     assert config.sampler_options["estimator"] == expected
     is_own = asked in ("own", expected) or "estimator" in name
     assert (note == "") == is_own
@@ -222,13 +222,13 @@ def test_the_recipe_of_the_data_sets_the_estimator():
 
 
 def test_options_are_part_of_a_samplers_name():
-    one = entrant("bliss:exp3+history+eta=0.2")
-    assert one.sampler == "bliss"
+    one = parse_sampler("bliss:exp3+history+eta=0.2")
+    assert one.name == "bliss"
     assert one.options == {"policy": "exp3", "history": "nodes", "eta": 0.2}
     assert one.slug == "bliss-exp3-history-eta-0.2"
-    assert entrant("neighbor+first-hop").options == {"first_hop": "exact"}
+    assert parse_sampler("neighbor+first-hop").options == {"first_hop": "exact"}
     with pytest.raises(InputError, match="'steps' is not an option"):
-        entrant("bliss+steps=5")
+        parse_sampler("bliss+steps=5")
 
 
 # Search
@@ -263,14 +263,14 @@ def test_a_search_chooses_by_validation_and_shows_its_cost(run_comparison, tmp_p
 
 
 def test_a_trial_that_diverges_is_left_out(run_comparison, tmp_path, monkeypatch):
-    learn = Learner.learn
+    learn = Stepper.step
 
     def explode(self, *step):
         if self.task.config.lr == 0.06:
             raise DivergedError("loss=nan")
         return learn(self, *step)
 
-    monkeypatch.setattr(Learner, "learn", explode)
+    monkeypatch.setattr(Stepper, "step", explode)
     said = []
     options = {"shares": (1.0,), "search": 2, "match": "none"}
     options |= {"settings": {"steps": 4}, "say": said.append}
@@ -278,7 +278,7 @@ def test_a_trial_that_diverges_is_left_out(run_comparison, tmp_path, monkeypatch
     assert [one.val_score is None for one in found.rows[0].search.trials] == [False, True]
     assert found.rows[0].lr == 0.02
     assert any("left out: loss=nan" in line for line in said)
-    monkeypatch.setattr(Learner, "learn", lambda self, *step: explode_always())
+    monkeypatch.setattr(Stepper, "step", lambda self, *step: explode_always())
     with pytest.raises(InputError, match="every trial of pladies diverged: lower lr"):
         run_comparison(tmp_path, samplers=("pladies",), **options)
 

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from bliss.errors import DamagedError
-from bliss.report.load import KINDS, load
+from bliss.report.load import load, shown_studies
 from bliss.storage import records
-from bliss.studies.records import PolicyRatios, average_curve
+from bliss.studies.curves import average_curve
+from bliss.studies.variance.variance_record import PolicyRatios
 from bliss.train import Evaluation, RunFolder, TrainConfig, Trainer
 from tests.studies.conftest import SMALL, quiet
 
@@ -85,7 +86,9 @@ def test_a_renamed_field_of_a_comparison_is_refused(compared, tmp_path):
 
 def test_every_recorded_study_can_be_read():
     files = sorted(EXPERIMENTS.glob("*/*.json")) + sorted(EXPERIMENTS.glob("*/results/*.json"))
-    studies = [file for file in files if json.loads(file.read_text()).get("kind") in KINDS]
+    studies = [
+        file for file in files if json.loads(file.read_text()).get("kind") in shown_studies()
+    ]
     assert len(studies) >= 15
     assert len(load(studies)) == len(studies)
 

@@ -13,13 +13,8 @@ from bliss.errors import InputError
 from bliss.nn import GNN, ModelConfig, infer_layer
 from bliss.nn.aggregate import aggregate
 from bliss.samplers import Bliss, Full
-from bliss.studies.variance import (
-    VarianceStudy,
-    error,
-    exact_frontiers,
-    least_error,
-    stakes,
-)
+from bliss.studies.layer_errors import error, exact_frontiers, least_error, stakes
+from bliss.studies.variance.variance_study import VarianceStudy
 from bliss.train import TrainConfig
 from tests.conftest import heavy_tailed_pairs
 from tests.studies.conftest import SMALL
@@ -179,8 +174,8 @@ def test_tensors_go_to_the_networks_device_and_come_back(dataset, monkeypatch, m
     monkeypatch.setattr(torch.Tensor, "to", marking("to"))
     monkeypatch.setattr(torch.Tensor, "cpu", marking("cpu"))
     monkeypatch.setattr(network, "attention", attention)
-    monkeypatch.setattr("bliss.studies.variance.stakes", stakes_of)
-    monkeypatch.setattr("bliss.studies.variance.infer_layer", inferred)
+    monkeypatch.setattr("bliss.studies.layer_errors.stakes", stakes_of)
+    monkeypatch.setattr("bliss.studies.layer_errors.infer_layer", inferred)
     network.register_forward_pre_hook(lambda _, given: check(given[0], *given[1]))
     study._teach(study.students["node"], dataset.splits["train"][:40], 1)
     study._measure(1)

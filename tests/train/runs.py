@@ -12,7 +12,7 @@ import torch
 
 from bliss.data import Dataset
 from bliss.errors import Interrupted
-from bliss.train import RunFolder, RunResult, Standing, TrainConfig, Trainer, resolve
+from bliss.train import RunFolder, RunResult, StepProgress, TrainConfig, Trainer, resolve
 
 SETTINGS: dict[str, Any] = {
     "dataset": "toy",
@@ -48,7 +48,7 @@ def trained(
 
 def state(trainer: Trainer) -> dict[str, torch.Tensor]:
     """Weights of the network and what the sampler has learnt."""
-    sampler = trainer.learner.sampler.state_dict()
+    sampler = trainer.stepper.sampler.state_dict()
     return {
         **{f"model.{k}": v for k, v in trainer.task.model.state_dict().items()},
         **{f"sampler.{k}": v.clone() for k, v in sampler.items()},
@@ -59,12 +59,12 @@ def stopped(
     trainer: Trainer,
     step: int,
     number: int,
-    on_step: Callable[[Standing], None] | None = None,
+    on_step: Callable[[StepProgress], None] | None = None,
     resume: bool = False,
 ) -> None:
     """Run until a signal, sent after a step, stops it; the step is in a checkpoint."""
 
-    def interrupt(now: Standing) -> None:
+    def interrupt(now: StepProgress) -> None:
         if on_step:
             on_step(now)
         if now.step == step:

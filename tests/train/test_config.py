@@ -29,7 +29,7 @@ def test_a_run_writes_the_budgets_it_has_used(dataset, tmp_path):
     trainer = make_trainer(dataset, tmp_path, budgets=(), steps=1)
     trainer.run()
     assert trainer.folder.settings().budgets == (30, 15)  # 240 nodes
-    assert tuple(trainer.learner.sampler.budgets) == (30, 15)
+    assert tuple(trainer.stepper.sampler.budgets) == (30, 15)
 
 
 def test_a_recipes_budgets_are_for_samplers_that_count_sources(monkeypatch):
@@ -91,7 +91,7 @@ def test_options_of_a_sampler_reach_it_and_survive_json(name, dataset, tmp_path)
     chosen = settings(sampler=name, budgets=(), **options)
     assert TrainConfig.from_dict(json.loads(json.dumps(chosen.to_dict()))) == chosen
     assert options.items() <= chosen.sampler_options.items()
-    sampler = make_trainer(dataset, tmp_path, sampler=name, budgets=(), **options).learner.sampler
+    sampler = make_trainer(dataset, tmp_path, sampler=name, budgets=(), **options).stepper.sampler
     assert sampler.config == sampler_config(name, **options)
     policy = getattr(getattr(sampler, "policy", None), "config", None)
     for option, value in options.items():
@@ -179,10 +179,10 @@ def test_full_batch_training_finds_its_blocks_once(dataset, tmp_path, monkeypatc
     original = nodewise.all_edges
     monkeypatch.setattr(nodewise, "all_edges", lambda *a: calls.append(1) or original(*a))
     options = {"sampler": "full", "budgets": (), "batch_size": 500, "steps": 8}
-    learner = make_trainer(dataset, tmp_path, **options).learner
-    for batch in learner.batches():
-        learner.learn(batch)
-    assert learner.steps == 8
+    stepper = make_trainer(dataset, tmp_path, **options).stepper
+    for batch in stepper.batches():
+        stepper.step(batch)
+    assert stepper.steps == 8
     assert len(calls) == 2  # one for each layer
 
 

@@ -9,7 +9,7 @@ import pytest
 import scipy.stats
 
 from bliss.errors import InputError
-from bliss.train import Learner, RunFolder, build_task, config, evaluate, evaluation
+from bliss.train import RunFolder, Stepper, build_task, config, evaluate, evaluation
 from bliss.train.evaluation import evaluate_sampled, scored_nodes
 from tests.build import make_dataset
 from tests.train.runs import assert_same_run, make_trainer, settings, stopped, trained
@@ -63,13 +63,13 @@ def test_surveys_come_from_full_evaluations_alone(dataset, tmp_path, monkeypatch
     surveyed = []
     for mode in ("full", "split", "sampled"):
         trainer = make_trainer(dataset, tmp_path / mode, evaluate=mode, steps=10)
-        original = trainer.learner.sampler.surveyed
+        original = trainer.stepper.sampler.surveyed
 
         def survey(*arguments, mode=mode, original=original, **options):
             surveyed.append(mode)
             return original(*arguments, **options)
 
-        monkeypatch.setattr(trainer.learner.sampler, "surveyed", survey)
+        monkeypatch.setattr(trainer.stepper.sampler, "surveyed", survey)
         trainer.run()
     assert surveyed == ["full"]
 
@@ -91,12 +91,12 @@ def intervals() -> tuple[np.ndarray, np.ndarray]:
     """Scores of validation nodes and their errors, from so many independent seeds. [N] each."""
     dataset, found = make_dataset(), []
     options = {"budgets": (4, 4), "evaluate": "sampled", "evaluate_draws": DRAWS, "batch_size": 60}
-    learner = Learner(build_task(settings(**options), dataset))
-    for batch in learner.batches(lambda: learner.steps >= 10):
-        learner.learn(batch)
+    stepper = Stepper(build_task(settings(**options), dataset))
+    for batch in stepper.batches(lambda: stepper.steps >= 10):
+        stepper.step(batch)
     for seed in range(REPEATS):
-        learner.sampler.seed = seed
-        found.append(evaluate_sampled(learner.task, learner.sampler, ("val",)))
+        stepper.sampler.seed = seed
+        found.append(evaluate_sampled(stepper.task, stepper.sampler, ("val",)))
     return np.array([f["val"] for f in found]), np.array([f["val_error"] for f in found])
 
 
@@ -126,7 +126,7 @@ def test_errors_are_those_of_independent_draws(dataset, tmp_path):
     assert alone.val_error is None
     assert "val_error" not in (tmp_path / "one" / "metrics.jsonl").read_text()
     everything = make_trainer(dataset, tmp_path / "all", evaluate="sampled", budgets=(240, 240))
-    found = evaluate_sampled(everything.task, everything.learner.sampler, ("val",))
+    found = evaluate_sampled(everything.task, everything.stepper.sampler, ("val",))
     assert found == {**evaluate(everything.task, ("val",)), "val_error": 0.0}
 
 

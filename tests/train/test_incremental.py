@@ -1,4 +1,4 @@
-"""Checkpoints that hold what has changed: as good as whole ones, and safe against a kill."""
+"""Incremental checkpoints are as good as full ones, and safe against a kill."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def large(monkeypatch) -> None:
 
 
 def kinds(folder: RunFolder) -> dict[int, bool]:
-    """Whether each checkpoint holds changes alone."""
+    """Whether each checkpoint is incremental."""
     files = sorted(folder.checkpoints.glob("*.json"))
-    return {int(file.stem): '"after"' in file.read_text() for file in files}
+    return {int(file.stem): '"parent"' in file.read_text() for file in files}
 
 
 @pytest.mark.parametrize("case", OPTIONS)
@@ -69,7 +69,7 @@ def test_a_kill_between_any_two_writes_leaves_a_checkpoint_that_resumes(
 ):
     options = {"survey": False, "steps": 15} | EVERY
     expected = whole(**options)
-    monkeypatch.setattr(incremental, "LONGEST", 2)  # whole, changes, whole
+    monkeypatch.setattr(incremental, "LONGEST", 2)  # full, incremental, full
     count, at = [0], [0]
     names = ("replace", "unlink")
     original = {name: getattr(os, name) for name in names}
@@ -102,8 +102,8 @@ def make(value: float, rows: list[int] | None) -> Checkpoint:
     """A state of 1000 rows of which some, or all, have a new value."""
     tensors = {"big": STATE, "small": torch.tensor([value])}
     STATE[slice(None) if rows is None else rows] = value
-    changed = None if rows is None else {"big": np.array(rows, np.int64)}
-    return Checkpoint(tensors, {"step": value}, changed)
+    dirty = None if rows is None else {"big": np.array(rows, np.int64)}
+    return Checkpoint(tensors, {"step": value}, dirty)
 
 
 STATE = torch.zeros(1000, 2)
@@ -116,7 +116,7 @@ def test_a_chain_is_written_anew_when_its_changes_are_as_large(tmp_path):
     for step in range(2, 12):
         files.save(step, make(float(step), list(range(step, 400 + step))))
         expected[step] = STATE.clone()
-    whole = [step for step in files.steps() if len(files._links(step)) == 1]
+    whole = [step for step in files.steps() if len(files._chain_steps(step)) == 1]
     assert whole == files.steps()[:1] + whole[1:]
     assert len(whole) == 2  # this chain and the one before
     loaded = CheckpointFiles(tmp_path).load(quiet)
@@ -157,7 +157,7 @@ def test_a_chain_continues_only_the_checkpoint_that_was_loaded(tmp_path):
     loaded = resumed.load(quiet)
     STATE[:] = loaded.tensors["big"]
     resumed.save(3, make(3.5, [9]))
-    assert resumed._links(3) == [3, 2, 1]
+    assert resumed._chain_steps(3) == [3, 2, 1]
     assert same(CheckpointFiles(tmp_path).load(quiet).tensors["big"], STATE)
 
 

@@ -22,16 +22,16 @@ pytestmark = pytest.mark.slow
 def test_the_rate_decays_by_epochs_and_a_resumed_run_knows(dataset, tmp_path):
     one = make_trainer(dataset, tmp_path / "run", lr_decay=0.5, decay_epochs=2, steps=12)
     rates = []
-    one.run(on_step=lambda _: rates.append(one.learner.optimizer.param_groups[0]["lr"]))
+    one.run(on_step=lambda _: rates.append(one.stepper.optimizer.param_groups[0]["lr"]))
     # 120 training nodes in batches of 40: three steps an epoch, so six at each rate
     assert rates == [0.02] * 6 + [0.01] * 6
-    assert make_trainer(dataset, tmp_path / "other").learner.optimizer.param_groups[0]["lr"] == 0.02
+    assert make_trainer(dataset, tmp_path / "other").stepper.optimizer.param_groups[0]["lr"] == 0.02
 
 
 def test_the_linear_schedule_ends_at_nothing(dataset, tmp_path):
     one = make_trainer(dataset, tmp_path / "run", schedule="linear", steps=10)
     rates = []
-    one.run(on_step=lambda _: rates.append(one.learner.optimizer.param_groups[0]["lr"]))
+    one.run(on_step=lambda _: rates.append(one.stepper.optimizer.param_groups[0]["lr"]))
     np.testing.assert_allclose(rates, 0.02 * (1 - np.arange(10) / 10))
 
 
@@ -47,21 +47,21 @@ def test_sampled_validation_draws_as_training_does_and_the_result_is_full(datase
     sampled = make_trainer(dataset, tmp_path / "run", evaluate="sampled", budgets=(12, 6))
     result = sampled.run()
     full = evaluate(sampled.task, ("val",))["val"]
-    drawn = evaluate_sampled(sampled.task, sampled.learner.sampler, ("val",))
+    drawn = evaluate_sampled(sampled.task, sampled.stepper.sampler, ("val",))
     assert result.val_score == full  # result.json holds scores with full neighbourhoods
-    assert drawn == evaluate_sampled(sampled.task, sampled.learner.sampler, ("val",))
+    assert drawn == evaluate_sampled(sampled.task, sampled.stepper.sampler, ("val",))
     everything = make_trainer(dataset, tmp_path / "all", budgets=(240, 240), evaluate_draws=1)
     everything.run()
-    task, sampler = everything.task, everything.learner.sampler
+    task, sampler = everything.task, everything.stepper.sampler
     assert evaluate_sampled(task, sampler, ("val",)) == evaluate(task, ("val",))
-    poor = make_trainer(dataset, tmp_path / "poor", budgets=(1, 1)).learner.sampler
+    poor = make_trainer(dataset, tmp_path / "poor", budgets=(1, 1)).stepper.sampler
     assert evaluate_sampled(sampled.task, poor, ("train",)) != evaluate(sampled.task, ("train",))
 
 
 def test_a_result_tells_what_was_sampled_and_held(dataset, tmp_path):
     one = make_trainer(dataset, tmp_path / "run", sampler="full", budgets=(), batch_size=120)
     result = one.run()
-    blocks = one.learner.sampler.sample(dataset.splits["train"], 0)
+    blocks = one.stepper.sampler.sample(dataset.splits["train"], 0)
     assert result.sampled.nodes == blocks[0].num_src
     assert result.sampled.edges == sum(block.num_edges for block in blocks)
     assert result.peak_mb > 50

@@ -63,7 +63,7 @@ def test_a_layer_that_keeps_all_its_candidates_resumes_with_prefetch(
     stopped(trainer, 13, signal.SIGTERM)
     trained(dataset, tmp_path, resume=True, **options)
     assert_same_run(tmp_path, whole(**options))
-    blocks = trainer.learner.sampler.sample(dataset.splits["train"][:40], 0)
+    blocks = trainer.stepper.sampler.sample(dataset.splits["train"][:40], 0)
     assert (blocks[0].prob == 1).all()
     assert (blocks[1].prob < 1).any()
 
@@ -174,7 +174,7 @@ def test_a_checkpoint_holds_the_times_of_the_newest_steps_alone(dataset, tmp_pat
     resumed, result = trained(dataset, tmp_path, resume=True)
     tensors = RunFolder(tmp_path).load_checkpoint(quiet).tensors
     for part in step.PARTS:
-        assert tensors[f"times.{part}"].tolist() == pytest.approx(resumed.learner.times[part])
-        assert len(resumed.learner.times[part]) == 7
-    newest = sorted(resumed.learner.times["total"])
+        assert tensors[f"times.{part}"].tolist() == pytest.approx(resumed.stepper.times[part])
+        assert len(resumed.stepper.times[part]) == 7
+    newest = sorted(resumed.stepper.times["total"])
     assert result.step_ms["total"] == pytest.approx(1e3 * newest[3])

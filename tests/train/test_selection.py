@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from bliss.train import Trainer, evaluate, loop
+from bliss.train.evaluation import SurveyedScores
 from tests.train.runs import make_trainer, quiet, settings, stopped
 
 pytestmark = pytest.mark.slow
@@ -21,13 +22,17 @@ def scripted(monkeypatch):
     """Evaluations during training give scores from a table by step."""
 
     def install(trainer: Trainer, val: dict[int, float] = VAL) -> None:
-        def scores(task, splits, progress=None, *, surveyor=None):
+        def scores(task, splits, progress=None):
             if "test" in splits:
                 return evaluate(task, splits, progress)
-            step = trainer.learner.steps
+            step = trainer.stepper.steps
             return {"train": TRAIN.get(step, 0.9), "val": val[step]}
 
+        def surveyed(task, sampler, *arguments):
+            return SurveyedScores(scores(task, *arguments), [])
+
         monkeypatch.setattr(loop, "evaluate", scores)
+        monkeypatch.setattr(loop, "evaluate_and_survey", surveyed)
 
     return install
 

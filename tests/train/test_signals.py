@@ -41,7 +41,7 @@ def test_a_signal_during_an_evaluation_stops_it_and_resuming_repeats_it(
             *others, splits, progress = arguments
 
             def noticed(share):
-                if (trainer.learner.steps, splits) == (step, where):
+                if (trainer.stepper.steps, splits) == (step, where):
                     shares.append(share)
                     if len(shares) == 1:
                         os.kill(os.getpid(), number)
@@ -52,7 +52,7 @@ def test_a_signal_during_an_evaluation_stops_it_and_resuming_repeats_it(
         return run
 
     with monkeypatch.context() as patch, pytest.raises(Interrupted) as stop:
-        for name in ("evaluate", "evaluate_sampled"):
+        for name in ("evaluate", "evaluate_and_survey", "evaluate_sampled"):
             patch.setattr(loop, name, interrupted(getattr(loop, name)))
         trainer.run()
     assert stop.value.number == number

@@ -34,21 +34,21 @@ def test_each_full_evaluation_is_one_pass_that_teaches(dataset, tmp_path, monkey
     passes, survey = [], Sampler.surveyed
 
     def counted(self, *arguments, **options):
-        passes.append(trainer.learner.steps)
+        passes.append(trainer.stepper.steps)
         return survey(self, *arguments, **options)
 
     monkeypatch.setattr(Sampler, "surveyed", counted)
     full, infer = [], loop.evaluate
 
     def evaluated(*arguments, **options):
-        full.append(trainer.learner.steps)
+        full.append(trainer.stepper.steps)
         return infer(*arguments, **options)
 
     monkeypatch.setattr(loop, "evaluate", evaluated)
     trainer = make_trainer(dataset, tmp_path / "a", steps=25, **ATTENTION)
     trainer.run()
     assert passes == [10, 20]  # the last evaluation teaches nothing: no step follows
-    assert full == [10, 20, 25, 25]
+    assert full == [25, 25]  # of the last weights, and of the best
 
 
 def weights(out: Path) -> dict[str, Tensor]:

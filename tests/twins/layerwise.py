@@ -147,6 +147,22 @@ def poisson_keep(
     return candidate[keep].astype(np.int64), prob[keep].astype(np.float32)
 
 
+def source_sums(
+    pointer: IntArray,
+    start: IntArray,
+    stop: IntArray,
+    indices: IntArray,
+    degree_indptr: IntArray,
+    changed: IntArray,
+    changed_scale: FloatArray,
+) -> FloatArray:
+    """Sum over each group's edges of 1 / sqrt(|N_j|). float64[G]."""
+    degree = np.diff(degree_indptr)
+    scale = np.where(degree > 0, 1 / np.sqrt(np.maximum(degree, 1)), 0.0)
+    scale = with_changes(scale, changed, changed_scale)
+    return range_sums(pointer, start, stop, scale[indices])
+
+
 def gather(
     pointer: IntArray, start: IntArray, stop: IntArray, indices: IntArray, source: IntArray
 ) -> tuple[IntArray, IntArray, IntArray]:

@@ -10,10 +10,10 @@ from typing import Annotated
 import typer
 
 from bliss import __version__
-from bliss.cli.advise import advise
 from bliss.cli.data import data_app
-from bliss.cli.studies import compare, report, variance
+from bliss.cli.report import report
 from bliss.cli.train import evaluate, predict, train
+from bliss.studies.registry import imported, studies
 
 app = typer.Typer(
     name="bliss",
@@ -40,6 +40,7 @@ def common(
     """Train graph neural networks with layer-wise samplers that learn where to look."""
 
 
-for command in (train, evaluate, predict, advise, compare, variance, report):
+study_commands = [imported(study.command) for study in studies()]
+for command in (train, evaluate, predict, *study_commands, report):
     app.command()(command)
 app.add_typer(data_app, name="data")

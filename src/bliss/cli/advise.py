@@ -14,7 +14,7 @@ from bliss.cli.options import Debug, Root, Threads, set_threads, takes_settings
 if TYPE_CHECKING:
     from bliss.data import Dataset
     from bliss.studies import Advice
-    from bliss.studies.advice_records import AdviceRow
+    from bliss.studies.advice.advice_record import AdviceRow
     from bliss.train import TrainConfig
 
 
@@ -48,12 +48,12 @@ def advise(
             refuse_folder("json", json, "advice.json")
         config = resolve(**settings)
         loaded = load_dataset(config.dataset, root, seed=config.seed)
-        found = find_advice(
+        advice = find_advice(
             settings, loaded, pilot_steps=pilot_steps, limit=limit, root=root, say=say
         )
-        show_advice(found)
+        show_advice(advice)
         if json is not None:
-            records.write(json, found)
+            records.write(json, advice)
             say(f"Written to {json}")
 
 
@@ -61,13 +61,13 @@ def auto_config(settings: Mapping[str, Any], dataset: Dataset) -> TrainConfig:
     """Settings of a run with budgets="auto", from a pilot."""
     from bliss.studies import advise as find_advice
 
-    found = find_advice(settings, dataset, compare=False)
-    say(f"budgets=auto, after {found.seconds:.0f} s: {found.reason} {described(found.choice)}")
-    return found.config
+    advice = find_advice(settings, dataset, compare=False)
+    say(f"budgets=auto, after {advice.seconds:.0f} s: {advice.reason} {described(advice.choice)}")
+    return advice.config
 
 
-def show_advice(found: Advice) -> None:
-    """Print the table, the fits, whether sampling matters, the reason and the command."""
+def show_advice(advice: Advice) -> None:
+    """Print the table, the fits, the notes and the command."""
     from rich.table import Table
 
     table = Table(
@@ -76,15 +76,15 @@ def show_advice(found: Advice) -> None:
         "budgets",
         "error by layer",
         "gradient error",
-        "measured",
+        "error, measured",
         "ms/step",
-        "measured",
+        "ms, measured",
         "ms x (1 + error)",
-        title=f"{found.dataset}, {found.model}, batches of {found.batch_size}",
+        title=f"{advice.dataset}, {advice.model}, batches of {advice.batch_size}",
     )
-    for row in found.rows:
+    for row in advice.rows:
         table.add_row(
-            f"> {row.name}" if row.name == found.choice.name else row.name,
+            f"> {row.name}" if row.name == advice.choice.name else row.name,
             described(row),
             ",".join(map(str, row.budgets)),
             " ".join(f"{error:.2g}" for error in row.errors),
@@ -95,15 +95,15 @@ def show_advice(found: Advice) -> None:
             f"{row.cost:.1f}",
         )
     console().print(table)
-    for fit in found.fits:
+    for fit in advice.fits:
         say(
             f"Fit of {fit.name}: times within {fit.ms_residual:.0%}, gradient errors within "
             f"{fit.gradient_residual:.0%} (medians); {fit.base_ms:.1f} ms + us per source "
             f"{listed(fit.source_us)}, per edge {listed(fit.edge_us)}"
         )
-    say(found.sign)
-    say(found.reason)
-    say(f"Run: {found.command}")
+    say(advice.variance_note)
+    say(advice.reason)
+    say(f"Run: {advice.command}")
 
 
 def listed(values: list[float]) -> str:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
 
-    from bliss.studies import Standing as StudyStanding
-    from bliss.train import Standing
+    from bliss.studies import StudyProgress
+    from bliss.train import StepProgress
 
 
 def make_console(**options: Any) -> Console:
@@ -71,7 +71,7 @@ def complain(text: str) -> None:
         make_console(stderr=True).print(text, soft_wrap=True)
 
 
-def standing(now: Standing) -> str:
+def standing(now: StepProgress) -> str:
     """Loss, and score of the last evaluation, with its step if it is not the current one."""
     if now.evaluated == 0:
         return f"loss {now.loss:.4f}"
@@ -80,12 +80,12 @@ def standing(now: Standing) -> str:
 
 
 @contextmanager
-def shown(steps: int) -> Iterator[Callable[[Standing], None]]:
+def shown(steps: int) -> Iterator[Callable[[StepProgress], None]]:
     """Progress of a run: a live bar on a terminal, plain lines elsewhere."""
     if _silent or not console().is_terminal:
         every = max(steps // 10, 1)
 
-        def line(now: Standing) -> None:
+        def line(now: StepProgress) -> None:
             if now.step % every == 0 or now.step == now.steps:
                 say(f"step {now.step}/{now.steps}  {standing(now)}")
 
@@ -94,7 +94,7 @@ def shown(steps: int) -> Iterator[Callable[[Standing], None]]:
     started, first = perf_counter(), 0
     with bar(steps) as (progress, task):
 
-        def move(now: Standing) -> None:
+        def move(now: StepProgress) -> None:
             nonlocal started, first
             if first == 0:
                 started, first = perf_counter(), now.step  # exclude compilation from the rate
@@ -106,12 +106,12 @@ def shown(steps: int) -> Iterator[Callable[[Standing], None]]:
 
 
 @contextmanager
-def shown_study() -> Iterator[Callable[[StudyStanding], None]]:
+def shown_study() -> Iterator[Callable[[StudyProgress], None]]:
     """Progress of a study: a live bar on a terminal, a line per finished run elsewhere."""
     started = perf_counter()
     if not console().is_terminal:
 
-        def line(now: StudyStanding) -> None:
+        def line(now: StudyProgress) -> None:
             if now.is_new:
                 passed = perf_counter() - started
                 left = passed * (now.total - now.done) / max(now.done, 1)
@@ -121,7 +121,7 @@ def shown_study() -> Iterator[Callable[[StudyStanding], None]]:
         return
     with bar(1) as (progress, task):
 
-        def move(now: StudyStanding) -> None:
+        def move(now: StudyProgress) -> None:
             text = printable(now.text)
             progress.update(task, total=now.total, completed=now.done, description=text)
 
@@ -180,6 +180,11 @@ def bar(total: int) -> Iterator[tuple[Progress, TaskID]]:
     ]
     with Progress(*columns, console=console()) as progress:
         yield progress, progress.add_task("", total=total)
+
+
+def spread(value: float, deviation: float | None, places: int) -> str:
+    """Mean with its standard deviation or interval, if there is more than one seed."""
+    return f"{value:.{places}f}" + ("" if deviation is None else f" ± {deviation:.{places}f}")
 
 
 def clock(seconds: float) -> str:

@@ -15,7 +15,7 @@ from bliss.errors import InputError
 from bliss.train.config import AUTO
 
 if TYPE_CHECKING:
-    from bliss.train import Task, TrainConfig
+    from bliss.train import RunResult, Task, TrainConfig
 
 _PROCESSES = "Several processes"
 
@@ -79,9 +79,9 @@ def train(
     --shards 2. See docs/processes.md, and docs/ray.md for --engine ray.
     """
     with errors(debug, "Run the same command with --resume to continue."):
-        from bliss.distributed.processes import joined, place_of
+        from bliss.distributed.processes import process_group, read_launch
 
-        me = place_of()
+        me = read_launch()
         if me.rank > 0:
             silence()
         check_engine(engine, workers, tensorboard, me.size)
@@ -90,9 +90,8 @@ def train(
             checked = {"timeout": timeout, "check_every": check_every}
             train_with_ray(settings, workers, out, options | checked)
             return
-        from bliss.cli.console_tables import show_result
         from bliss.data import load_dataset
-        from bliss.distributed.rounds import Rounds
+        from bliss.distributed.agreement import Communicator
         from bliss.distributed.shards import check_processes
         from bliss.distributed.shared_dataset import shared_dataset
         from bliss.train import Trainer, resolve
@@ -100,7 +99,10 @@ def train(
         from bliss.train.tensorboard import tensorboard_writer
 
         device = str(settings.get("device", "cpu"))
-        with joined(me, device, timeout) as group, Rounds(group).guarded():
+        with (
+            process_group(me, device, timeout) as group,
+            Communicator(group).sharing_errors(),
+        ):
             is_auto = settings.get("budgets") == AUTO
             config = resolve(**{k: v for k, v in settings.items() if not is_auto or k != "budgets"})
             place = out or run_folder(config, AUTO if is_auto else "")
@@ -156,7 +158,6 @@ def train_with_ray(
     settings: dict[str, Any], workers: int | None, out: Path | None, options: dict[str, Any]
 ) -> None:
     """Train in workers of Ray and show the result; `options` are those of `engines.ray.trainer`."""
-    from bliss.cli.console_tables import show_result
     from bliss.engines import ray
     from bliss.train import resolve
     from bliss.train.entry import run_folder
@@ -177,6 +178,20 @@ def train_with_ray(
         result = ray.fit(made)
     show_result(result)
     say(f"Written to {place}")
+
+
+def show_result(result: RunResult) -> None:
+    """Print the result of a run in two or three lines."""
+    say(
+        f"{result.metric} of the best step ({result.best_step}): train {result.train_score:.4f}, "
+        f"validation {result.val_score:.4f}, test {result.test_score:.4f}"
+    )
+    mse = {"train": result.train_mse, "validation": result.val_mse, "test": result.test_mse}
+    known = [f"{split} {error:.4g}" for split, error in mse.items() if error is not None]
+    if known:
+        say(f"mean squared error: {', '.join(known)}")
+    parts = ", ".join(f"{name} {ms:.1f}" for name, ms in result.step_ms.items())
+    say(f"{result.seconds:.1f} s; median ms per step: {parts}")
 
 
 def summary(config: TrainConfig, processes: int) -> str:

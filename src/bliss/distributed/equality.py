@@ -8,7 +8,8 @@ from typing import Any, TypeAlias
 
 import torch
 
-from bliss.distributed.rounds import Rounds, as_bytes
+from bliss.distributed.agreement import Communicator
+from bliss.distributed.groups import all_gather_text
 from bliss.errors import DamagedError, InputError
 from bliss.storage.digests import tensor_digest
 
@@ -18,18 +19,20 @@ CHECK_EVERY = 100
 """Steps between comparisons of weights and policies."""
 
 
-def check_same_start(rounds: Rounds, settings: Mapping[str, Any], fingerprint: str) -> None:
+def check_same_start(
+    communicator: Communicator, settings: Mapping[str, Any], fingerprint: str
+) -> None:
     """Raise an error that names the rank if settings or data differ from those of rank 0.
 
     settings     the settings of a run by name; "device" may differ
     fingerprint  digest of the data
     """
-    if rounds.group.size == 1:
+    if communicator.group.size == 1:
         return
-    rounds.meet()
+    communicator.barrier()
     own = {"settings": {**settings, "device": ""}, "data": fingerprint}
-    told = rounds.group.gather_bytes(as_bytes(json.dumps(own)))
-    first, *others = (json.loads(content.tobytes()) for content in told)
+    texts = all_gather_text(communicator.group, json.dumps(own))
+    first, *others = (json.loads(text) for text in texts)
     for rank, other in enumerate(others, start=1):
         differences = _differences(other["settings"], first["settings"])
         if differences:
@@ -44,18 +47,18 @@ def check_same_start(rounds: Rounds, settings: Mapping[str, Any], fingerprint: s
             )
 
 
-def check_equal_states(rounds: Rounds, step: int, states: Mapping[str, State]) -> None:
+def check_equal_states(communicator: Communicator, step: int, states: Mapping[str, State]) -> None:
     """Raise an error that names the rank if a state differs from that of rank 0.
 
     step    number of steps taken
     states  named tensors by what they are: weights, policy values
     """
-    if rounds.group.size == 1:
+    if communicator.group.size == 1:
         return
-    rows = rounds.meet(*(state_number(state) for state in states.values()))
-    for place, what in enumerate(states, start=2):
+    rows = communicator.all_gather(*(checksum(state) for state in states.values()))
+    for column, what in enumerate(states):
         for rank, row in enumerate(rows):
-            if row[place] != rows[0][place]:
+            if row[column] != rows[0][column]:
                 raise DamagedError(
                     f"rank {rank} has other {what} than rank 0 after step {step}, so "
                     f"that machines, versions or memory are not alike: check "
@@ -63,7 +66,7 @@ def check_equal_states(rounds: Rounds, step: int, states: Mapping[str, State]) -
                 )
 
 
-def state_number(state: State) -> int:
+def checksum(state: State) -> int:
     """Digest of named tensors, as a whole number of 64 bits."""
     return int.from_bytes(bytes.fromhex(tensor_digest(state))[:8], "little", signed=True)
 

@@ -1,123 +1,137 @@
-"""Exchange of a step: the mean gradient of all shards, and the news of all processes."""
+"""Exchange of a step between its shards: gradients, running statistics, loss and news."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
+import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from bliss.distributed.groups import Bytes
-from bliss.distributed.rounds import Rounds
-from bliss.distributed.shared_state import Slots, common_memory
+from bliss.distributed.agreement import Communicator
+from bliss.distributed.packing import pack_news, unpack_news
+from bliss.distributed.reduction import VectorReduction
+from bliss.distributed.shards import ShardVector
+from bliss.feedback import News
 
 
 class Combined(NamedTuple):
-    """One step of all shards."""
+    """One step of all shards, equal in all processes. The model holds its mean gradient."""
 
-    vector: Tensor  # float32[P] mean of the shards' vectors
-    loss: float  # mean of the shards' losses, the last entry of their vectors
-    news: list[Bytes]  # packed news of each process
-    sums: list[int]  # sums of the numbers of all processes
+    loss: float  # mean over shards
+    news: list[Sequence[News]]  # of the shards, in order; empty if the sampler does not learn
+    counts: list[int]  # sums over shards
 
 
-class Exchange:
-    """The exchange of each step, in one of three ways.
+class Exchange(Protocol):
+    """Combines the shards of each step, of which a process runs some, one after the other."""
 
-    A vector holds the gradient, the running statistics and the loss of a shard (`ShardVector`).
+    def begin_step(self) -> None:
+        """Call before the first shard of this process."""
 
-    * reduction "exact": the vectors of all processes are gathered and added in the order of shards,
-      so that any number of processes gives the same bits. News is sent in the same message.
-    * "exact" with all processes on one machine, on the CPU: the same sums, of vectors in common
-      memory.
-    * "allreduce": each process adds its own vectors, and the backend adds the sums. This sends
-      fewer bytes between machines, but rounds differently.
+    def begin_shard(self) -> None:
+        """Call before the forward pass of each shard."""
+
+    def end_shard(self, loss: Tensor, news: Sequence[News], counts: Sequence[int]) -> None:
+        """Take a shard's results after its backward pass; its gradients are in the model.
+
+        loss    scalar
+        news    by layer, input layer first; empty if the sampler does not learn
+        counts  at most three integers to add
+        """
+
+    def combine(self) -> Combined:
+        """Put the mean gradient of all shards into the model, and return the rest of the step."""
+
+
+class LocalExchange:
+    """The exchange of steps of one shard: the shard is the step."""
+
+    def begin_step(self) -> None:
+        """Do nothing."""
+
+    def begin_shard(self) -> None:
+        """Do nothing."""
+
+    def end_shard(self, loss: Tensor, news: Sequence[News], counts: Sequence[int]) -> None:
+        """Keep the results."""
+        self._step = Combined(loss.item(), [news] if news else [], list(counts))
+
+    def combine(self) -> Combined:
+        """Return the shard's results. Its gradient is that of the step."""
+        return self._step
+
+
+class ShardExchange:
+    """The exchange of steps of several shards, in one process or in many.
+
+    Every number is that of one process with the same shards: gradients and losses are added in the
+    order of shards (see `VectorReduction`), running statistics are the mean over shards (see
+    `ShardVector`), and all news passes through `pack_news`, which rounds it.
 
     Parameters
     ----------
-    rounds
+    communicator
         The processes.
+    model
+        The network.
     shards
-        Number S of shards of a step.
+        Number of shards of a step.
     reduction
         "exact" or "allreduce".
-    length
-        Length P of a vector.
     device
-        Device of the vectors.
+        Device of the network.
     """
 
     def __init__(
-        self, rounds: Rounds, shards: int, reduction: str, length: int, device: torch.device
-    ) -> None:
-        self._rounds, self._shards = rounds, shards
-        self._is_exact = reduction == "exact"
-        self._slots: Slots | None = None
-        common = common_memory(rounds) if self._is_exact else None
-        if common is None:
-            return
-        is_near = common.is_single_machine and device.type == "cpu"
-        if all(row[2] for row in rounds.meet(int(is_near))):
-            self._slots = Slots(common, rounds, (shards // rounds.group.size, length))
-
-    def __call__(
         self,
-        vectors: Sequence[Tensor],
-        news: Bytes,
-        numbers: Sequence[int] = (),
-        notice: int = 0,
-    ) -> Combined:
-        """Exchange the vectors and news of this process; returns the combined step.
+        communicator: Communicator,
+        model: nn.Module,
+        shards: int,
+        reduction: str,
+        device: torch.device,
+    ) -> None:
+        self._vector = ShardVector(model)
+        self._reduce = VectorReduction(communicator, shards, reduction, self._vector.length, device)
 
-        Parameters
-        ----------
-        vectors
-            Vectors float32[P] of the shards of this process, on any device.
-        news
-            Packed news of the same shards. uint8[N].
-        numbers
-            At most three numbers to add.
-        notice
-            Number of a signal that this process has received, for all processes; 0: none.
-        """
-        own, group = torch.stack(tuple(vectors)), self._rounds.group  # [S / R, P]
-        slots = self._slots
-        if slots:
-            slots.write(own)
-        rows = self._rounds.meet(news.size, *numbers, notice=notice)
-        sizes = [row[2] for row in rows]
-        sums = [sum(row[3 + place] for row in rows) for place in range(len(numbers))]
-        if not self._is_exact:
-            total = group.add(_sum(own.unbind())) / self._shards
-            told = group.gather_bytes(news, sizes)
-            return Combined(total, total[-1].item(), told, sums)
-        if slots:
-            found, told = slots.read(), group.gather_bytes(news, sizes)
-        else:
-            found, told = self._gathered(own, news, sizes)
-        everyone = [vector for rank in found for vector in rank.unbind()]
-        losses = [vector[-1].item() for vector in everyone]
-        return Combined(_sum(everyone) / self._shards, sum(losses) / self._shards, told, sums)
+    def begin_step(self) -> None:
+        """Remember the running statistics before the step."""
+        self._vector.begin_step()
+        self._vectors: list[Tensor] = []
+        self._news: list[Sequence[News]] = []
+        self._counts: list[Sequence[int]] = []
 
-    def _gathered(
-        self, own: Tensor, news: Bytes, sizes: Sequence[int]
-    ) -> tuple[list[Tensor], list[Bytes]]:
-        """Vectors and news of all processes, in a single message of each."""
-        start = own.nbytes
-        packed = own.new_empty(start + max(sizes), dtype=torch.uint8)
-        packed[:start] = own.view(torch.uint8).view(-1)
-        packed[start : start + news.size] = torch.from_numpy(news)
-        found = self._rounds.group.gather(packed)
-        told = [
-            one[start : start + size].cpu().numpy() for one, size in zip(found, sizes, strict=True)
-        ]
-        return [one[:start].view(own.dtype).view_as(own) for one in found], told
+    def begin_shard(self) -> None:
+        """Restore the running statistics."""
+        self._vector.begin_shard()
+
+    def end_shard(self, loss: Tensor, news: Sequence[News], counts: Sequence[int]) -> None:
+        """Copy gradients, running statistics and loss from the model; keep news and counts."""
+        self._vectors.append(self._vector.read(loss))
+        self._news.append(news)
+        self._counts.append(counts)
+
+    def combine(self) -> Combined:
+        """Exchange the results of all shards, and write their mean to the model."""
+        packed = pack_news(self._news) if any(self._news) else np.empty(0, np.uint8)
+        counts = [sum(column) for column in zip(*self._counts, strict=True)]
+        reduced = self._reduce(self._vectors, packed, counts)
+        self._vector.write(reduced.vector)
+        news: list[Sequence[News]] = []
+        for payload in reduced.payloads:
+            news += unpack_news(payload) if payload.size else []
+        return Combined(reduced.last, news, reduced.sums)
 
 
-def _sum(vectors: Sequence[Tensor]) -> Tensor:
-    """Sum in the order given."""
-    total = vectors[0].clone()
-    for vector in vectors[1:]:
-        total += vector
-    return total
+def build_exchange(
+    communicator: Communicator,
+    model: nn.Module,
+    shards: int,
+    reduction: str,
+    device: torch.device,
+) -> Exchange:
+    """The exchange of steps of so many shards; see `ShardExchange` for the parameters."""
+    if shards == 1:
+        return LocalExchange()
+    return ShardExchange(communicator, model, shards, reduction, device)

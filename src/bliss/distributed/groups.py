@@ -1,6 +1,6 @@
-"""Groups of processes that train together: what they send to each other.
+"""Groups of processes that train together, and their collective operations.
 
-All processes of a group call the same methods in the same order. Nothing is pickled.
+All processes of a group call the same operations in the same order. Nothing is pickled.
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ from time import perf_counter
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from bliss.arrays import Bytes
 from bliss.errors import InputError, LostError
 
-Bytes = npt.NDArray[np.uint8]
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _SPACES = ("/proc/self/ns/mnt", "/proc/self/ns/pid")
 
@@ -36,20 +35,20 @@ class Group(Protocol):
     def size(self) -> int:
         """Number of processes, R."""
 
-    def gather(self, tensor: Tensor) -> list[Tensor]:
+    def all_gather(self, tensor: Tensor) -> list[Tensor]:
         """Tensors of all processes, by rank. They must have equal types and shapes."""
 
-    def add(self, tensor: Tensor) -> Tensor:
+    def all_reduce(self, tensor: Tensor) -> Tensor:
         """Sum of the tensors of all processes, in an order that the backend chooses."""
 
-    def gather_bytes(self, content: Bytes, sizes: Sequence[int] = ()) -> list[Bytes]:
+    def all_gather_bytes(self, content: Bytes, sizes: Sequence[int] = ()) -> list[Bytes]:
         """Bytes of all processes, by rank, of any length. uint8[N] -> R arrays uint8[N_r].
 
         `sizes` are the lengths by rank, if they are known.
         """
 
     def broadcast_bytes(self, content: Bytes) -> Bytes:
-        """Bytes of rank 0; what the others pass is ignored."""
+        """Bytes of rank 0. What the others pass is ignored."""
 
 
 class Alone:
@@ -58,21 +57,24 @@ class Alone:
     rank = 0
     size = 1
 
-    def gather(self, tensor: Tensor) -> list[Tensor]:
+    def all_gather(self, tensor: Tensor) -> list[Tensor]:
         """The tensor itself."""
         return [tensor]
 
-    def add(self, tensor: Tensor) -> Tensor:
+    def all_reduce(self, tensor: Tensor) -> Tensor:
         """The tensor itself."""
         return tensor
 
-    def gather_bytes(self, content: Bytes, sizes: Sequence[int] = ()) -> list[Bytes]:
+    def all_gather_bytes(self, content: Bytes, sizes: Sequence[int] = ()) -> list[Bytes]:
         """The bytes themselves."""
         return [content]
 
     def broadcast_bytes(self, content: Bytes) -> Bytes:
         """The bytes themselves."""
         return content
+
+
+ALONE = Alone()
 
 
 class TorchGroup:
@@ -96,44 +98,44 @@ class TorchGroup:
         self.rank, self.size = dist.get_rank(group), dist.get_world_size(group)
         is_nccl = dist.get_backend(group) == "nccl"
         self.device = torch.device("cuda", torch.cuda.current_device()) if is_nccl else None
-        self.seconds = 0.0  # spent in exchanges, waiting for slower processes included
-        self.sent = 0  # bytes that this process has given to exchanges
+        self.seconds = 0.0  # spent in collective operations, waiting for others included
+        self.sent = 0  # bytes that this process has passed to them
 
-    def gather(self, tensor: Tensor) -> list[Tensor]:
+    def all_gather(self, tensor: Tensor) -> list[Tensor]:
         """Tensors of all processes, by rank. They must have equal types and shapes."""
         own = self._placed(tensor)
-        found = [torch.empty_like(own) for _ in range(self.size)]
-        with self._answered(own):
-            self._dist.all_gather(found, own, group=self._group)
-        return [one.to(tensor.device) for one in found]
+        gathered = [torch.empty_like(own) for _ in range(self.size)]
+        with self._timed(own):
+            self._dist.all_gather(gathered, own, group=self._group)
+        return [received.to(tensor.device) for received in gathered]
 
-    def add(self, tensor: Tensor) -> Tensor:
+    def all_reduce(self, tensor: Tensor) -> Tensor:
         """Sum of the tensors of all processes; all get the same bits."""
-        own = self._placed(tensor.clone())
-        with self._answered(own):
-            self._dist.all_reduce(own, group=self._group)
-        return own.to(tensor.device)
+        total = self._placed(tensor.clone())
+        with self._timed(total):
+            self._dist.all_reduce(total, group=self._group)
+        return total.to(tensor.device)
 
-    def gather_bytes(self, content: Bytes, sizes: Sequence[int] = ()) -> list[Bytes]:
+    def all_gather_bytes(self, content: Bytes, sizes: Sequence[int] = ()) -> list[Bytes]:
         """Bytes of all processes, by rank, of any length."""
-        sizes = sizes or [int(one) for one in self.gather(torch.tensor([content.size]))]
+        sizes = sizes or [int(size) for size in self.all_gather(torch.tensor([content.size]))]
         padded = torch.zeros(max(sizes), dtype=torch.uint8)
         padded[: content.size] = torch.from_numpy(content)
-        found = self.gather(padded) if max(sizes) else [padded] * self.size
-        return [one.numpy()[:size] for one, size in zip(found, sizes, strict=True)]
+        gathered = self.all_gather(padded) if max(sizes) else [padded] * self.size
+        return [own.numpy()[:size] for own, size in zip(gathered, sizes, strict=True)]
 
     def broadcast_bytes(self, content: Bytes) -> Bytes:
-        """Bytes of rank 0; what the others pass is ignored."""
-        size = int(self.gather(torch.tensor([content.size]))[0])
-        own = torch.empty(size, dtype=torch.uint8)
+        """Bytes of rank 0. What the others pass is ignored."""
+        size = int(self.all_gather(torch.tensor([content.size]))[0])
+        buffer = torch.empty(size, dtype=torch.uint8)
         if self.rank == 0:
-            own.copy_(torch.from_numpy(content))
+            buffer.copy_(torch.from_numpy(content))
         if size == 0:
-            return own.numpy()
-        own = self._placed(own)
-        with self._answered(own):
-            self._dist.broadcast(own, group=self._group, group_src=0)
-        return own.cpu().numpy()
+            return buffer.numpy()
+        buffer = self._placed(buffer)
+        with self._timed(buffer):
+            self._dist.broadcast(buffer, group=self._group, group_src=0)
+        return buffer.cpu().numpy()
 
     def _placed(self, tensor: Tensor) -> Tensor:
         """The tensor on the device that the backend takes."""
@@ -141,7 +143,7 @@ class TorchGroup:
         return moved.contiguous()
 
     @contextmanager
-    def _answered(self, tensor: Tensor) -> Iterator[None]:
+    def _timed(self, tensor: Tensor) -> Iterator[None]:
         """Count time and bytes; a process that does not answer becomes a `LostError`."""
         started = perf_counter()
         try:
@@ -159,8 +161,8 @@ class TorchGroup:
 
 def first_ranks(group: Group) -> list[int]:
     """For each process, the lowest rank on its machine."""
-    machines = gather_text(group, machine_name())
-    return [machines.index(one) for one in machines]
+    machines = all_gather_text(group, machine_name())
+    return [machines.index(name) for name in machines]
 
 
 def machine_name() -> str:
@@ -169,23 +171,28 @@ def machine_name() -> str:
     A container, with name spaces of its own for files and processes, counts as another machine.
     """
     boot = _BOOT.read_text(encoding="ascii").strip() if _BOOT.exists() else ""
-    spaces = [os.readlink(one) for one in _SPACES if os.path.islink(one)]
+    spaces = [os.readlink(path) for path in _SPACES if os.path.islink(path)]
     return " ".join([socket.gethostname(), boot, *spaces])
 
 
-def gather_text(group: Group, text: str) -> list[str]:
+def all_gather_text(group: Group, text: str) -> list[str]:
     """Texts of all processes, by rank."""
-    told = group.gather_bytes(np.frombuffer(text.encode(), np.uint8).copy())
-    return [content.tobytes().decode() for content in told]
+    return [content.tobytes().decode() for content in group.all_gather_bytes(as_bytes(text))]
+
+
+def as_bytes(text: str | bytes) -> Bytes:
+    """Text in UTF-8, or bytes, as an array that can be written to. uint8[N]."""
+    content = text.encode() if isinstance(text, str) else text
+    return np.frombuffer(content, np.uint8).copy()
 
 
 def as_group(group: Any) -> Group:
     """A `Group` from what users pass: True, a process group of torch.distributed, or a `Group`."""
     if group is True:
         return TorchGroup()
-    if hasattr(group, "gather_bytes"):
-        found: Group = group
-        return found
+    if hasattr(group, "all_gather_bytes"):
+        own: Group = group
+        return own
     if type(group).__module__.startswith("torch") or isinstance(group, _process_groups()):
         return TorchGroup(group)
     raise InputError(

@@ -15,11 +15,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bliss.arrays import Array
+from bliss.arrays import Array, Bytes
 from bliss.errors import InputError
 from bliss.feedback import LOGARITHMS, News
 
-Bytes = npt.NDArray[np.uint8]
 _LENGTH = np.dtype("<u8")  # of the header, in front of it
 _KINDS = "biuf"
 _RAW, _DELTA, _HALF = range(3)  # forms of an array
@@ -94,12 +93,12 @@ def _array(part: Bytes, kind: np.dtype[Any], shape: Sequence[int], form: int) ->
     if kind.kind not in _KINDS:
         raise ValueError(f"arrays of type {kind}")
     if form == _DELTA:
-        found = np.cumsum(_unzigzag(_from_groups(part))).astype(kind)
+        values = np.cumsum(_unzigzag(_from_groups(part))).astype(kind)
     elif form == _HALF:
-        found = np.frombuffer(part.tobytes(), _HALF_TYPE).astype(kind)
+        values = np.frombuffer(part.tobytes(), _HALF_TYPE).astype(kind)
     else:
-        found = np.frombuffer(part.tobytes(), kind)
-    return found.reshape(shape)
+        values = np.frombuffer(part.tobytes(), kind)
+    return values.reshape(shape)
 
 
 def _raw(array: Array) -> Bytes:

@@ -28,9 +28,9 @@ def check_processes(shards: int, processes: int) -> None:
 
 
 class ShardVector:
-    """Gradients, moving statistics and loss of a shard as one vector float32[P].
+    """Gradients, running statistics and loss of a shard as one vector float32[P].
 
-    Batch normalisation takes the statistics of a batch from its own shard. Each shard moves the
+    Batch normalisation takes the statistics of a batch from its own shard. Each shard updates the
     running statistics from their values before the step; the mean over shards is their new value.
     So a step of S shards is one step of time, and nothing depends on the number of processes.
     """
@@ -38,9 +38,9 @@ class ShardVector:
     def __init__(self, model: nn.Module) -> None:
         self._parameters = list(model.parameters())
         self._buffers = list(model.buffers())
-        self._moving = [one for one in self._buffers if one.is_floating_point()]
-        self._before = [one.clone() for one in self._buffers]
-        self.length = sum(one.numel() for one in [*self._parameters, *self._moving]) + 1  # P
+        self._statistics = [buffer for buffer in self._buffers if buffer.is_floating_point()]
+        self._before = [buffer.clone() for buffer in self._buffers]
+        self.length = sum(t.numel() for t in [*self._parameters, *self._statistics]) + 1  # P
 
     def begin_step(self) -> None:
         """Remember the running statistics before a step."""
@@ -48,29 +48,21 @@ class ShardVector:
             before.copy_(now)
 
     def begin_shard(self) -> None:
-        """Restore the running statistics before a shard; forget the gradient of another shard."""
+        """Restore the running statistics before a shard."""
         for before, now in zip(self._before, self._buffers, strict=True):
             now.copy_(before)
-        for parameter in self._parameters:
-            parameter.grad = None
 
     def read(self, loss: Tensor) -> Tensor:
         """The vector after a shard's backward pass. float32[P]."""
-        grads = [
-            (torch.zeros_like(one) if one.grad is None else one.grad).reshape(-1)
-            for one in self._parameters
-        ]
-        moving = [one.reshape(-1) for one in self._moving]
-        return torch.cat([*grads, *moving, loss.detach().reshape(1)])
+        grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in self._parameters]
+        parts = [*grads, *self._statistics, loss.detach()]
+        return torch.cat([part.reshape(-1) for part in parts])
 
     def write(self, vector: Tensor) -> None:
         """Set gradients and running statistics from a vector."""
-        place = 0
-        for parameter in self._parameters:
-            end = place + parameter.numel()
-            parameter.grad = vector[place:end].view_as(parameter)
-            place = end
-        for one in self._moving:
-            end = place + one.numel()
-            one.copy_(vector[place:end].view_as(one))
-            place = end
+        sizes = [tensor.numel() for tensor in [*self._parameters, *self._statistics]]
+        parts = torch.split(vector[:-1], sizes)
+        for parameter, grad in zip(self._parameters, parts, strict=False):
+            parameter.grad = grad.view_as(parameter)
+        for statistic, mean in zip(self._statistics, parts[len(self._parameters) :], strict=True):
+            statistic.copy_(mean.view_as(statistic))

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from bliss.data import Dataset, save_dataset
 from bliss.data.store import open_store
-from bliss.distributed.groups import Group, first_ranks, gather_text
-from bliss.distributed.rounds import Rounds
+from bliss.distributed.agreement import Communicator
+from bliss.distributed.groups import Group, all_gather_text, first_ranks
 from bliss.errors import ResourceError
 
 _MEMORY = Path("/dev/shm")
@@ -24,30 +24,29 @@ def shared_dataset(group: Group, load: Callable[[], Dataset]) -> Dataset:
     process of each machine, written as a store to shared memory (or, if there is too little, to the
     folder of temporary files), and mapped by all. The files are deleted at once; the maps remain.
     """
-    rounds = Rounds(group)
     if group.size == 1:
         return load()
-    with rounds.guarded():
-        rounds.meet()  # raises an error if another process has failed
-        leader = first_ranks(group)[group.rank]
-        own = load() if leader == group.rank else None
+    communicator = Communicator(group)
+    with communicator.sharing_errors():
+        communicator.barrier()  # raises an error if another process has failed
+        first = first_ranks(group)[group.rank]  # on this machine
+        own = load() if first == group.rank else None
         is_store = own is not None and bool(own.digest)
         folder = Path() if own is None or is_store else _written(own)
         try:
-            rounds.meet()  # all leaders have written
-            told = gather_text(group, "" if own is None or is_store else str(folder))
-            marks = gather_text(group, "" if own is None else own.fingerprint)
-            if told[leader]:
-                name = Path(told[leader])
-                found = replace(open_store(name / "data"), digest=marks[leader])
+            communicator.barrier()  # all data is written
+            place = all_gather_text(group, "" if own is None or is_store else str(folder))[first]
+            fingerprint = all_gather_text(group, "" if own is None else own.fingerprint)[first]
+            if place:
+                dataset = replace(open_store(Path(place) / "data"), digest=fingerprint)
             else:
-                found = load() if own is None else own
-            rounds.meet()  # all have opened it
+                dataset = load() if own is None else own
+            communicator.barrier()  # all have opened it
         finally:
             if folder != Path():
                 shutil.rmtree(folder, ignore_errors=True)
-        rounds.meet()  # the files are gone
-    return found
+        communicator.barrier()  # the files are gone
+    return dataset
 
 
 def _written(dataset: Dataset) -> Path:

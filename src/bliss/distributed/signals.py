@@ -9,35 +9,28 @@ from contextlib import contextmanager
 from time import monotonic
 from types import FrameType
 
-from bliss.errors import Interrupted
-
 
 class Signals:
-    """The signal that was received, if any.
+    """The signal that this process has received, if any.
 
-    Launchers of several processes repeat a signal, which reaches the processes from the terminal,
-    too. Repetitions within `grace` seconds count as one signal.
+    A launcher of several processes sends a signal again that the terminal has sent to all of them.
+    Repetitions within `grace` seconds count as one signal.
     """
 
     def __init__(self, grace: float = 0.0) -> None:
-        self.number: int | None = None
+        self.number = 0  # none
         self._grace, self._received = grace, 0.0
 
     def receive(self, number: int, frame: FrameType | None) -> None:
         """Store the first signal; a second one ends the process like an unhandled signal."""
-        if self.number is not None and monotonic() < self._received + self._grace:
+        if self.number and monotonic() < self._received + self._grace:
             return
-        if self.number is not None:
+        if self.number:
             signal.signal(number, signal.SIG_DFL)
             if number == signal.SIGINT:
                 raise KeyboardInterrupt
             signal.raise_signal(number)
         self.number, self._received = number, monotonic()
-
-    def check(self, _share: float = 0.0) -> None:
-        """Raise `Interrupted` if a signal was received."""
-        if self.number is not None:
-            raise Interrupted(self.number)
 
 
 @contextmanager

@@ -13,9 +13,8 @@ import torch
 
 from bliss import checks
 from bliss.arrays import IntArray
-from bliss.distributed.equality import state_number
-from bliss.distributed.groups import Group, TorchGroup
-from bliss.distributed.rounds import ALONE
+from bliss.distributed.equality import checksum
+from bliss.distributed.groups import ALONE, Group, TorchGroup
 from bliss.errors import DamagedError, InputError
 from bliss.loader import BlockLoader
 from bliss.rng import Stream
@@ -92,10 +91,10 @@ class PolicyCallback(Callback):
         """Raise an error that names the rank if policies differ."""
         if self._group.size == 1:
             return
-        own = torch.tensor([state_number(self.sampler.state_dict())])
-        numbers = [int(one) for one in self._group.gather(own)]
-        for rank, number in enumerate(numbers):
-            if number != numbers[0]:
+        own = torch.tensor([checksum(self.sampler.state_dict())])
+        checksums = [int(received) for received in self._group.all_gather(own)]
+        for rank, received in enumerate(checksums):
+            if received != checksums[0]:
                 raise DamagedError(
                     f"the policy of rank {rank} differs from that of rank 0: load the same state "
                     "in all processes and change it by PolicyCallback alone, then continue from "
@@ -265,7 +264,8 @@ def _check_loaders(loaders: Any, sampler: Sampler, group: Group) -> None:
         return
     held = loaders.values() if isinstance(loaders, dict) else loaders
     listed = list(held) if isinstance(loaders, (dict, list, tuple)) else [loaders]
-    own = [one for one in listed if isinstance(one, BlockLoader) and one.node_sampler is sampler]
+    block_loaders = [loader for loader in listed if isinstance(loader, BlockLoader)]
+    own = [loader for loader in block_loaders if loader.node_sampler is sampler]
     if not own:
         raise InputError(
             f"{group.size} processes train on {type(listed[0]).__name__}, which has no batches of "

@@ -142,17 +142,17 @@ def fit(made: Any) -> RunResult:
 
     try:
         with _same_handler():
-            found = made.fit()
+            outcome = made.fit()
     except TrainingFailedError as error:
         raise _explained(error) from error
     except RayError as error:
         raise LostError(f"Ray has lost the run ({_first_line(error)}).") from error
     except SystemExit as stop:  # Ray's handlers of SIGINT and SIGTERM exit with 0 and 1
         raise Interrupted(signal.SIGTERM if stop.code else signal.SIGINT) from stop
-    result = decode(found.return_value, RunResult, "the result of rank 0", REMEDY)
+    result = decode(outcome.return_value, RunResult, "the result of rank 0", REMEDY)
     folder = RunFolder(Path(made.train_loop_config["out"]))
-    if folder.result() is None and found.checkpoint is not None:  # rank 0 was on another machine
-        with found.checkpoint.as_directory() as place:
+    if folder.result() is None and outcome.checkpoint is not None:  # rank 0 was on another machine
+        with outcome.checkpoint.as_directory() as place:
             copy_run(Path(place), folder.path)
     return result
 
@@ -229,7 +229,7 @@ def _check_places(out: Path, storage: Path, name: str | None, resume: bool) -> N
 
 def _dataset_place(name: str) -> str:
     """Name of a data set, or the absolute path of a folder."""
-    known = {one.name for one in dataset_names()}
+    known = {dataset.name for dataset in dataset_names()}
     return name if canonical(name) in known else str(_absolute(name))
 
 

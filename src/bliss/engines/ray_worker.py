@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bliss.data import Dataset, load_dataset
-from bliss.distributed.groups import TorchGroup
-from bliss.distributed.rounds import ALONE
+from bliss.distributed.groups import ALONE, TorchGroup
 from bliss.distributed.shared_dataset import shared_dataset
 from bliss.storage.files import replace_file
 from bliss.storage.records import to_json
@@ -55,37 +54,37 @@ def work(values: dict[str, Any]) -> dict[str, Any]:
         f"workers: {group.size}, threads of each: {torch.get_num_threads()}"
     )
 
-    def report(found: dict[str, Any]) -> None:
+    def report(record: Evaluation | RunResult) -> None:
         checkpoint = train.Checkpoint.from_directory(folder.path) if group.rank == 0 else None
-        train.report(found, checkpoint=checkpoint)
+        train.report(metrics(record), checkpoint=checkpoint)
 
-    def on_evaluation(found: Evaluation) -> None:
-        score = short_name(found.metric)
-        shown = f"loss {found.loss:.4f}  val {score} {found.val_score:.4f}"
-        say(f"step {found.step}/{config.steps}  {shown}")
-        report(metrics(found))
+    def on_evaluation(evaluation: Evaluation) -> None:
+        score = short_name(evaluation.metric)
+        shown = f"loss {evaluation.loss:.4f}  val {score} {evaluation.val_score:.4f}"
+        say(f"step {evaluation.step}/{config.steps}  {shown}")
+        report(evaluation)
 
     checkpoint = train.get_checkpoint()
     if group.rank == 0 and checkpoint is not None:
         with checkpoint.as_directory() as place:
             copy_newer(Path(place), folder)
     result = run.run(folder.is_started, on_evaluation=on_evaluation)
-    report(metrics(result))
-    found: dict[str, Any] = json.loads(to_json(result))
-    return found
+    report(result)
+    fields: dict[str, Any] = json.loads(to_json(result))
+    return fields
 
 
-def metrics(found: Evaluation | RunResult) -> dict[str, Any]:
+def metrics(record: Evaluation | RunResult) -> dict[str, Any]:
     """Scores by name, as Ray shows them: step, loss, val_f1, ...; a result has test scores, too."""
-    score = short_name(found.metric).lower()
-    if isinstance(found, RunResult):
-        shown = {"step": found.steps, "best_step": found.best_step, "seconds": found.seconds}
+    score = short_name(record.metric).lower()
+    if isinstance(record, RunResult):
+        shown = {"step": record.steps, "best_step": record.best_step, "seconds": record.seconds}
     else:
-        shown = {"step": found.step, "loss": found.loss}
+        shown = {"step": record.step, "loss": record.loss}
     for name in (
         f"{split}_{kind}" for split in ("train", "val", "test") for kind in ("score", "mse")
     ):
-        value = getattr(found, name, None)
+        value = getattr(record, name, None)
         if value is not None:
             shown[name.replace("score", score)] = value
     return shown
@@ -100,7 +99,7 @@ def copy_newer(source: Path, folder: RunFolder) -> None:
 def copy_run(source: Path, target: Path) -> None:
     """Copy the files of a run; counters last, so that a killed copy leaves no false checkpoint."""
     files = [path for path in source.rglob("*") if path.is_file() and path.name != ".lock"]
-    for path in sorted(files, key=lambda one: (one.suffix == ".json", str(one))):
+    for path in sorted(files, key=lambda path: (path.suffix == ".json", str(path))):
         place = target / path.relative_to(source)
         place.parent.mkdir(parents=True, exist_ok=True)
         replace_file(place, path.read_bytes())

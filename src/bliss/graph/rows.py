@@ -205,11 +205,9 @@ class Rows:
             return (self.degree > 0).astype(np.float64)
         if self.graph.norm == "weights":
             return np.asarray(frontier.range_sums(*self.ranges, self.graph.weight))
-        indptr, edge = self.edges()
-        scale = self.source_scale(self.graph.indices[edge])
-        total, filled = np.zeros(self.degree.size), np.flatnonzero(self.degree)
-        if filled.size:
-            total[filled] = np.add.reduceat(scale, indptr[filled])
+        changed = NO_IDS if self.hidden is None else self.hidden.node
+        scales = self.graph.indptr, changed, self.source_scale(changed)
+        total: FloatArray = frontier.source_sums(*self.ranges, self.graph.indices, *scales)
         return total * self.target_scale
 
     def full_sums(self, value: Any) -> FloatArray:
@@ -243,8 +241,10 @@ class Rows:
         before = Rows.of(graph, self.dst)
         group, edge = self._cuts(before)
         source = graph.indices[edge]
-        alpha: FloatArray = graph.weight[edge].astype(np.float64)
-        if graph.norm != "weights":
+        alpha: FloatArray
+        if graph.norm == "weights":
+            alpha = graph.weight[edge]
+        else:
             alpha = before.target_scale[group]
             if graph.norm == "gcn":
                 alpha = alpha * before.source_scale(source)

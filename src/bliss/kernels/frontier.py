@@ -403,3 +403,43 @@ def range_sums(pointer: IntArray, start: IntArray, stop: IntArray, value: FloatA
             for e in range(np.uint64(start[r]), np.uint64(stop[r])):
                 total[g] += np.float64(value[e])
     return total
+
+
+@compiled
+def source_sums(
+    pointer: IntArray,
+    start: IntArray,
+    stop: IntArray,
+    indices: IntArray,
+    degree_indptr: IntArray,
+    changed: IntArray,
+    changed_scale: FloatArray,
+) -> Any:
+    """Sum over each group's edges of 1 / sqrt(|N_j|).
+
+    degree_indptr  int64[V + 1]  pointers whose differences are |N_j|
+    changed        int64[N]      nodes with another factor, increasing; usually none
+    changed_scale  float64[N]    their factors
+    returns        float64[G]
+    """
+    total = np.zeros(pointer.size - 1, np.float64)
+    scale = np.empty(_CHUNK, np.float64)
+    for g in range(total.size):
+        own = 0.0
+        for r in range(np.uint64(pointer[g]), np.uint64(pointer[g + 1])):
+            first, last = start[r], stop[r]
+            while first < last:
+                size = min(last - first, _CHUNK)
+                nodes = indices[first : first + size]
+                for c in range(size):  # a separate loop, so that its cache misses overlap
+                    node = np.uint64(nodes[c])
+                    scale[c] = degree_indptr[node + _U1] - degree_indptr[node]
+                for c in range(size):  # only arithmetic, so that the loop is vectorised
+                    scale[c] = 1.0 / math.sqrt(max(scale[c], 1.0)) * min(scale[c], 1.0)
+                for c in range(size):
+                    if changed.size:
+                        scale[c] = changed_or(scale[c], np.uint64(nodes[c]), changed, changed_scale)
+                    own += scale[c]
+                first += size
+        total[g] = own
+    return total

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from bliss.nn import ops
 from bliss.nn.block import Block
 
 
@@ -45,9 +44,6 @@ def aggregate_noise(block: Block, noise: Tensor) -> Tensor:
 
 
 def _sum(block: Block, x: Tensor, weight: Tensor) -> Tensor:
-    if torch.compiler.is_compiling():
-        traced: Tensor = ops.sum_edges(x, block.row, block.indptr, block.col, weight)
-        return traced
     out: Tensor = _Sum.apply(x, block, weight, False)  # type: ignore[no-untyped-call]
     return out
 

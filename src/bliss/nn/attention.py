@@ -16,7 +16,6 @@ from torch import Tensor
 from torch.nn import functional
 
 from bliss.kernels import messages
-from bliss.nn import ops
 from bliss.nn.block import Block
 
 
@@ -29,9 +28,6 @@ def gatv2_scores(
     """
     if not _is_compiled(source):
         return _plain_scores(block, target, source, vector, slope)
-    if torch.compiler.is_compiling():
-        traced: Tensor = ops.gatv2_scores(target, source, vector, block.indptr, block.row, slope)
-        return traced
     scores: Tensor = _Scores.apply(target, source, vector, slope, block)  # type: ignore[no-untyped-call]
     return scores
 
@@ -51,9 +47,6 @@ def attend(
     if not _is_compiled(values):
         attention = _softmax(block, scores)
         return _weighted_sum(block, mask, attention, values), attention.detach()
-    if torch.compiler.is_compiling():
-        out, attention = ops.attend(scores, values, mask, block.indptr, block.row)
-        return out, attention.detach()
     out, attention = _Attend.apply(scores, values, mask, block)  # type: ignore[no-untyped-call]
     return out, attention
 

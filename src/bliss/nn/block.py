@@ -115,28 +115,15 @@ class Block:
         """Number of kept edges, E'."""
         return self.row.numel()
 
-    @property
+    @cached_property
     def col(self) -> Tensor:
         """Position in dst of each edge's target. int64[E']."""
-        return self._targets() if torch.compiler.is_compiling() else self._col
-
-    @cached_property
-    def _col(self) -> Tensor:
-        return self._targets()
-
-    def _targets(self) -> Tensor:
         targets = torch.arange(self.num_dst, device=self.indptr.device)
         return targets.repeat_interleave(self.indptr.diff(), output_size=self.num_edges)
 
-    @property
+    @cached_property
     def edge_index(self) -> Tensor:
         """(row, col) in the form of PyG's bipartite convolutions. int64[2, E']."""
-        if torch.compiler.is_compiling():  # which cannot trace the lock of a cached property
-            return torch.stack([self.row, self.col])
-        return self._edge_index
-
-    @cached_property
-    def _edge_index(self) -> Tensor:
         return torch.stack([self.row, self.col])
 
     @cached_property
@@ -325,9 +312,14 @@ class Block:
                 "this block was not observed, so the sampler cannot learn from it: call "
                 "block.observe(x) in the forward pass, before sampler.update(blocks)."
             )
-        draw = self.origin or self
+        draw, rows = self.origin or self, self._visible("feedback")
+        if not np.array_equal(_to_numpy(draw.dst), rows.dst):
+            raise InputError(
+                "a block's dst are other nodes than the targets that it was drawn for: update each "
+                "sampler with the blocks that it drew."
+            )
         feedback = Feedback(
-            rows=self._visible("feedback"),
+            rows=rows,
             src=_to_numpy(draw.src),
             indptr=_to_numpy(draw.indptr),
             row=_to_numpy(draw.row),

@@ -14,7 +14,6 @@ from torch import Tensor
 from torch.nn import functional
 
 from bliss.kernels import messages
-from bliss.nn import ops
 
 
 def dropout(x: Tensor, rate: float, training: bool) -> Tensor:
@@ -28,9 +27,6 @@ def dropout(x: Tensor, rate: float, training: bool) -> Tensor:
         return x
     if x.device.type != "cpu" or x.dtype != torch.float32:
         return functional.dropout(x, rate)
-    if torch.compiler.is_compiling():
-        dropped: Tensor = ops.dropout(x, torch.randint(2**62, ()), rate)
-        return dropped
     key = int(torch.randint(2**62, ()).item())
     out: Tensor = _Dropout.apply(x, key, rate)  # type: ignore[no-untyped-call]
     return out

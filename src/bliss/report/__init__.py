@@ -1,10 +1,11 @@
 """Figures, tables and an HTML page from saved results; nothing here trains.
 
-load.py          paths -> records of `bliss.train.results` and `bliss.studies.records`
+load.py          paths -> records of runs and studies
 charts.py        numbers -> matplotlib figures, with the colours and lines of style.py
 svg.py           figures -> SVG that follows the theme of the page
-tables.py        numbers -> cells with rounded text and an exact sorting key
-sections.py      the parts of a page, filled by run.py, comparison.py, variance.py
+cells.py         numbers -> cells with rounded text and an exact sorting key
+sections.py      the parts of a page
+*_section.py     records -> sections; those of studies are named by `bliss.studies.registry`
 significance.py  rows of a comparison -> which differences are significant
 build.py         paths -> sections
 page.py          sections -> page.html, with page.css and page.js included

@@ -28,8 +28,8 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Table:
-    """A captioned table; a column is numeric if its cells are."""
+class ReportTable:
+    """A table with a caption; a column is numeric if its cells are."""
 
     caption: str
     columns: Sequence[str]
@@ -43,7 +43,7 @@ class Table:
         rows: Iterable[T],
         columns: Mapping[str, Callable[[T], Cell]],
         note: str = "",
-    ) -> Table:
+    ) -> ReportTable:
         """One row for each item. Columns that show a dash in every row are left out."""
         cells = [[make(row) for make in columns.values()] for row in rows]
         kept = [n for n in range(len(columns)) if any(row[n].text != DASH for row in cells)]

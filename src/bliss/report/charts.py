@@ -90,7 +90,7 @@ def curves(series: Sequence[Series], x: str, y: str, level: Level | None = None)
     return figure
 
 
-def ratios(series: Sequence[Series], limit: Series, x: str, y: str) -> Figure:
+def ratio_chart(series: Sequence[Series], limit: Series, x: str, y: str) -> Figure:
     """Lines from 0 up, with a reference line at 1 and a dotted limit."""
     with drawing() as (figure, axes):
         axes.axhline(1, label="PLADIES", color=INK, linewidth=0.8, alpha=0.6)
@@ -190,15 +190,15 @@ def coincidences(series: Sequence[Series]) -> list[tuple[int, int]]:
     """
     values = [y for line in series for y in line.y if math.isfinite(y)]
     close = 0.01 * (max(values) - min(values)) if values else 0.0
-    found = []
+    pairs = []
     for upper, line in enumerate(series):
         at = dict(zip(line.x, line.y, strict=True))
         for lower in range(upper):
             other = zip(series[lower].x, series[lower].y, strict=True)
             gaps = [abs(at[x] - y) for x, y in other if x in at and math.isfinite(at[x] - y)]
             if gaps and 2 * sum(gap <= close for gap in gaps) > len(gaps):
-                found.append((lower, upper))
-    return found
+                pairs.append((lower, upper))
+    return pairs
 
 
 def coinciding(series: Sequence[Series]) -> list[str]:

@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 
 from bliss.report.cells import (
     Cell,
-    Number,
-    Table,
+    ReportTable,
     chance,
     fixed,
     number,
@@ -20,23 +19,12 @@ from bliss.report.cells import (
     whole_numbers,
 )
 from bliss.report.significance import corrected
-from bliss.studies.records import Comparison, ComparisonRow
+from bliss.studies.comparison.comparison_record import Comparison, ComparisonRow
 
 Columns = dict[str, Callable[[ComparisonRow], Cell]]
 Label = Callable[[ComparisonRow], str]
-
-
-def error(row: ComparisonRow) -> Number:
-    """Half the 95% interval of the test score; its deviation in older files; None for one seed."""
-    if row.seeds < 2:
-        return None
-    return row.test_score_std if row.test_score_interval is None else row.test_score_interval
-
-
-def error_words(rows: Sequence[ComparisonRow]) -> str:
-    """What stands after the sign ±."""
-    has_interval = any(row.test_score_interval is not None for row in rows)
-    return "half the 95% interval of the mean" if has_interval else "one standard deviation"
+INTERVAL = "half the 95% interval of the mean"
+"""What stands after the sign ± of test scores."""
 
 
 def rank(row: ComparisonRow) -> Cell:
@@ -57,10 +45,13 @@ TESTED: Columns = {
 
 def tested(score: str) -> Columns:
     """The score of the test nodes ("F1" or "R2"), and its difference to the first sampler."""
-    return {f"Test {score}": lambda row: score_spread(row.test_score, error(row)), **TESTED}
+    return {
+        f"Test {score}": lambda row: score_spread(row.test_score, row.test_score_interval),
+        **TESTED,
+    }
 
 
-def scores(rows: Sequence[ComparisonRow], label: Label, score: str) -> Table:
+def scores(rows: Sequence[ComparisonRow], label: Label, score: str) -> ReportTable:
     """Test scores with ranks and differences first, then the rest."""
     after = {id(row): p for row, p in corrected(rows)}
     columns: Columns = {
@@ -70,9 +61,7 @@ def scores(rows: Sequence[ComparisonRow], label: Label, score: str) -> Table:
         "Difference": TESTED["Difference"],
         "p, Holm": lambda row: chance(after.get(id(row))),
         "p": TESTED["p"],
-        f"Validation {score}": lambda row: score_spread(
-            row.val_score, row.val_score_std if row.seeds > 1 else None
-        ),
+        f"Validation {score}": lambda row: score_spread(row.val_score, row.val_score_std),
         f"Training {score}": lambda row: score_cell(row.train_score),
         **({"Test MSE": lambda row: rounded(row.test_mse)} if score != "F1" else {}),
         "Seeds": lambda row: number(row.seeds),
@@ -83,18 +72,20 @@ def scores(rows: Sequence[ComparisonRow], label: Label, score: str) -> Table:
         if any(row.rank is not None for row in rows)
         else ""
     )
-    return Table.of(
+    return ReportTable.of(
         "Scores",
         rows,
         columns,
         f"{'Micro-F1' if score == 'F1' else score}, means over seeds. Test {score} ± "
-        f"{error_words(rows)}, validation {score} ± one standard deviation. Difference is test "
+        f"{INTERVAL}, validation {score} ± one standard deviation. Difference is test "
         f"{score} minus that of {label(rows[0])} with the same seeds, and p is its paired t-test, "
         "also with Holm's correction over the rows of this table." + ranked,
     )
 
 
-def conditions(file: Comparison, rows: Sequence[ComparisonRow], label: Label, score: str) -> Table:
+def conditions(
+    file: Comparison, rows: Sequence[ComparisonRow], label: Label, score: str
+) -> ReportTable:
     """What each sampler was run with."""
     note = "Sizes are sources per layer, neighbours per target, or the batch size of a subgraph."
     if file.match:
@@ -116,19 +107,19 @@ def conditions(file: Comparison, rows: Sequence[ComparisonRow], label: Label, sc
         "Search, runs": lambda row: number(len(row.search.trials) if row.search else None),
         "Search, s": lambda row: rounded(row.search.seconds if row.search else None),
     }
-    return Table.of("Sizes and settings", rows, columns, note)
+    return ReportTable.of("Sizes and settings", rows, columns, note)
 
 
 def size(row: ComparisonRow) -> str:
-    """'layer 4,096 / 2,048 / 1,024', 'subgraph 6,000'; budgets alone in earlier files."""
+    """'layer 4,096 / 2,048 / 1,024', 'subgraph 6,000'."""
     if row.unit == "subgraph":
         return f"subgraph {row.batch_size:,}"
     return f"{row.unit} {whole_numbers(row.budgets)}".strip()
 
 
-def costs(rows: Sequence[ComparisonRow], score: str, target: float) -> Table:
+def costs(rows: Sequence[ComparisonRow], score: str, target: float) -> ReportTable:
     """Time, counts and memory."""
-    return Table.of(
+    return ReportTable.of(
         "Cost",
         rows,
         WHO
@@ -147,7 +138,7 @@ def costs(rows: Sequence[ComparisonRow], score: str, target: float) -> Table:
     )
 
 
-def step_parts(rows: Sequence[ComparisonRow]) -> Table:
+def step_parts(rows: Sequence[ComparisonRow]) -> ReportTable:
     """Milliseconds of a step by part."""
 
     def time(part: str) -> Callable[[ComparisonRow], Cell]:
@@ -155,10 +146,10 @@ def step_parts(rows: Sequence[ComparisonRow]) -> Table:
 
     parts = dict.fromkeys(part for row in rows for part in row.step_ms)
     columns = WHO | {part.capitalize(): time(part) for part in parts}
-    return Table.of("Time of a step, in milliseconds", rows, columns, "Medians over steps.")
+    return ReportTable.of("Time of a step, in milliseconds", rows, columns, "Medians over steps.")
 
 
-def shares(rows: Sequence[ComparisonRow], score: str) -> Table:
+def shares(rows: Sequence[ComparisonRow], score: str) -> ReportTable:
     """Scores at every share of the size."""
     columns: Columns = {
         "Share": lambda row: short(row.budget_share) if row.budgets or row.unit else number(None),
@@ -170,4 +161,6 @@ def shares(rows: Sequence[ComparisonRow], score: str) -> Table:
         "Policy": WHO["Policy"],
     }
     note = "Differences are taken at the same share; p is not corrected."
-    return Table.of("As the budget shrinks", rows, {"Sampler": WHO["Sampler"]} | columns, note)
+    return ReportTable.of(
+        "As the budget shrinks", rows, {"Sampler": WHO["Sampler"]} | columns, note
+    )

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from bliss.errors import DamagedError, InputError
 from bliss.storage import records
-from bliss.studies.records import Comparison, Variance
+from bliss.studies.registry import Study, imported, studies
 from bliss.text import shorten
 from bliss.train.folder import RunFolder
 from bliss.train.results import Evaluation, RunResult, RunSettings
-
-S = TypeVar("S", Comparison, Variance)
 
 
 @dataclass(frozen=True)
@@ -34,29 +32,20 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Study(Generic[S]):
-    """A study's file."""
+class StudyFile:
+    """A study's file, and its record."""
 
     path: Path
-    record: S
-
-
-Source = Run | Study[Comparison] | Study[Variance]
-
-
-@dataclass(frozen=True)
-class Kind:
-    """A kind of study: its record, its file and the command that writes it."""
-
+    study: Study
     record: Any
-    file: str
-    command: str
 
 
-KINDS = {
-    "comparison": Kind(Comparison, "compare.json", "compare"),
-    "variance": Kind(Variance, "variance.json", "variance"),
-}
+Source = Run | StudyFile
+
+
+def shown_studies() -> dict[str, Study]:
+    """Studies that a report can show, by the kind of their record."""
+    return {study.kind: study for study in studies() if study.section}
 
 
 def load(paths: Sequence[Path]) -> list[Source]:
@@ -69,36 +58,38 @@ def load(paths: Sequence[Path]) -> list[Source]:
 
 def _load(path: Path) -> list[Source]:
     if not path.exists():
-        raise InputError(f"{path} does not exist: name a folder of results, or a variance file.")
+        raise InputError(f"{path} does not exist: name a folder of results or a file of a study.")
     if path.is_file():
         return [_study(path)]
     held: list[Source] = []
     if (path / "config.json").exists():
         held.append(_run(path))
-    held += [_study(path / k.file, name) for name, k in KINDS.items() if (path / k.file).exists()]
+    known = shown_studies().values()
+    held += [_study(path / s.file, s) for s in known if (path / s.file).exists()]
     if not held:
         raise InputError(
             f"{path} holds no results: name a folder with config.json (a run), "
-            f"{', '.join(kind.file for kind in KINDS.values())}."
+            f"{' or '.join(study.file for study in known)}."
         )
     return held
 
 
-def _study(path: Path, expected: str | None = None) -> Source:
-    remedy = (
-        f"write it again with `bliss {KINDS[expected].command}`" if expected else "write it again"
-    )
+def _study(path: Path, expected: Study | None = None) -> StudyFile:
+    remedy = "write it again"
+    if expected:
+        remedy += f" with `bliss {expected.command_name}`"
     values = records.read_object(path, remedy)
-    found = values.get("kind")
-    shown = shorten(repr(found))
-    if expected and found != expected:
-        raise DamagedError(f"{path} is of kind {shown}, not {expected!r}: {remedy}.")
-    if not isinstance(found, str) or found not in KINDS:
+    kind, known = values.get("kind"), shown_studies()
+    shown = shorten(repr(kind))
+    if expected and kind != expected.kind:
+        raise DamagedError(f"{path} is of kind {shown}, not {expected.kind!r}: {remedy}.")
+    if not isinstance(kind, str) or kind not in known:
         raise InputError(
             f"{path} is of kind {shown}, which a report cannot show: name a file of kind "
-            f"{', '.join(KINDS)}."
+            f"{', '.join(known)}."
         )
-    return Study(path, records.decode(values, KINDS[found].record, path, remedy))
+    study = known[kind]
+    return StudyFile(path, study, records.decode(values, imported(study.record), path, remedy))
 
 
 def _run(path: Path) -> Run:

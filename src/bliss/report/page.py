@@ -19,6 +19,8 @@ from bliss.storage.files import replace_file
 from bliss.text import printable
 
 HERE = Path(__file__).parent
+MOST_SUBJECTS = 3
+"""Networks and data sets that a title names at most."""
 
 
 def page(sections: Sequence[Section]) -> str:
@@ -70,24 +72,31 @@ def _shown(value: object) -> object:
 
 
 def _title(sections: Sequence[Section]) -> str:
-    """'Comparison: sage on ppi', or 'Comparison of sage on ppi, and variance' of several."""
-    if len(sections) == 1:
-        return f"{sections[0].kind}: {sections[0].title}"
-    others = list(dict.fromkeys(one.kind.lower() for one in sections[1:]))
-    return f"{sections[0].kind} of {sections[0].title}, and {sentence_list(others)}"
+    """'Comparison: sage on ppi', or 'Runs and variance: sage on ppi, gcn on cora' of several."""
+    kinds: dict[str, str] = {}  # singular -> as it is shown
+    for section in sections:
+        kind = section.kind.lower().removesuffix("s")
+        repeated = kind if kind == "variance" else f"{kind}s"
+        kinds[kind] = repeated if kind in kinds else section.kind.lower()
+    subjects = list(dict.fromkeys(section.title for section in sections))
+    others = len(subjects) - MOST_SUBJECTS
+    named = ", ".join(subjects[:MOST_SUBJECTS]) + (f" and {others} more" if others > 0 else "")
+    shown = sentence_list(list(kinds.values()))
+    return f"{shown[:1].upper()}{shown[1:]}: {named}"
 
 
 def _origin(sections: Sequence[Section]) -> list[tuple[str, list[str]]]:
     """Dates, machines and graphs of all sections, each once."""
-    found: dict[str, dict[str, None]] = {}
+    origins: dict[str, dict[str, None]] = {}
     for section in sections:
         for name, value in section.origin:
-            found.setdefault(name, {})[value] = None
-    graphs = found.get("Graph", {})
-    found["Graph"] = {  # a name alone is left out if its sizes are told
+            origins.setdefault(name, {})[value] = None
+    graphs = origins.get("Graph", {})
+    origins["Graph"] = {  # a name alone is left out if it is also there with its sizes
         value: None for value in graphs if not any(o.startswith(f"{value}: ") for o in graphs)
     }
-    return [(name, list(found[name])) for name in ("Date", "Machine", "Graph") if found.get(name)]
+    names = [name for name in ("Date", "Machine", "Graph") if origins.get(name)]
+    return [(name, list(origins[name])) for name in names]
 
 
 def _bound(text: str) -> str:

@@ -7,9 +7,10 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from bliss.report.cells import DASH, Table, fixed, plural, sentence_list, significant
+from bliss.report.cells import DASH, ReportTable, fixed, plural, sentence_list, significant
 from bliss.report.charts import Chart, Level, Series, coinciding, curves, stacks
-from bliss.studies.records import Curve, GraphFacts, Machine
+from bliss.studies.curves import Curve
+from bliss.studies.provenance import GraphFacts, Machine
 
 PARTS_OF_A_STEP = ("sample", "gather", "forward", "backward", "update")
 BAND = "Bands are one standard deviation over seeds."
@@ -28,7 +29,7 @@ class Tile:
 
 
 @dataclass(frozen=True)
-class Group:
+class ChartGroup:
     """Charts that belong together."""
 
     title: str
@@ -41,9 +42,9 @@ class Part:
     """The charts and tables of one network or measurement."""
 
     title: str
-    groups: Sequence[Group] = ()
-    tables: Sequence[Table] = ()
-    lead: Sequence[Table] = ()
+    groups: Sequence[ChartGroup] = ()
+    tables: Sequence[ReportTable] = ()
+    lead: Sequence[ReportTable] = ()
     """Tables that come before the charts."""
 
 
@@ -75,6 +76,19 @@ class Section:
         return [c for part in self.parts for group in part.groups for c in group.charts]
 
 
+@dataclass(frozen=True, eq=False)
+class Supplement:
+    """What a study adds to the section of the run or study in whose folder its file is."""
+
+    dataset: str
+    model: str
+    title: str
+    """Title of the part, if the section has none about this data set and network."""
+    groups: Sequence[ChartGroup]
+    tables: Sequence[ReportTable]
+    summary: Sequence[str]
+
+
 @dataclass
 class Names:
     """Unique names for files and ids, in plain letters."""
@@ -92,7 +106,7 @@ class Names:
 
 
 @dataclass(frozen=True)
-class Entry:
+class CurveEntry:
     """One line of a chart: its learning curve and the time of a step."""
 
     label: str
@@ -113,12 +127,12 @@ def labels(pairs: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def learning(
-    entries: Sequence[Entry],
+    entries: Sequence[CurveEntry],
     about: str,
     names: Names,
     target: float | None = None,
     score: str = "F1",
-) -> Group | None:
+) -> ChartGroup | None:
     """Validation score and loss over steps, and the score over time where it is known."""
     title = f"Validation {score}"
     charts = [
@@ -134,11 +148,11 @@ def learning(
     )
     notes = [BAND] if has_band else []
     notes += [OVER_TIME] if any(entry.curve.seconds for entry in entries) else []
-    return Group("Learning curves", drawn, " ".join(notes)) if drawn else None
+    return ChartGroup("Learning curves", drawn, " ".join(notes)) if drawn else None
 
 
 def _curves(
-    entries: Sequence[Entry],
+    entries: Sequence[CurveEntry],
     about: str,
     names: Names,
     title: str,
@@ -171,24 +185,24 @@ def _curves(
     return Chart(names(about, name), name, alt, curves(series, axis, title, level))
 
 
-def step_time(entries: Sequence[Entry], about: str, names: Names) -> Group | None:
+def step_time(entries: Sequence[CurveEntry], about: str, names: Names) -> ChartGroup | None:
     """The time of a step by part."""
     timed = [entry for entry in entries if entry.step_ms]
     if not timed:
         return None
-    found = dict.fromkeys(part for entry in timed for part in entry.step_ms if part != "total")
-    ordered = [*(p for p in PARTS_OF_A_STEP if p in found), *found]
+    names_of_parts = dict.fromkeys(p for entry in timed for p in entry.step_ms if p != "total")
+    ordered = [*(p for p in PARTS_OF_A_STEP if p in names_of_parts), *names_of_parts]
     parts = {part: [entry.step_ms.get(part, 0.0) for entry in timed] for part in ordered}
-    told = [
+    described = [
         f"{entry.label} {significant(sum(times[n] for times in parts.values()))} ms ("
         + ", ".join(f"{part} {significant(times[n])}" for part, times in parts.items())
         + ")"
         for n, entry in enumerate(timed)
     ]
-    alt = f"Milliseconds of a training step by part, {about}. {sentence_list(told)}."
+    alt = f"Milliseconds of a training step by part, {about}. {sentence_list(described)}."
     figure = stacks([entry.label for entry in timed], parts, "ms per step")
     chart = Chart(names(about, "time of a step"), "Milliseconds by part", alt, figure)
-    return Group("Time of a step by part", [chart], NOTE_ON_TIME)
+    return ChartGroup("Time of a step by part", [chart], NOTE_ON_TIME)
 
 
 def drawable(series: Iterable[Series]) -> list[Series]:
@@ -196,7 +210,7 @@ def drawable(series: Iterable[Series]) -> list[Series]:
     return [line for line in series if line.is_drawable]
 
 
-def present(groups: Iterable[Group | None]) -> list[Group]:
+def present(groups: Iterable[ChartGroup | None]) -> list[ChartGroup]:
     """The groups that have a chart."""
     return [group for group in groups if group and group.charts]
 
@@ -234,23 +248,23 @@ def graph_words(graph: GraphFacts | None, name: str) -> str:
 def origin(date: str, machine: Machine | None, graph: str) -> list[tuple[str, str]]:
     """The known ones of date, machine and graph."""
     day = date.replace("T", " ").replace("+00:00", " UTC")
-    told = {"Date": day, "Machine": machine_words(machine) if machine else "", "Graph": graph}
-    return [(name, value) for name, value in told.items() if value]
+    items = {"Date": day, "Machine": machine_words(machine) if machine else "", "Graph": graph}
+    return [(name, value) for name, value in items.items() if value]
 
 
 def facts(items: dict[str, str]) -> list[Details]:
     """Details of how the numbers were measured, without unknown values."""
-    told = [(name, value) for name, value in items.items() if value]
-    return [Details("How this was measured", told)] if told else []
+    known_items = [(name, value) for name, value in items.items() if value]
+    return [Details("How this was measured", known_items)] if known_items else []
 
 
 def _last(series: Sequence[Series], over: str) -> str:
-    told = []
+    described = []
     for line in series:
         at = max(n for n, y in enumerate(line.y) if math.isfinite(y))
         deviation = line.deviation[at]
         spread = f" (deviation {significant(deviation, 2)})" if math.isfinite(deviation) else ""
         at_step, at_time = f"step {fixed(line.x[at], 0)}", f"{significant(line.x[at])} s"
         place = at_step if over == "step" else at_time
-        told.append(f"{line.label} {line.y[at]:.3f}{spread} at {place}")
-    return sentence_list(told)
+        described.append(f"{line.label} {line.y[at]:.3f}{spread} at {place}")
+    return sentence_list(described)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from bliss.report.cells import plural, plus, probability, sentence_list
-from bliss.studies.ranking import LEVEL, holm
-from bliss.studies.records import ComparisonRow
+from bliss.studies.comparison.comparison_record import ComparisonRow
+from bliss.studies.comparison.ranking import LEVEL, holm
 
 
 def corrected(rows: Sequence[ComparisonRow]) -> list[tuple[ComparisonRow, float]]:
@@ -32,13 +32,15 @@ def verdict(
         "paired t-test over equal seeds, Holm's correction for "
         f"{plural(len(tested), 'comparison')}, 5% level"
     )
-    found = [
+    significant = [
         f"{label(row)} ({plus(row.difference, 3)}, p {equals(p)})" for row, p in tested if p < LEVEL
     ]
-    if not found:
+    if not significant:
         return f" No sampler differs significantly from {first} in test {score} ({test})."
-    verb = "differs" if len(found) == 1 else "differ"
-    return f" {sentence_list(found)} {verb} significantly from {first} in test {score} ({test})."
+    verb = "differs" if len(significant) == 1 else "differ"
+    return (
+        f" {sentence_list(significant)} {verb} significantly from {first} in test {score} ({test})."
+    )
 
 
 def standing(rows: Sequence[ComparisonRow], label: Callable[[ComparisonRow], str]) -> str:

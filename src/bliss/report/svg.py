@@ -45,5 +45,5 @@ def _adapt(name: str, value: str, prefix: str) -> str:
     value = value.replace("url(#", f"url(#{prefix}-")
     value = re.sub(r"font: ((?:\w+ )*[\d.]+px) [^;]*", r"font: \1 var(--sans)", value)
     if name in ("style", "fill", "stroke"):
-        value = re.sub(r"#[0-9a-f]{6}", lambda found: COLOURS.get(found[0], found[0]), value)
+        value = re.sub(r"#[0-9a-f]{6}", lambda match: COLOURS.get(match[0], match[0]), value)
     return value

@@ -219,8 +219,8 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
             return
         news = [self.digest(blocks)]
         if group is not None:
-            gathered = as_group(group).gather_bytes(pack_news(news))
-            news = [shard for content in gathered for shard in unpack_news(content)]
+            packed = as_group(group).all_gather_bytes(pack_news(news))
+            news = [shard for content in packed for shard in unpack_news(content)]
         self.apply(news)
 
     def survey(

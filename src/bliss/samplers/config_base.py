@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 from bliss import checks
 from bliss.errors import InputError
 from bliss.policies.configs import POLICIES, PolicyConfig
+from bliss.samplers.estimators import estimator_of
 
 if TYPE_CHECKING:
     from bliss.samplers.base import Sampler
@@ -20,8 +21,6 @@ Thinning = Literal["exact", "paper"]
 FirstHop = Literal["sampled", "exact"]
 HistoryKind = Literal["none", "nodes", "surveys"]
 HistoryType = Literal["float32", "float16"]
-UNBIASED = ("ht", "debiased")
-"""Estimators that a history can be combined with."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,7 +179,7 @@ class EstimatorConfig(SamplerConfig):
 
     estimators: ClassVar[Sequence[str]] = ("ht", "hajek")
     """Allowed names for `estimator`."""
-    estimator: str = "ht"
+    estimator: Any = "ht"
     """Weights of kept edges; see docs/samplers.md."""
     first_hop: FirstHop = "sampled"
     """Input layer: sampled, or exact (features are aggregated once and exactly; not for attention).
@@ -196,13 +195,14 @@ class EstimatorConfig(SamplerConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        checks.choice("estimator", self.estimator, self.estimators)
+        if isinstance(self.estimator, str):
+            checks.choice("estimator", self.estimator, self.estimators)
         checks.choice("first_hop", self.first_hop, get_args(FirstHop))
         checks.choice("history", self.history, get_args(HistoryKind))
         checks.choice("history_type", self.history_type, get_args(HistoryType))
         if self.has_history:
             object.__setattr__(self, "first_hop", "exact")
-            if self.estimator not in UNBIASED:
+            if not estimator_of(self.estimator).is_unbiased:
                 raise InputError(
                     f"estimator={self.estimator!r} is biased, but history={self.history!r} needs "
                     "an unbiased one: choose estimator ht."

@@ -51,7 +51,7 @@ class PoissonConfig(PolicySamplerConfig):
     """Settings of samplers that flip one coin per source."""
 
     estimators: ClassVar[Sequence[str]] = ("ht", "hajek", "released")
-    estimator: str = "ht"
+    estimator: Any = "ht"
     """Weights of kept edges: ht (unbiased), hajek (rows rescaled) or released (as in the authors'
     code)."""
     thinning: Thinning = "exact"
@@ -81,7 +81,7 @@ class LADIESConfig(PolicySamplerConfig):
     builds: ClassVar[str] = "ladies.LADIES"
     policy: Any = "ladies"
     """Policy that sets the masses; see docs/policies.md."""
-    estimator: str = "hajek"
+    estimator: Any = "hajek"
     """Weights of kept edges: ht (unbiased) or hajek (rows rescaled; biased, often less error)."""
     replace: bool = False
     """Draw with replacement."""
@@ -100,7 +100,7 @@ class SKETCHConfig(PolicySamplerConfig):
         UniformConfig(), LadiesConfig(), StaticConfig(), NodeConfig()
     )
     estimators: ClassVar[Sequence[str]] = ("debiased", "sketch", "hajek")
-    estimator: str = "debiased"
+    estimator: Any = "debiased"
     """Weights of kept edges: debiased (unbiased), sketch (alpha / (s q_j)) or hajek (rows
     rescaled)."""
 
@@ -210,7 +210,7 @@ class LABORConfig(EstimatorConfig):
 
     builds: ClassVar[str] = "labor.LABOR"
     unit: ClassVar[Unit] = "neighbours"
-    estimator: str = "hajek"
+    estimator: Any = "hajek"
     """Weights of kept edges: hajek (rows rescaled, as in the reference implementation) or ht
     (unbiased)."""
     iterations: int | str = 0
@@ -243,7 +243,7 @@ class GCNBSConfig(PolicySamplerConfig):
     uses_attention: ClassVar[bool] = False
     policy: Any = "exp3m"
     """Bandit: exp3m (k arms at once, without replacement) or exp3-single (k plays of one arm)."""
-    estimator: str = "ht"
+    estimator: Any = "ht"
     """Weights of kept edges: ht (unbiased), hajek (rows rescaled) or plain (ignores p_ij)."""
 
     def __post_init__(self) -> None:

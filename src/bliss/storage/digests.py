@@ -11,12 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from bliss.arrays import Array
-
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # neither NumPy nor torch is imported to read a JSON file
     from torch import Tensor
+
+    from bliss.arrays import Array
 
 _CHUNK = 1 << 20  # bytes
 _KEY = "digest"
@@ -43,13 +41,13 @@ def array_digest(*arrays: Array) -> str:
         digest.update(f"{array.dtype} {array.shape}".encode())
         step = max(1, _CHUNK // max(1, array[:1].nbytes))
         for start in range(0, len(array), step):  # a copy of a chunk is small
-            digest.update(np.ascontiguousarray(array[start : start + step]).tobytes())
+            digest.update(array[start : start + step].tobytes())
     return str(digest.hexdigest())
 
 
 def tensor_digest(tensors: Mapping[str, Tensor]) -> str:
     """Digest of the names, types, shapes and values of tensors, whatever their order."""
-    import torch  # not above: policies use this module without it
+    import torch
 
     ordered = sorted(tensors.items())
     kinds = [[name, str(tensor.dtype), [*tensor.shape]] for name, tensor in ordered]

@@ -1,4 +1,13 @@
-"""Studies: comparisons of samplers, measurements of variance, the paper's tables."""
+"""Studies: advice on budgets, comparisons of samplers, measurements of variance.
+
+registry.py      what the command line and reports need to know about each study
+advice/          `bliss advise`
+comparison/      `bliss compare`
+variance/        `bliss variance`
+layer_errors.py  expected squared error of a layer's aggregates, in closed form
+curves.py        learning curves, averaged over seeds
+provenance.py    machine, versions, date and graph
+"""
 
 import lazy_loader
 

@@ -5,7 +5,7 @@ from .entry import train as train
 from .evaluation import evaluate as evaluate
 from .evaluation import full_logits as full_logits
 from .folder import RunFolder as RunFolder
-from .loop import Standing as Standing
+from .loop import StepProgress as StepProgress
 from .loop import Trainer as Trainer
 from .loop import open_task as open_task
 from .metrics import micro_f1 as micro_f1
@@ -14,6 +14,6 @@ from .metrics import r2 as r2
 from .results import Evaluation as Evaluation
 from .results import RunResult as RunResult
 from .step import PARTS as PARTS
-from .step import Learner as Learner
+from .step import Stepper as Stepper
 from .task import Task as Task
 from .task import build_task as build_task

@@ -1,4 +1,4 @@
-"""Checkpoints: convert the state of a run to tensors and counters, and restore it."""
+"""Checkpoints: the state of a run as tensors and counters, and as bytes for other processes."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import msgspec
-import numpy as np
 import safetensors.torch
 import torch
 from torch import Tensor
 
-from bliss.distributed.groups import Group
+from bliss.arrays import Bytes
+from bliss.distributed.groups import as_bytes
 from bliss.errors import DamagedError
-from bliss.train.folder import settings_digest
+from bliss.train.folder import read_metadata, settings_digest
 from bliss.train.incremental import Checkpoint
-from bliss.train.step import PARTS, TIMED, Learner
+from bliss.train.step import PARTS, TIMED, Stepper
 
 WHOLE_STATE_BYTES = 2**26
 """Bytes of a sampler's state above which checkpoints write only its changed rows."""
@@ -25,68 +25,68 @@ WHOLE_STATE_BYTES = 2**26
 
 @dataclass
 class Progress:
-    """Progress of a run, except the state of its learner."""
+    """Progress of a run, beside the state of its `Stepper`."""
 
     best_step: int = 0
     best_val_score: float = float("-inf")
     evaluated: int = 0
     """Step of the last evaluation."""
     val_score: float = float("nan")
-    """Validation F1 of the last evaluation."""
+    """Validation score of the last evaluation."""
     stale: int = 0
     """Evaluations since the best one."""
     seconds: float = 0.0
     """Duration of the run, including evaluations."""
 
 
-def capture(learner: Learner, progress: Progress) -> Checkpoint:
+def capture(stepper: Stepper, progress: Progress) -> Checkpoint:
     """Complete state of a run, for resuming."""
-    model, optimizer = learner.task.model, learner.optimizer
+    model, optimizer = stepper.task.model, stepper.optimizer
     tensors = {f"model.{name}": t for name, t in model.state_dict().items()}
     for number, state in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{number}.{name}": t for name, t in state.items()}
-    tensors |= {f"sampler.{name}": t for name, t in learner.sampler.state_dict().items()}
-    tensors |= {f"times.{part}": torch.tensor(list(t)) for part, t in learner.times.items()}
+    tensors |= {f"sampler.{name}": t for name, t in stepper.sampler.state_dict().items()}
+    tensors |= {f"times.{part}": torch.tensor(list(t)) for part, t in stepper.times.items()}
     counters = {
-        "data": learner.task.dataset.fingerprint,
-        "settings": settings_digest(learner.task.config.to_dict()),
-        "loader": learner.loader.state_dict(),
-        "losses": learner.losses,
-        "step_seconds": learner.step_seconds,
-        "sampled": learner.sampled,
+        "data": stepper.task.dataset.fingerprint,
+        "settings": settings_digest(stepper.task.config.to_dict()),
+        "loader": stepper.loader.state_dict(),
+        "losses": stepper.losses,
+        "step_seconds": stepper.step_seconds,
+        "sampled": stepper.sampled,
         "progress": asdict(progress),
     }
-    rows = learner.sampler.learning.changed_rows()
-    changed = None if rows is None else {f"sampler.{name}": ids for name, ids in rows.items()}
-    return Checkpoint(tensors, counters, changed)
+    rows = stepper.sampler.learning.changed_rows()
+    dirty = None if rows is None else {f"sampler.{name}": ids for name, ids in rows.items()}
+    return Checkpoint(tensors, counters, dirty)
 
 
-def track_if_large(learner: Learner) -> None:
-    """Track changes of a sampler's state that takes more than WHOLE_STATE_BYTES.
+def track_if_large(stepper: Stepper) -> None:
+    """Track the dirty rows of a sampler's state that takes more than WHOLE_STATE_BYTES.
 
-    Call it for a new learner, and after each checkpoint was written or loaded.
+    Call it for a new stepper, and after each checkpoint was written or loaded.
     """
-    sampler = learner.sampler
-    if sum(one.nbytes for one in sampler.state_dict().values()) > WHOLE_STATE_BYTES:
+    sampler = stepper.sampler
+    if sum(tensor.nbytes for tensor in sampler.state_dict().values()) > WHOLE_STATE_BYTES:
         sampler.learning.track_changes().clear()
 
 
-def restore(checkpoint: Checkpoint, learner: Learner) -> Progress:
-    """Load a checkpoint into the learner; returns the progress of the run."""
+def restore(checkpoint: Checkpoint, stepper: Stepper) -> Progress:
+    """Load a checkpoint into the stepper; returns the progress of the run."""
     parts: dict[str, dict[str, Tensor]] = defaultdict(dict)
     for name, tensor in checkpoint.tensors.items():
         part, rest = name.split(".", 1)
         parts[part][rest] = tensor
     counters = checkpoint.counters
     try:
-        learner.task.model.load_state_dict(parts["model"])
-        learner.optimizer.load_state_dict(_optimizer_state(learner, parts["optimizer"]))
-        learner.sampler.load_state_dict(parts["sampler"])
-        learner.times = {part: deque(parts["times"][part].tolist(), TIMED) for part in PARTS}
-        learner.loader.load_state_dict(counters["loader"])
-        learner.losses = list(msgspec.convert(counters["losses"], tuple[float, float]))
-        learner.sampled = list(msgspec.convert(counters["sampled"], tuple[int, int]))
-        learner.step_seconds = msgspec.convert(counters["step_seconds"], float)
+        stepper.task.model.load_state_dict(parts["model"])
+        stepper.optimizer.load_state_dict(_optimizer_state(stepper, parts["optimizer"]))
+        stepper.sampler.load_state_dict(parts["sampler"])
+        stepper.times = {part: deque(parts["times"][part].tolist(), TIMED) for part in PARTS}
+        stepper.loader.load_state_dict(counters["loader"])
+        stepper.losses = list(msgspec.convert(counters["losses"], tuple[float, float]))
+        stepper.sampled = list(msgspec.convert(counters["sampled"], tuple[int, int]))
+        stepper.step_seconds = msgspec.convert(counters["step_seconds"], float)
         progress: dict[str, Any] = msgspec.convert(counters["progress"], dict[str, int | float])
         return Progress(**progress)
     except (RuntimeError, KeyError, ValueError, TypeError, msgspec.ValidationError) as error:
@@ -96,20 +96,21 @@ def restore(checkpoint: Checkpoint, learner: Learner) -> Progress:
         ) from error
 
 
-def shared_checkpoint(group: Group, checkpoint: Checkpoint | None) -> Checkpoint | None:
-    """Checkpoint of rank 0, in all processes; what the others pass is ignored."""
-    if group.size == 1:
-        return checkpoint
-    text, data = b"", b""
-    if group.rank == 0 and checkpoint is not None:
-        text = json.dumps(checkpoint.counters).encode()
-        data = safetensors.torch.save(checkpoint.tensors)
-    counters = group.broadcast_bytes(np.frombuffer(text, np.uint8).copy())
-    tensors = group.broadcast_bytes(np.frombuffer(data, np.uint8).copy())
-    if group.rank == 0 or not counters.size:
-        return checkpoint
-    loaded = safetensors.torch.load(tensors.tobytes())
-    return Checkpoint(loaded, json.loads(counters.tobytes()))
+def pack_checkpoint(checkpoint: Checkpoint | None) -> Bytes:
+    """A checkpoint as bytes, for other processes; no bytes if there is none."""
+    if checkpoint is None:
+        return as_bytes("")
+    counters = {"counters": json.dumps(checkpoint.counters)}
+    return as_bytes(safetensors.torch.save(checkpoint.tensors, metadata=counters))
+
+
+def unpack_checkpoint(content: Bytes) -> Checkpoint | None:
+    """The inverse of `pack_checkpoint`."""
+    if not content.size:
+        return None
+    data = content.tobytes()
+    counters = json.loads(read_metadata(data)["counters"])
+    return Checkpoint(safetensors.torch.load(data), counters)
 
 
 def in_short(error: Exception) -> str:
@@ -118,9 +119,9 @@ def in_short(error: Exception) -> str:
     return lines[min(1, len(lines) - 1)].rstrip(".:") if lines else type(error).__name__
 
 
-def _optimizer_state(learner: Learner, tensors: dict[str, Tensor]) -> dict[str, Any]:
+def _optimizer_state(stepper: Stepper, tensors: dict[str, Tensor]) -> dict[str, Any]:
     state: dict[int, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
         number, key = name.split(".")
         state.setdefault(int(number), {})[key] = tensor
-    return {"state": state, "param_groups": learner.optimizer.state_dict()["param_groups"]}
+    return {"state": state, "param_groups": stepper.optimizer.state_dict()["param_groups"]}

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import json
+from collections.abc import Callable, Sequence
 from statistics import mean, stdev
-from typing import Any, Protocol
+from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from bliss.arrays import Bytes
 from bliss.data import cache_folder
+from bliss.distributed.groups import as_bytes
+from bliss.distributed.packing import pack_news, unpack_news
+from bliss.feedback import News
 from bliss.loader.gather import Gather
 from bliss.nn.inference import infer
-from bliss.nn.model import GNN
 from bliss.rng import Stream
 from bliss.samplers.base import Sampler
 from bliss.train.batch import NodeData
@@ -21,19 +26,32 @@ from bliss.train.task import Task
 
 FEW = 1024
 """Training nodes that are scored in any case."""
-Progress = Callable[[float], None]
+ProgressCallback = Callable[[float], None]
 """Called with the share done, about every second; may raise to stop."""
 
 
-class Surveyor(Protocol):
-    """A sampler, or what records a survey for one."""
+class SurveyedScores(NamedTuple):
+    """Scores of an evaluation, and what a sampler may learn from the same pass."""
 
-    def survey(self, model: GNN, x: Tensor, **options: Any) -> Tensor:
-        """Infer all nodes; returns the outputs."""
+    scores: dict[str, float]  # by split, see `evaluate`
+    news: list[News]  # of a survey, by layer, for `Sampler.apply`; empty without a survey
+
+    def pack(self) -> Bytes:
+        """Scores and news as bytes, for other processes."""
+        text = as_bytes(json.dumps(self.scores))
+        length = as_bytes(text.size.to_bytes(8, "little"))
+        return np.concatenate([length, text, pack_news([self.news])])
+
+    @classmethod
+    def unpack(cls, content: Bytes) -> SurveyedScores:
+        """The inverse of `pack`."""
+        end = 8 + int.from_bytes(content[:8].tobytes(), "little")
+        (news,) = unpack_news(content[end:])
+        return cls(json.loads(content[8:end].tobytes()), news)
 
 
 def full_logits(
-    task: Task, progress: Progress | None = None, nodes: Tensor | None = None
+    task: Task, progress: ProgressCallback | None = None, nodes: Tensor | None = None
 ) -> Tensor:
     """Outputs of the network from full neighbourhoods, at all nodes or some. float32[V, C].
 
@@ -52,31 +70,38 @@ def full_logits(
 
 
 def evaluate(
-    task: Task,
-    splits: Sequence[str],
-    progress: Progress | None = None,
-    *,
-    surveyor: Surveyor | None = None,
+    task: Task, splits: Sequence[str], progress: ProgressCallback | None = None
 ) -> dict[str, float]:
-    """Score by split from full neighbourhoods; the same pass is a survey for `surveyor`.
+    """Score by split from full neighbourhoods.
 
     The score is micro-F1, or for regression R2, with the mean squared error beside it: "val" and
-    "val_mse". All nodes are inferred with a surveyor, and with the setting evaluate="full";
-    otherwise the nodes of `scored_nodes` and what they see.
+    "val_mse". With the setting evaluate="full", all nodes are inferred; otherwise the nodes of
+    `scored_nodes` and their neighbourhoods.
+    """
+    if infers_all(task):
+        return _scores_of_all(task, splits, full_logits(task, progress))
+    nodes = [scored_nodes(task, split) for split in splits]
+    logits = full_logits(task, progress, torch.cat(nodes))
+    parts = torch.split(logits, [len(part) for part in nodes])
+    scores: dict[str, float] = {}
+    for split, own, part in zip(splits, nodes, parts, strict=True):
+        scores |= _scores(task, split, own, part)
+    return scores
+
+
+def evaluate_and_survey(
+    task: Task,
+    sampler: Sampler,
+    splits: Sequence[str],
+    progress: ProgressCallback | None = None,
+) -> SurveyedScores:
+    """Scores as in `evaluate`, of all nodes, in a pass that is a survey for the sampler.
+
+    The sampler has not learnt from it yet: pass [news] to `Sampler.apply`, if there is any.
     """
     options = {"device": task.device, "progress": progress, "scratch": cache_folder()}
-    if surveyor is not None:
-        logits = surveyor.survey(task.model, task.x, **options)
-    elif infers_all(task):
-        logits = full_logits(task, progress)
-    else:
-        nodes = {name: scored_nodes(task, name) for name in splits}
-        logits = full_logits(task, progress, torch.cat(list(nodes.values())))
-        parts = torch.split(logits, [len(one) for one in nodes.values()])
-        pairs = zip(nodes.items(), parts, strict=True)
-        return _merged(_scores(task, name, own, part) for (name, own), part in pairs)
-    own = task.dataset.splits
-    return _merged(_scores(task, name, own[name], logits[own[name]]) for name in splits)
+    logits, news = sampler.surveyed(task.model, task.x, **options)
+    return SurveyedScores(_scores_of_all(task, splits, logits), news)
 
 
 def infers_all(task: Task) -> bool:
@@ -99,8 +124,13 @@ def scored_nodes(task: Task, split: str) -> Tensor:
     return nodes[torch.arange(most) * len(nodes) // most]
 
 
-def _merged(parts: Iterable[dict[str, float]]) -> dict[str, float]:
-    return {name: value for part in parts for name, value in part.items()}
+def _scores_of_all(task: Task, splits: Sequence[str], outputs: Tensor) -> dict[str, float]:
+    """Scores of splits from the outputs of all nodes. [V, C]."""
+    scores: dict[str, float] = {}
+    for split in splits:
+        nodes = task.dataset.splits[split]
+        scores |= _scores(task, split, nodes, outputs[nodes])
+    return scores
 
 
 def _scores(task: Task, split: str, nodes: Tensor, outputs: Tensor) -> dict[str, float]:
@@ -117,7 +147,7 @@ def _scores(task: Task, split: str, nodes: Tensor, outputs: Tensor) -> dict[str,
 
 @torch.no_grad()
 def evaluate_sampled(
-    task: Task, sampler: Sampler, splits: Sequence[str], progress: Progress | None = None
+    task: Task, sampler: Sampler, splits: Sequence[str], progress: ProgressCallback | None = None
 ) -> dict[str, float]:
     """Scores as in `evaluate`, from sampled neighbourhoods: means over independent draws.
 
@@ -127,27 +157,27 @@ def evaluate_sampled(
     """
     was_training = task.model.training
     task.model.eval()
-    found: dict[str, float] = {}
+    scores: dict[str, float] = {}
     draws, gather = task.config.evaluate_draws, Gather(NodeData(x=task.x), sampler)
     try:
-        for name in splits:
-            batches = torch.split(scored_nodes(task, name), task.config.batch_size)
-            drawn = []
+        for split in splits:
+            nodes = scored_nodes(task, split)
+            batches = torch.split(nodes, task.config.batch_size)
+            drawn = []  # scores of each draw
             for draw in range(draws):
                 logits = []
-                for number, seeds in enumerate(batches):
-                    place = draw * len(batches) + number
+                for number, seeds in enumerate(batches, start=draw * len(batches)):
                     gather.check()
-                    blocks = sampler.sample(seeds, Stream.EVALUATION + place)
+                    blocks = sampler.sample(seeds, Stream.EVALUATION + number)
                     x = gather("x", task.x, blocks[0].src).float().to(task.device)
                     moved = [block.to(task.device) for block in blocks]
                     logits.append(task.model(x, moved).float().cpu())
                     if progress:
-                        progress((place + 1) / (draws * len(batches)))
-                drawn.append(_scores(task, name, torch.cat(batches), torch.cat(logits)))
-            found |= {key: mean([one[key] for one in drawn]) for key in drawn[0]}
+                        progress((number + 1) / (draws * len(batches)))
+                drawn.append(_scores(task, split, nodes, torch.cat(logits)))
+            scores |= {name: mean([each[name] for each in drawn]) for name in drawn[0]}
             if draws > 1:
-                found[f"{name}_error"] = stdev([one[name] for one in drawn]) / draws**0.5
+                scores[f"{split}_error"] = stdev([each[split] for each in drawn]) / draws**0.5
     finally:
         task.model.train(was_training)
-    return found
+    return scores

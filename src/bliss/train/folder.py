@@ -3,7 +3,7 @@
 config.json                 the settings
 metrics.jsonl               one line per evaluation
 times.jsonl                 seconds spent in steps until each evaluation
-checkpoints/000100.*        the two newest: tensors (safetensors) and counters (JSON), see `chain`
+checkpoints/000000100.*     the newest: tensors (safetensors) and counters (JSON), see `incremental`
 best.safetensors            weights of the best validation score
 result.json                 written at the end
 
@@ -206,9 +206,9 @@ class RunFolder:
     def _checked(self, log: records.Log[L]) -> list[L]:
         """All complete lines. The run may end or be extended while they are read."""
         while True:
-            result, found = self.result(), log.read()  # the last line is there before the result
-            if result is None or (found and found[-1].step == result.steps):
-                return found
+            result, lines = self.result(), log.read()  # the last line is there before the result
+            if result is None or (lines and lines[-1].step == result.steps):
+                return lines
             now = self.result()
             if now is not None and now.steps == result.steps:  # nobody has extended the run
                 raise DamagedError(
@@ -254,7 +254,7 @@ class RunFolder:
         try:
             data = path.read_bytes()  # at once: a training run may replace the file meanwhile
             weights = safetensors.torch.load(data)
-            marks = _metadata(data)
+            marks = read_metadata(data)
         except Exception as error:  # a damaged file can raise almost anything
             raise DamagedError(
                 f"{path} cannot be read ({error}), because it is damaged: train again."
@@ -276,12 +276,12 @@ class RunFolder:
 
     def load_checkpoint(self, say: Callable[[str], None]) -> Checkpoint | None:
         """Load the latest intact checkpoint; reports each damaged one."""
-        found = self._files.load(say)
-        if found is None and self._steps():
+        checkpoint = self._files.load(say)
+        if checkpoint is None and self._steps():
             raise DamagedError(
                 f"{self.checkpoints} has no intact checkpoint of this version of bliss: {REMEDY}."
             )
-        return found
+        return checkpoint
 
     def _steps(self) -> list[int]:
         return self._files.steps()
@@ -304,11 +304,11 @@ def settings_digest(settings: Mapping[str, Any]) -> str:
     return json_digest(kept)
 
 
-def _metadata(data: bytes) -> dict[str, str]:
+def read_metadata(data: bytes) -> dict[str, str]:
     """Metadata of a safetensors file: a JSON header follows its length, 8 bytes."""
     end = 8 + int.from_bytes(data[:8], "little")
-    found: dict[str, str] = json.loads(data[8:end]).get("__metadata__", {})
-    return found
+    metadata: dict[str, str] = json.loads(data[8:end]).get("__metadata__", {})
+    return metadata
 
 
 def _contiguous(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -1,12 +1,14 @@
-"""Checkpoint files: whole ones, and ones that hold what has changed since the one before.
+"""Checkpoint files: full checkpoints, and incremental ones that hold dirty rows.
 
-000000100.safetensors    tensors; or, of those kept from the checkpoint before, changed rows
+000000100.safetensors    tensors; in an incremental checkpoint, of some only the dirty rows
 000000100.json           counters, and a digest of both files
 
-A checkpoint exists once its JSON file does. In one that holds changes, "after" has the step and the
-digest of the checkpoint that it continues, and "kept" the tensors that it takes from there. Rows of
-a tensor NAME are in "rows.NAME" (ids) and "values.NAME". A chain starts with a whole checkpoint and
-is replaced by a new one when its changes are as large as that. The chain before it is kept.
+A checkpoint exists once its JSON file does. An incremental one has a parent, the checkpoint before
+it: "parent" has its step and digest, and "inherited" lists the tensors that are those of the parent
+but for their dirty rows, of which "rows.NAME" holds the ids and "values.NAME" the values.
+
+A full checkpoint and the incremental ones that follow it are a chain. It ends when its increments
+are as large as the full checkpoint; the next one is full. The chain before the newest is kept.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from bliss.storage.digests import new_digest
 from bliss.storage.files import check_regular, replace_file, replacing
 
 LONGEST = 100
-"""Checkpoints of a chain."""
+"""Checkpoints of a chain at most."""
 _CHUNK = 1 << 24  # bytes
 _TYPES = {
     torch.float64: "F64",
@@ -47,29 +49,31 @@ class Checkpoint(NamedTuple):
 
     tensors: dict[str, Tensor]
     counters: dict[str, Any]
-    changed: Mapping[str, IntArray] | None = None
-    """Rows that changed since the last checkpoint, of each tensor that need not be written whole;
+    dirty_rows: Mapping[str, IntArray] | None = None
+    """Rows that changed since the last checkpoint, of each tensor that need not be written in full;
     None: write all tensors."""
 
 
 class _Chain(NamedTuple):
-    step: int  # of the newest checkpoint
-    digest: str
-    length: int
-    whole: int  # bytes of the first one
-    changes: int  # bytes of the others
+    """A full checkpoint and the incremental ones that follow it."""
 
-    def grown(self, step: int, digest: str, size: int) -> _Chain:
-        """The chain with one checkpoint more, of `size` bytes."""
-        return _Chain(step, digest, self.length + 1, self.whole, self.changes + size)
+    step: int  # of the newest checkpoint
+    digest: str  # of the newest checkpoint
+    length: int  # number of checkpoints
+    full: int  # bytes of the full checkpoint
+    increments: int = 0  # bytes of the others
+
+    def extended(self, step: int, digest: str, size: int) -> _Chain:
+        """The chain with another incremental checkpoint, of `size` bytes."""
+        return _Chain(step, digest, self.length + 1, self.full, self.increments + size)
 
 
 class CheckpointFiles:
-    """The checkpoints in a folder."""
+    """Full and incremental checkpoints in a folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._chain: _Chain | None = None  # that the next checkpoint may continue
+        self._chain: _Chain | None = None  # that the next checkpoint may extend
 
     def steps(self) -> list[int]:
         """Steps with a checkpoint, intact or not, in order."""
@@ -82,33 +86,41 @@ class CheckpointFiles:
                 tensors.unlink()
 
     def save(self, step: int, checkpoint: Checkpoint) -> None:
-        """Write a checkpoint; keep the previous one, or the chain before this one."""
-        tensors, counters, chain = checkpoint.tensors, checkpoint.counters, self._chain
-        if checkpoint.changed is not None and chain and self._may_grow(chain, step):
-            changes = _changes(tensors, checkpoint.changed)
-            if chain.changes + _size(changes) <= chain.whole:
-                tensors = changes
-        is_whole = tensors is checkpoint.tensors
-        if chain and not is_whole:
+        """Write a checkpoint, incremental if that is possible and smaller; delete old chains."""
+        tensors, counters = checkpoint.tensors, checkpoint.counters
+        increment = self._increment(step, checkpoint)
+        chain = self._chain if increment else None
+        if chain and increment:
+            tensors = increment
             counters = counters | {
-                "after": {"step": chain.step, "digest": chain.digest},
-                "kept": sorted(checkpoint.changed or {}),
+                "parent": {"step": chain.step, "digest": chain.digest},
+                "inherited": sorted(checkpoint.dirty_rows or {}),
             }
         stem = self.folder / f"{step:09d}"
         with replacing(stem.with_suffix(".safetensors")) as scratch:
-            digest = _write(scratch, tensors)
+            running = _write(scratch, tensors)
             size = scratch.stat().st_size
-        digest.update(json.dumps(counters, sort_keys=True).encode())
-        marked = counters | {"digest": digest.hexdigest()}
-        replace_file(stem.with_suffix(".json"), json.dumps(marked, indent=2).encode())
-        if chain and not is_whole:
-            self._chain = chain.grown(step, marked["digest"], size)
-        else:
-            self._chain = _Chain(step, marked["digest"], 1, size, 0)
+        running.update(json.dumps(counters, sort_keys=True).encode())
+        digest = running.hexdigest()
+        text = json.dumps(counters | {"digest": digest}, indent=2)
+        replace_file(stem.with_suffix(".json"), text.encode())
+        new = _Chain(step, digest, 1, size)
+        self._chain = chain.extended(step, digest, size) if chain else new
         self._prune(step)
 
-    def _may_grow(self, chain: _Chain, step: int) -> bool:
-        return chain.length < LONGEST and chain.step < step
+    def _increment(self, step: int, checkpoint: Checkpoint) -> dict[str, Tensor] | None:
+        """Tensors of an incremental checkpoint; None if a full one must be written."""
+        chain, dirty = self._chain, checkpoint.dirty_rows
+        if dirty is None or chain is None or chain.length >= LONGEST or chain.step >= step:
+            return None
+        increment = {name: t for name, t in checkpoint.tensors.items() if name not in dirty}
+        for name, ids in dirty.items():
+            if ids.size:
+                rows = torch.from_numpy(ids)
+                increment[f"rows.{name}"] = rows.int() if ids[-1] < 2**31 else rows
+                increment[f"values.{name}"] = checkpoint.tensors[name][rows]
+        size = sum(tensor.nbytes for tensor in increment.values())
+        return increment if chain.increments + size <= chain.full else None
 
     def load(self, say: Callable[[str], None]) -> Checkpoint | None:
         """The latest intact checkpoint; reports each damaged one. None: there is none."""
@@ -120,8 +132,8 @@ class CheckpointFiles:
                 say(f"The checkpoint of step {step} is damaged ({error}); trying the previous one.")
         return None
 
-    def _load(self, step: int, wanted: str = "") -> tuple[Checkpoint, _Chain]:
-        """A checkpoint, and the chain that it ends; `wanted` is its digest, if known."""
+    def _load(self, step: int, expected: str = "") -> tuple[Checkpoint, _Chain]:
+        """A checkpoint, and the chain that it ends; `expected` is its digest, if known."""
         stem = self.folder / f"{step:09d}"
         check_regular(stem.with_suffix(".json"))
         counters = json.loads(stem.with_suffix(".json").read_text(encoding="utf-8"))
@@ -132,60 +144,45 @@ class CheckpointFiles:
                 digest.update(part)
         stated = counters.pop("digest")
         digest.update(json.dumps(counters, sort_keys=True).encode())
-        if stated != digest.hexdigest() or (wanted and stated != wanted):
+        if stated != digest.hexdigest() or (expected and stated != expected):
             raise ValueError("its digest does not match")
-        size, after = file.stat().st_size, counters.pop("after", None)
+        size, parent = file.stat().st_size, counters.pop("parent", None)
         with safetensors.safe_open(file, framework="pt") as opened:
             tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
-        if after is None:
-            return Checkpoint(tensors, counters), _Chain(step, stated, 1, size, 0)
-        if after["step"] >= step:
+        if parent is None:
+            return Checkpoint(tensors, counters), _Chain(step, stated, 1, size)
+        if parent["step"] >= step:
             raise ValueError("it continues a later checkpoint")
-        before, chain = self._load(after["step"], after["digest"])
-        for name in counters.pop("kept"):
+        before, chain = self._load(parent["step"], parent["digest"])
+        for name in counters.pop("inherited"):
             tensor = before.tensors[name]
             if f"rows.{name}" in tensors:
                 tensor[tensors.pop(f"rows.{name}").long()] = tensors.pop(f"values.{name}")
             tensors[name] = tensor
-        return Checkpoint(tensors, counters), chain.grown(step, stated, size)
+        return Checkpoint(tensors, counters), chain.extended(step, stated, size)
 
-    def _links(self, step: int) -> list[int]:
+    def _chain_steps(self, newest: int) -> list[int]:
         """Steps of the chain that ends with a checkpoint, newest first."""
-        found = [step]
+        steps = [newest]
         while True:
             try:
-                text = (self.folder / f"{found[-1]:09d}.json").read_text(encoding="utf-8")
-                after = int(json.loads(text)["after"]["step"])
+                text = (self.folder / f"{steps[-1]:09d}.json").read_text(encoding="utf-8")
+                parent = int(json.loads(text)["parent"]["step"])
             except (OSError, ValueError, KeyError, TypeError, RecursionError):
-                return found
-            if after >= found[-1]:
-                return found
-            found.append(after)
+                return steps
+            if parent >= steps[-1]:
+                return steps
+            steps.append(parent)
 
     def _prune(self, newest: int) -> None:
         """Delete the checkpoints before `newest`, except its chain and the one before."""
-        kept = self._links(newest)
+        kept = self._chain_steps(newest)
         earlier = [step for step in self.steps() if step < kept[-1]]
-        kept += self._links(earlier[-1]) if earlier else []
+        kept += self._chain_steps(earlier[-1]) if earlier else []
         for step in self.steps():
             if step < newest and step not in kept:
                 for suffix in (".json", ".safetensors"):
                     (self.folder / f"{step:09d}").with_suffix(suffix).unlink(missing_ok=True)
-
-
-def _changes(tensors: Mapping[str, Tensor], changed: Mapping[str, IntArray]) -> dict[str, Tensor]:
-    """Tensors of a checkpoint that holds changes."""
-    found = {name: one for name, one in tensors.items() if name not in changed}
-    for name, ids in changed.items():
-        if ids.size:
-            row = torch.from_numpy(ids)
-            found[f"rows.{name}"] = row.int() if ids[-1] < 2**31 else row
-            found[f"values.{name}"] = tensors[name][row]
-    return found
-
-
-def _size(tensors: Mapping[str, Tensor]) -> int:
-    return sum(tensor.nbytes for tensor in tensors.values())
 
 
 def _write(path: Path, tensors: Mapping[str, Tensor]) -> Any:
@@ -197,9 +194,10 @@ def _write(path: Path, tensors: Mapping[str, Tensor]) -> Any:
     # Offsets of wide types must be multiples of 8, so these come first.
     names = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))
     for name in names:
-        one = tensors[name]
-        ends = [place, place := place + one.nbytes]
-        header[name] = {"dtype": _TYPES[one.dtype], "shape": [*one.shape], "data_offsets": ends}
+        tensor = tensors[name]
+        ends = [place, place := place + tensor.nbytes]
+        kind, shape = _TYPES[tensor.dtype], [*tensor.shape]
+        header[name] = {"dtype": kind, "shape": shape, "data_offsets": ends}
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     with open(path, "wb") as stream:

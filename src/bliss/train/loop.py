@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
@@ -13,39 +14,41 @@ from typing import NamedTuple
 from torch import Tensor
 
 from bliss import checks
+from bliss.arrays import Bytes
 from bliss.data import Dataset
+from bliss.distributed.agreement import everywhere
 from bliss.distributed.equality import CHECK_EVERY, check_equal_states, check_same_start
-from bliss.distributed.groups import Bytes, Group
-from bliss.distributed.rounds import ALONE, as_bytes, mark_told
-from bliss.distributed.signals import Signals, catch_signals
+from bliss.distributed.groups import ALONE, Group, as_bytes
 from bliss.errors import DamagedError, InputError, Interrupted, TruncatedError
-from bliss.feedback import News
 from bliss.storage.records import decode, to_json
 from bliss.train.checkpoints import (
     Progress,
     capture,
     in_short,
+    pack_checkpoint,
     restore,
-    shared_checkpoint,
     track_if_large,
+    unpack_checkpoint,
 )
 from bliss.train.config import TrainConfig
-from bliss.train.evaluation import evaluate, evaluate_sampled
+from bliss.train.evaluation import (
+    SurveyedScores,
+    evaluate,
+    evaluate_and_survey,
+    evaluate_sampled,
+)
 from bliss.train.folder import REMEDY, RunFolder, settings_digest
 from bliss.train.incremental import Checkpoint
 from bliss.train.metrics import TargetScale
 from bliss.train.peak_memory import forget_peak, peak_mb
-from bliss.train.results import F1, Evaluation, RunResult, StepTime, short_name
-from bliss.train.step import Learner
+from bliss.train.results import F1, Evaluation, RunResult, StepTime, score_fields, short_name
+from bliss.train.step import Stepper
 from bliss.train.task import Task, build_task
-from bliss.train.telling import SurveyRecorder, pack_scores, unpack_scores
 
 _TARGETS = "targets."  # before the names of a scale among the weights of a run
-GRACE = 2.0
-"""Seconds within which several processes take repeated signals for one."""
 
 
-class Standing(NamedTuple):
+class StepProgress(NamedTuple):
     """Progress of a run, reported after each step."""
 
     step: int
@@ -64,8 +67,8 @@ class Trainer:
     shards.
 
     With several processes, each builds a `Trainer` with the same settings and data and calls `run`.
-    Rank 0 alone uses the folder, speaks and evaluates; the others get checkpoints, scores and
-    surveys from it. Callbacks are called in every process.
+    Rank 0 alone uses the folder, prints and evaluates, and broadcasts checkpoints, scores and the
+    news of surveys. Callbacks are called in every process.
 
     Parameters
     ----------
@@ -94,70 +97,69 @@ class Trainer:
     ) -> None:
         self.task = build_task(config, dataset)
         self.config = self.task.config
-        self.learner = Learner(self.task, group)
-        self.rounds, self.group = self.learner.rounds, group
+        self.stepper = Stepper(self.task, group)
+        self.communicator, self.group = self.stepper.communicator, group
         self.folder = RunFolder(checks.path("out", out))
         self.progress = Progress()
-        self.say = say if self.rounds.leads else lambda _: None
+        self.say = say if self.communicator.is_root else lambda _: None
         self.check_every = checks.whole("check_every", check_every)
 
     def run(
         self,
         resume: bool = False,
-        on_step: Callable[[Standing], None] | None = None,
+        on_step: Callable[[StepProgress], None] | None = None,
         on_evaluation: Callable[[Evaluation], None] | None = None,
     ) -> RunResult:
         """Train to the end and return the result."""
-        grace = GRACE if self.group.size > 1 else 0.0
-        with ExitStack() as lock, catch_signals(grace) as signals, self.rounds.guarded():
-            check_same_start(self.rounds, self.config.to_dict(), self.task.dataset.fingerprint)
-            if self.rounds.leads:
+        communicator, stepper = self.communicator, self.stepper
+        with ExitStack() as lock, communicator.sharing_signals(), communicator.sharing_errors():
+            check_same_start(communicator, self.config.to_dict(), self.task.dataset.fingerprint)
+            if communicator.is_root:
                 lock.enter_context(self.folder.locked())
             forget_peak(self.task.device)
             self._begin(resume)
             started = perf_counter() - self.progress.seconds
-            self._repeat_evaluation(signals, on_evaluation)
+            self._repeat_evaluation(on_evaluation)
             try:
-                for step in self.learner.batches(self._is_patience_spent):
-                    loss = self.learner.learn(step, signals.number or 0)
+                for batches in stepper.batches(self._is_patience_spent):
+                    loss = stepper.step(batches)
                     self.progress.seconds = perf_counter() - started
-                    if self.check_every and self.learner.steps % self.check_every == 0:
-                        check_equal_states(self.rounds, self.learner.steps, self._states())
-                    self._evaluate_if_due(signals, on_evaluation)
+                    if self.check_every and stepper.steps % self.check_every == 0:
+                        check_equal_states(communicator, stepper.steps, self._states())
+                    self._evaluate_if_due(on_evaluation)
                     if on_step:
-                        on_step(self._standing(loss))
-                    self._stop_if_told(signals)
+                        on_step(self._step_progress(loss))
+                    self._stop_if_signalled()
             except TruncatedError:  # of the data: what was learnt is kept
-                if self.group.size == 1 and self.progress.evaluated != self.learner.steps:
+                if self.group.size == 1 and self.progress.evaluated != stepper.steps:
                     self._checkpoint()
                 raise
-            return self._finish(signals)
+            return communicator.broadcast(self._finish, _pack_result, _unpack_result)
 
-    def _stop_if_told(self, signals: Signals) -> None:
+    def _stop_if_signalled(self) -> None:
         """Write a checkpoint and stop after a signal, which all processes have agreed on."""
-        number = signals.number if self.group.size == 1 else self.rounds.notice
-        if not number or self.learner.steps >= self.config.steps:
+        number = self.communicator.signal
+        if not number or self.stepper.steps >= self.config.steps:
             return
-        if self.progress.evaluated != self.learner.steps:
+        if self.progress.evaluated != self.stepper.steps:
             self._checkpoint()
-        self.rounds.meet()  # the checkpoint is written
-        raise mark_told(Interrupted(number))
+        self.communicator.barrier()  # the checkpoint is written
+        raise everywhere(Interrupted(number))
 
     def _begin(self, resume: bool) -> None:
         """Open the folder in rank 0, and load the newest checkpoint in all processes."""
-        checkpoint = self._open(resume) if self.rounds.leads else None
-        self.rounds.meet()
-        checkpoint = shared_checkpoint(self.group, checkpoint)
+        open_folder = partial(self._open, resume)
+        checkpoint = self.communicator.broadcast(open_folder, pack_checkpoint, unpack_checkpoint)
         if checkpoint is not None:
-            self.progress = restore(checkpoint, self.learner)
-            if self.rounds.leads:
-                track_if_large(self.learner)
-            self.say(f"Resuming after step {self.learner.steps}.")
-        if self.rounds.leads:
+            self.progress = restore(checkpoint, self.stepper)
+            if self.communicator.is_root:
+                track_if_large(self.stepper)
+            self.say(f"Resuming after step {self.stepper.steps}.")
+        if self.communicator.is_root:
             self.folder.remove_leftovers()
             self.folder.write_settings(self.config)
-            self.folder.forget_after(self.learner.steps, self.progress.evaluated)
-        self.rounds.meet()
+            self.folder.forget_after(self.stepper.steps, self.progress.evaluated)
+        self.communicator.barrier()  # the folder is ready
 
     def _open(self, resume: bool) -> Checkpoint | None:
         """Newest checkpoint of the run in the folder, if there is one."""
@@ -192,178 +194,149 @@ class Trainer:
             )
         return checkpoint
 
-    def _repeat_evaluation(
-        self, signals: Signals, on_evaluation: Callable[[Evaluation], None] | None
-    ) -> None:
+    def _repeat_evaluation(self, on_evaluation: Callable[[Evaluation], None] | None) -> None:
         """Repeat an interrupted evaluation of a resumed run.
 
         With prefetch=1 the next batch was already drawn then, so that it must not see the survey.
         """
         ahead = (
-            self.learner.sampler.learning.drawing_ahead() if self.config.prefetch else nullcontext()
+            self.stepper.sampler.learning.drawing_ahead() if self.config.prefetch else nullcontext()
         )
         with ahead:
-            self._evaluate_if_due(signals, on_evaluation)
+            self._evaluate_if_due(on_evaluation)
 
-    def _evaluate_if_due(
-        self, signals: Signals, on_evaluation: Callable[[Evaluation], None] | None
-    ) -> None:
+    def _evaluate_if_due(self, on_evaluation: Callable[[Evaluation], None] | None) -> None:
         """Evaluate and write a checkpoint every `evaluate_every` steps and after the last step.
 
         A signal interrupts a long evaluation, which is repeated when the run is resumed.
         """
-        step = self.learner.steps
+        step = self.stepper.steps
         is_due = step % self.config.evaluate_every == 0 or step == self.config.steps
         if not is_due or step == self.progress.evaluated:
             return
-        scores, news = self._told_scores(signals)
+        try:
+            scores, news = self.communicator.broadcast(
+                self._evaluate, SurveyedScores.pack, SurveyedScores.unpack
+            )
+        except Interrupted:
+            self._checkpoint()
+            raise
         if news:
-            self.learner.sampler.apply([news])
+            self.stepper.sampler.apply([news])
         del news  # may be as large as the histories
-        found = self._record(step, scores)
+        evaluation = self._record(step, scores)
         self._checkpoint()
-        self.learner.loader.renew_cache()
+        self.stepper.loader.renew_cache()
         if on_evaluation:
-            on_evaluation(found)
+            on_evaluation(evaluation)
 
-    def _told_scores(self, signals: Signals) -> tuple[dict[str, float], list[News]]:
-        """Scores and the news of a survey, which rank 0 computes and tells the others."""
-        recorder, own = SurveyRecorder(self.learner.sampler), dict[str, float]()
-
-        def work(report: Callable[[float], None]) -> Bytes:
-            try:
-                own.update(self._scores(report, recorder))
-            except Interrupted:
-                self._checkpoint()
-                raise
-            return pack_scores(own, recorder.news) if self.group.size > 1 else as_bytes("")
-
-        told = self.rounds.lead(work, signals)
-        return (own, recorder.news) if self.rounds.leads else unpack_scores(told)
-
-    def _scores(
-        self, report: Callable[[float], None], recorder: SurveyRecorder
-    ) -> dict[str, float]:
-        splits = ("train", "val")
+    def _evaluate(self) -> SurveyedScores:
+        """Scores of training and validation nodes, with the news of a survey if there is one."""
+        splits, progress = ("train", "val"), self.communicator.check_signals
         if self.config.evaluate == "sampled":
-            return evaluate_sampled(self.task, self.learner.sampler, splits, report)
-        # The evaluation after the last step teaches nothing, so that a run may be extended.
-        is_regular = self.learner.steps % self.config.evaluate_every == 0
-        if not (self.config.survey and is_regular and self.config.evaluate == "full"):
-            return evaluate(self.task, splits, report)
-        return evaluate(self.task, splits, report, surveyor=recorder)
+            scores = evaluate_sampled(self.task, self.stepper.sampler, splits, progress)
+            return SurveyedScores(scores, [])
+        # The evaluation after the last step is no survey, so that a run may be extended.
+        is_regular = self.stepper.steps % self.config.evaluate_every == 0
+        if self.config.survey and is_regular and self.config.evaluate == "full":
+            return evaluate_and_survey(self.task, self.stepper.sampler, splits, progress)
+        return SurveyedScores(evaluate(self.task, splits, progress), [])
 
     def _record(self, step: int, scores: dict[str, float]) -> Evaluation:
         """Count an evaluation. Rank 0 writes its metrics, and the weights if it is the best."""
-        progress, learner = self.progress, self.learner
-        found = Evaluation(
-            step=step,
-            loss=learner.mean_loss(),
-            train_score=scores["train"],
-            val_score=scores["val"],
-            metric=self.task.metric,
-            train_mse=scores.get("train_mse"),
-            val_mse=scores.get("val_mse"),
-            train_error=scores.get("train_error"),
-            val_error=scores.get("val_error"),
-        )
-        if self.rounds.leads:
-            self.folder.add_metrics(found)
-            self.folder.add_times(StepTime(step=step, seconds=learner.step_seconds))
-        progress.evaluated, progress.val_score = step, found.val_score
+        progress, stepper = self.progress, self.stepper
+        loss, metric = stepper.mean_loss(), self.task.metric
+        evaluation = Evaluation(step=step, loss=loss, metric=metric, **score_fields(scores))
+        if self.communicator.is_root:
+            self.folder.add_metrics(evaluation)
+            self.folder.add_times(StepTime(step=step, seconds=stepper.step_seconds))
+        progress.evaluated, progress.val_score = step, evaluation.val_score
         progress.stale += 1
-        if found.val_score > progress.best_val_score:
-            progress.best_step, progress.best_val_score, progress.stale = step, found.val_score, 0
-            if self.rounds.leads:
+        if progress.val_score > progress.best_val_score:
+            progress.best_step, progress.best_val_score = step, progress.val_score
+            progress.stale = 0
+            if self.communicator.is_root:
                 self.folder.save_best(best_weights(self.task))
-        return found
+        return evaluation
 
     def _states(self) -> dict[str, dict[str, Tensor]]:
-        sampler = self.learner.sampler
+        sampler = self.stepper.sampler
         return {"weights": self.task.model.state_dict(), "policy values": sampler.state_dict()}
 
     def _checkpoint(self) -> None:
-        if not self.rounds.leads:
+        if not self.communicator.is_root:
             return
-        checkpoint = capture(self.learner, self.progress)
-        self.folder.save_checkpoint(self.learner.steps, checkpoint)
-        track_if_large(self.learner)
+        checkpoint = capture(self.stepper, self.progress)
+        self.folder.save_checkpoint(self.stepper.steps, checkpoint)
+        track_if_large(self.stepper)
 
     def _is_patience_spent(self) -> bool:
         return 0 < self.config.patience <= self.progress.stale
 
-    def _standing(self, loss: float) -> Standing:
-        progress = self.progress
-        return Standing(
-            self.learner.steps,
+    def _step_progress(self, loss: float) -> StepProgress:
+        return StepProgress(
+            self.stepper.steps,
             self.config.steps,
             loss,
-            progress.evaluated,
-            progress.val_score,
+            self.progress.evaluated,
+            self.progress.val_score,
             self.task.metric,
         )
 
-    def _finish(self, signals: Signals) -> RunResult:
+    def _finish(self) -> RunResult:
         """Evaluate the best weights once, on all splits, and write the result."""
-        own: list[RunResult] = []
-
-        def work(report: Callable[[float], None]) -> Bytes:
-            own.append(self._result(report))
-            return as_bytes(to_json(own[0]))
-
-        told = self.rounds.lead(work, signals)
-        if own:
-            return own[0]
-        return decode(json.loads(told.tobytes()), RunResult, "the result of rank 0", REMEDY)
-
-    def _result(self, report: Callable[[float], None]) -> RunResult:
-        config, learner, progress = self.config, self.learner, self.progress
-        if learner.steps < config.steps:
+        config, stepper, progress = self.config, self.stepper, self.progress
+        if stepper.steps < config.steps:
             score = short_name(self.task.metric)
             self.say(
-                f"Stopped early at step {learner.steps}: no better validation {score} in "
+                f"Stopped early at step {stepper.steps}: no better validation {score} in "
                 f"{progress.stale} evaluations (--patience {config.patience})."
             )
         load_weights(self.task, self.folder.load_best(), self.folder)
-        scores = evaluate(self.task, ("train", "val", "test"), report)
+        splits = ("train", "val", "test")
+        scores = evaluate(self.task, splits, self.communicator.check_signals)
         result = RunResult(
             dataset=config.dataset,
             model=config.model,
             sampler=config.sampler,
             policy=config.policy,
             seed=config.seed,
-            steps=learner.steps,
+            steps=stepper.steps,
             best_step=progress.best_step,
-            train_score=scores["train"],
-            val_score=scores["val"],
-            test_score=scores["test"],
             seconds=progress.seconds,
-            step_ms=learner.step_ms(),
-            sampled=learner.mean_sampled(),
+            step_ms=stepper.step_ms(),
+            sampled=stepper.mean_sampled(),
             peak_mb=peak_mb(self.task.device),
             data=self.task.dataset.fingerprint,
             metric=self.task.metric,
-            train_mse=scores.get("train_mse"),
-            val_mse=scores.get("val_mse"),
-            test_mse=scores.get("test_mse"),
+            **score_fields(scores),
         )
         self.folder.write_result(result)
         return result
+
+
+def _pack_result(result: RunResult) -> Bytes:
+    return as_bytes(to_json(result))
+
+
+def _unpack_result(content: Bytes) -> RunResult:
+    return decode(json.loads(content.tobytes()), RunResult, "the result of rank 0", REMEDY)
 
 
 def best_weights(task: Task) -> dict[str, Tensor]:
     """Weights of the network, with the scale of the targets of a regression."""
     weights = dict(task.model.state_dict())
     if task.scale is not None:
-        weights |= {f"{_TARGETS}{name}": one for name, one in task.scale._asdict().items()}
+        scale = task.scale._asdict()
+        weights |= {f"{_TARGETS}{name}": tensor for name, tensor in scale.items()}
     return weights
 
 
 def load_weights(task: Task, weights: Mapping[str, Tensor], folder: RunFolder) -> Task:
     """Load weights from a run's folder into the network; returns the task with their scale."""
-    own = {name: one for name, one in weights.items() if not name.startswith(_TARGETS)}
+    of_model = {name: t for name, t in weights.items() if not name.startswith(_TARGETS)}
     try:
-        task.model.load_state_dict(own)
+        task.model.load_state_dict(of_model)
         if task.scale is None:
             return task
         scale = TargetScale(*(weights[f"{_TARGETS}{name}"] for name in TargetScale._fields))
@@ -379,7 +352,7 @@ def load_weights(task: Task, weights: Mapping[str, Tensor], folder: RunFolder) -
 def open_task(folder: RunFolder, load: Callable[[TrainConfig], Dataset]) -> Task:
     """Task of a run, with the weights of its best step."""
     config, weights = folder.settings(), folder.load_best()  # both fit before a network is built
-    sides = [side for one in weights.values() for side in one.shape]
+    sides = [side for tensor in weights.values() for side in tensor.shape]
     hidden = config.hidden if config.layers > 1 else 1
     if config.layers > len(weights) or hidden > max(sides, default=0):  # would take all memory
         raise DamagedError(

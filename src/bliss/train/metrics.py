@@ -137,11 +137,11 @@ def balanced_weights(labels: Tensor, num_classes: int) -> Tensor:
     """
     if labels.ndim == 1:
         sizes = torch.bincount(labels[labels >= 0], minlength=num_classes).double()
-        found = sizes.sum() / ((sizes > 0).sum() * sizes)
+        weight = sizes.sum() / ((sizes > 0).sum() * sizes)
     else:
         sizes = labels.double().sum(0)
-        found = (len(labels) - sizes) / sizes
-    return torch.where((sizes > 0) & (found > 0), found, 1.0).float()
+        weight = (len(labels) - sizes) / sizes
+    return torch.where((sizes > 0) & (weight > 0), weight, 1.0).float()
 
 
 def probabilities(logits: Tensor, is_multilabel: bool) -> Tensor:

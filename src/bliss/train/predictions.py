@@ -35,7 +35,7 @@ def check_format(out: Path) -> None:
 def prediction_columns(task: Task, nodes: str = ALL) -> dict[str, list[Any]]:
     """Predictions from full neighbourhoods, by column; see `prediction_parts`."""
     parts = list(prediction_parts(task, nodes))
-    return {name: [one for part in parts for one in part[name]] for name in parts[0]}
+    return {name: [value for part in parts for value in part[name]] for name in parts[0]}
 
 
 def prediction_parts(task: Task, nodes: str = ALL) -> Iterator[dict[str, list[Any]]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from bliss.storage.records import Record
 
 F1, R2 = "micro-F1", "R2"
@@ -11,6 +13,11 @@ F1, R2 = "micro-F1", "R2"
 def short_name(metric: str) -> str:
     """Name of a score in tables and lines: "F1" or "R2"."""
     return metric.removeprefix("micro-")
+
+
+def score_fields(scores: Mapping[str, float]) -> dict[str, float]:
+    """Scores by field of a record, from those of `evaluate`: "val" is val_score."""
+    return {name if "_" in name else f"{name}_score": score for name, score in scores.items()}
 
 
 class RunSettings(Record, frozen=True, kw_only=True):

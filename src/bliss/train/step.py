@@ -1,28 +1,26 @@
-"""One training step: sample, forward, backward, optimiser, policy."""
+"""The training step: forward, loss, backward, exchange between shards, optimiser, policy."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
+from math import isfinite
 from statistics import median
 from time import perf_counter
-from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from bliss.data import cache_folder
-from bliss.distributed.exchange import Exchange
-from bliss.distributed.groups import Group
-from bliss.distributed.packing import pack_news, unpack_news
-from bliss.distributed.rounds import ALONE, Rounds
-from bliss.distributed.shards import ShardVector, shards_of
+from bliss.distributed.agreement import Communicator
+from bliss.distributed.exchange import Combined, build_exchange
+from bliss.distributed.groups import ALONE, Group
+from bliss.distributed.shards import shards_of
 from bliss.distributed.shared_state import build_shared
 from bliss.errors import DivergedError, InputError
 from bliss.rng import Stream
-from bliss.samplers.learning import StepNews
 from bliss.train.adam import Adam
 from bliss.train.batch import NodeData, NodeLoader
 from bliss.train.results import Sampled
@@ -35,22 +33,15 @@ UNSCALED_FEATURE = 1e4
 """Features above this are named as the cause of a loss that is not finite."""
 
 
-class Shard(NamedTuple):
-    """What one shard of a step gives to the others."""
-
-    vector: Tensor  # float32[P], see `ShardVector`
-    news: StepNews
-
-
-class Learner:
-    """Trains the network of a task step by step: its sampler, loader and optimiser.
+class Stepper:
+    """Trains the network of a task step by step, with its sampler, loader and optimiser.
 
     Every random choice is a function of seed, step and shard. A step is the mean over S shards, of
-    which each process of a group runs an equal part. What the policy learns and the gradients are
-    exchanged; their order is that of the shards, so any number of processes gives the same numbers.
+    which each process of a group runs an equal part. The gradients and what the policy learns are
+    exchanged in the order of shards, so any number of processes gives the same numbers.
 
     With S > 1, the running statistics of batch normalisation are the mean of those of the shards,
-    and news passes through its form as bytes, in one process, too.
+    and news is rounded as between processes, in one process, too.
 
     Parameters
     ----------
@@ -61,7 +52,7 @@ class Learner:
     """
 
     def __init__(self, task: Task, group: Group = ALONE) -> None:
-        self.task, self.rounds = task, Rounds(group)
+        self.task, self.communicator = task, Communicator(group)
         config = task.config
         self.own_shards = shards_of(group, config.shards)
         kind = config.sampler_config
@@ -75,7 +66,7 @@ class Learner:
             widths=task.model.widths[:-1],
             folder=cache_folder(),
         )
-        self.sampler = build_shared(build, self.rounds, draws_ahead=config.prefetch > 0)
+        self.sampler = build_shared(build, self.communicator, draws_ahead=config.prefetch > 0)
         seeds, batch_size = task.dataset.splits["train"], config.batch_size
         if config.shards > len(seeds):
             raise InputError(
@@ -96,9 +87,8 @@ class Learner:
             shard=self.own_shards,
             feature_cache=config.feature_cache,
         )
-        self._vector = ShardVector(task.model)
-        self._combine = Exchange(
-            self.rounds, config.shards, config.reduction, self._vector.length, task.device
+        self.exchange = build_exchange(
+            self.communicator, task.model, config.shards, config.reduction, task.device
         )
         self.optimizer = Adam(
             task.model.parameters(), lr=config.lr, weight_decay=config.weight_decay, fused=True
@@ -107,6 +97,7 @@ class Learner:
         self.step_seconds = 0.0  # sum over all steps
         self.sampled = [0, 0]  # input nodes and edges of all layers, summed over steps and shards
         self.times = {part: deque[float](maxlen=TIMED) for part in PARTS}
+        self._seconds: dict[str, float] = {}  # of the parts of the current step
 
     @property
     def steps(self) -> int:
@@ -117,93 +108,55 @@ class Learner:
         """Batches of the own shards by step, until the last one of the settings or `is_done()`."""
         last = self.task.config.steps
         while self.steps < last and not is_done():
-            for step in self.loader.steps():
-                yield step
+            for batches in self.loader.steps():
+                yield batches
                 if self.steps >= last or is_done():
                     break
 
-    def learn(self, step: Iterable[NodeData], notice: int = 0) -> float:
-        """Take one step of `batches`; returns the loss, the mean over shards.
-
-        `notice` is a signal number to tell all processes, see `Rounds`.
-        """
+    def step(self, batches: Iterable[NodeData]) -> float:
+        """Take a step with one batch per own shard, from `batches`; returns the mean loss."""
         self.task.model.train()
         self._set_rate()
-        parts = dict.fromkeys(PARTS[:-1], 0.0)
-        sampled, is_single = [0, 0], self.task.config.shards == 1
-        shards: list[Shard] = []
-        if not is_single:
-            self._vector.begin_step()
-        for number, batch in zip(self.own_shards, step, strict=True):
-            if not is_single:
-                self._vector.begin_shard()
-            batch, loss = self._backward(number, batch, parts)
-            sampled[0] += batch.blocks[0].num_src
-            sampled[1] += sum(block.num_edges for block in batch.blocks)
-            if not is_single:
-                shards.append(self._shard(batch, loss, parts))
-        started = self._clock()
-        if is_single:
-            value, news = loss.item(), None
-            self.rounds.notice = notice
-        else:
-            value, news, sampled = self._exchange(shards, sampled, notice)
-        self.optimizer.step()
-        parts["backward"] += self._clock() - started
-        started = self._clock()
-        if news is None:
-            self.sampler.update(batch.blocks)
-        elif self.sampler.learns:
-            self.sampler.apply(news)
-        parts["update"] += self._clock() - started
-        self.losses = [self.losses[0] + value, self.losses[1] + 1]
-        self.sampled = [self.sampled[0] + sampled[0], self.sampled[1] + sampled[1]]
-        self._record(parts)
-        return value
+        self._seconds = dict.fromkeys(PARTS[:-1], 0.0)
+        self.exchange.begin_step()
+        for shard, batch in zip(self.own_shards, batches, strict=True):
+            for part, seconds in batch.seconds._asdict().items():  # of sampling and gathering
+                self._seconds[part] += seconds
+            self.exchange.begin_shard()
+            with self._timed("forward"):
+                self._seed_dropout(shard)
+                batch = batch.to(self.task.device)
+                loss = self._loss(batch)
+            with self._timed("backward"):
+                self.optimizer.zero_grad(set_to_none=True)
+                loss.backward()  # type: ignore[no-untyped-call]
+            with self._timed("update"):
+                news = self.sampler.digest(batch.blocks) if self.sampler.learns else []
+                self.exchange.end_shard(loss.detach(), news, _counts(batch))
+        with self._timed("backward"):
+            combined = self.exchange.combine()
+            self.optimizer.step()
+        with self._timed("update"):
+            if combined.news:
+                self.sampler.apply(combined.news)
+        self._record(combined)
+        return combined.loss
 
-    def _backward(
-        self, shard: int, batch: NodeData, parts: dict[str, float]
-    ) -> tuple[NodeData, Tensor]:
-        """Gradient of a shard's loss; returns the batch on the device, and the loss."""
-        config, device = self.task.config, self.task.device
-        started = self._clock()
+    def _seed_dropout(self, shard: int) -> None:
         within = (shard,) if shard else ()
-        torch.manual_seed(torch_seed(config.seed, Stream.DROPOUT, self.steps, *within))
-        batch = batch.to(device)
-        with torch.autocast(device.type, torch.bfloat16, enabled=config.precision == "bfloat16"):
+        seed = torch_seed(self.task.config.seed, Stream.DROPOUT, self.steps, *within)
+        torch.manual_seed(seed)
+
+    def _loss(self, batch: NodeData) -> Tensor:
+        """Loss of a batch; raises an error with the likely cause if it is not finite."""
+        is_half = self.task.config.precision == "bfloat16"
+        with torch.autocast(self.task.device.type, torch.bfloat16, enabled=is_half):
             logits = self.task.model(batch.x.float(), batch.blocks)  # features may be float16
         loss = self.task.loss(logits, batch.y, batch.blocks[-1].dst_weight)
         value = loss.item()
-        if not -float("inf") < value < float("inf"):
+        if not isfinite(value):
             raise DivergedError(f"loss={value} at step {self.steps}: {self._cause(batch.x)}")
-        forward = self._clock()
-        self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
-        taken = {"forward": forward - started, "backward": self._clock() - forward}
-        for part, seconds in (batch.seconds._asdict() | taken).items():
-            parts[part] += seconds
-        return batch, loss.detach()
-
-    def _shard(self, batch: NodeData, loss: Tensor, parts: dict[str, float]) -> Shard:
-        started = self._clock()
-        news = self.sampler.digest(batch.blocks) if self.sampler.learns else ()
-        parts["update"] += self._clock() - started
-        return Shard(self._vector.read(loss), news)
-
-    def _exchange(
-        self, shards: list[Shard], sampled: list[int], notice: int
-    ) -> tuple[float, list[StepNews], list[int]]:
-        """Set the gradient of all shards; returns their mean loss, their news and their sums."""
-        packed = np.empty(0, np.uint8)
-        if self.sampler.learns:
-            packed = pack_news(shard.news for shard in shards)
-        total = self._combine([one.vector for one in shards], packed, sampled, notice)
-        self._vector.write(total.vector)
-        news: list[StepNews] = []
-        if self.sampler.learns:
-            for packed in total.news:
-                news += unpack_news(packed)
-        return total.loss, news, total.sums
+        return loss
 
     def _cause(self, x: Tensor) -> str:
         """Likely cause of a loss that is not finite, and the remedy. x [S, F]: features."""
@@ -231,11 +184,22 @@ class Learner:
         nodes, edges = (count / batches for count in self.sampled)
         return Sampled(nodes=nodes, edges=edges)
 
-    def _record(self, parts: dict[str, float]) -> None:
-        total = sum(parts.values())
-        for part, taken in (parts | {"total": total}).items():
-            self.times[part].append(taken)
+    def _record(self, step: Combined) -> None:
+        """Count a step: its loss, the sizes of its batches and its times."""
+        self.losses = [self.losses[0] + step.loss, self.losses[1] + 1]
+        nodes, edges = step.counts
+        self.sampled = [self.sampled[0] + nodes, self.sampled[1] + edges]
+        total = sum(self._seconds.values())
+        for part, seconds in (self._seconds | {"total": total}).items():
+            self.times[part].append(seconds)
         self.step_seconds += total
+
+    @contextmanager
+    def _timed(self, part: str) -> Iterator[None]:
+        """Context manager that adds its duration to a part of the step."""
+        started = self._clock()
+        yield
+        self._seconds[part] += self._clock() - started
 
     def _clock(self) -> float:
         if self.task.device.type == "cuda":
@@ -253,3 +217,8 @@ class Learner:
             rate *= 1 - (self.steps - 1) / config.steps
         for group in self.optimizer.param_groups:
             group["lr"] = rate
+
+
+def _counts(batch: NodeData) -> tuple[int, int]:
+    """Number of input nodes of a batch, and of edges of all layers."""
+    return batch.blocks[0].num_src, sum(block.num_edges for block in batch.blocks)

@@ -32,7 +32,7 @@ def unit_of(kind: SamplerConfig) -> str:
 
 def parse_budgets(text: str) -> tuple[dict[str, Size], bool]:
     """Budgets by unit, and whether units were written. Numbers without a unit are of layers."""
-    found: dict[str, Size] = {}
+    budgets: dict[str, Size] = {}
     words = text.split()
     for word in words:
         unit, has_unit, numbers = word.rpartition("=")
@@ -41,16 +41,16 @@ def parse_budgets(text: str) -> tuple[dict[str, Size], bool]:
             size = tuple(int(part) for part in numbers.split(","))
         except ValueError:
             size = ()
-        is_known = unit in UNITS and unit not in found and (has_unit or len(words) == 1)
+        is_known = unit in UNITS and unit not in budgets and (has_unit or len(words) == 1)
         if not is_known or not size or min(size) < 1 or (unit == "subgraph" and len(size) > 1):
             raise InputError(
                 f"budgets={text!r}: {word!r} is not a unit (layer, node or subgraph) with its "
                 f"whole numbers: write for instance {EXAMPLE}."
             )
-        found[unit] = size
-    if not found:
+        budgets[unit] = size
+    if not budgets:
         raise InputError(f"budgets={text!r} is empty: write for instance {EXAMPLE}.")
-    return found, "=" in text
+    return budgets, "=" in text
 
 
 def check_layers(budgets: Budgets, layers: int) -> None:
@@ -97,25 +97,25 @@ def scaled(size: Size, factor: float, unit: str) -> Size:
     exact = [max(factor * number, 1.0) for number in size]
     if unit != "node":
         return tuple(map(round, exact))
-    found = [math.floor(number) for number in exact]
-    left = round(sum(exact)) - sum(found)
-    order = sorted(range(len(size)), key=lambda n: (found[n] - exact[n], n))
+    rounded = [math.floor(number) for number in exact]
+    left = round(sum(exact)) - sum(rounded)
+    order = sorted(range(len(size)), key=lambda n: (rounded[n] - exact[n], n))
     for n in order[:left]:
-        found[n] += 1
-    return tuple(found)
+        rounded[n] += 1
+    return tuple(rounded)
 
 
 def authors_settings(dataset: str, labels: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Sizes that the authors of samplers published for a data set, by sampler."""
-    file = resources.files("bliss.studies") / "authors.json"
+    file = resources.files("bliss.studies.comparison") / "authors.json"
     known: dict[str, dict[str, dict[str, Any]]] = json.loads(file.read_text(encoding="utf-8"))
-    found = known.get(canonical(dataset), {})
-    if not set(found) & set(labels):
+    published = known.get(canonical(dataset), {})
+    if not set(published) & set(labels):
         raise InputError(
             f"sizes='authors': no sampler of {', '.join(labels)} has published sizes for "
             f"{dataset!r}; there are some for {', '.join(known)}: leave --sizes out."
         )
-    return found
+    return published
 
 
 def size_text(unit: str, size: Sequence[int]) -> str:

@@ -9,10 +9,9 @@ are evaluated on the same frontiers and exact embeddings.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
 from statistics import mean
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,18 +19,14 @@ from torch import Tensor
 from torch.func import functional_call
 
 from bliss import checks
-from bliss.arrays import FloatArray, IntArray
+from bliss.arrays import IntArray
 from bliss.data import Dataset
 from bliss.errors import InputError
-from bliss.graph import Graph
-from bliss.kernels import frontier
-from bliss.nn import GNN, infer_layer
-from bliss.nn.block import Block
 from bliss.policies import POLICIES
 from bliss.rng import Stream, derive_key, hashes
-from bliss.samplers import PLADIES, Bliss, Full, LayerSampler
-from bliss.samplers.history import History
-from bliss.studies.records import (
+from bliss.samplers import PLADIES, Bliss, LayerSampler
+from bliss.studies.layer_errors import Frontier, error, exact_frontiers, least_error
+from bliss.studies.variance.variance_record import (
     AgeRatios,
     LayerErrors,
     LayerRatios,
@@ -39,113 +34,11 @@ from bliss.studies.records import (
     PolicyRatios,
     Variance,
 )
-from bliss.train import Learner, TrainConfig, build_task
+from bliss.train import Stepper, TrainConfig, build_task
 from bliss.train.task import torch_seed
 
 FRONTIERS = 4
 """Batches whose variance is summed at a checkpoint."""
-
-
-class Stake(NamedTuple):
-    """c_j of each candidate of a layer, targets first. float64[C] each."""
-
-    absolute: FloatArray
-    relative: FloatArray
-
-
-@dataclass(frozen=True)
-class Frontier:
-    """The targets of one layer of one batch, and c_j of their candidates."""
-
-    layer: int
-    targets: IntArray  # int64[D]
-    stake: Stake
-    changed: Mapping[str, Stake] = field(default_factory=dict)  # by the name of a history
-
-
-def stakes(block: Block, alpha: Tensor, size: Tensor, sampled: Tensor | None = None) -> Stake:
-    """c_j of a layer whose block holds every in-edge of its targets.
-
-        absolute  c_j = s_j^2 sum_i alpha_ij^2
-        relative  c_j = s_j^2 sum_i (alpha_ij / sum_k alpha_ik |h_k|)^2
-
-    s_j is the size of what is sampled: |h_j| or, with a history, |h_j - h~_j|. The first belongs to
-    the error sum_i |mu_hat_i - mu_i|^2. The second divides each target's error by
-    sum_k alpha_ik |h_k|, as [eq:optsample] does.
-
-    alpha [E'], size |h_j| [S], sampled s_j [S], by default size -> float64[S] each
-    """
-    squared, size = alpha.double().square(), size.double()
-    reach = torch.zeros(block.num_dst, dtype=torch.float64)
-    reach.index_add_(0, block.col, alpha.double() * size[block.row])
-    scale = torch.where(reach > 0, reach, 1.0).reciprocal().square()  # a sum of 0 has no error
-    sums = torch.zeros(2, block.num_src, dtype=torch.float64)
-    sums[0].index_add_(0, block.row, squared)
-    sums[1].index_add_(0, block.row, squared * scale[block.col])
-    sampled = size if sampled is None else sampled.double()
-    absolute, relative = (sampled.square() * sums).numpy()
-    return Stake(absolute, relative)
-
-
-def error(prob: FloatArray, stake: FloatArray) -> float:
-    """V(p) = sum_j (1 / p_j - 1) c_j, the expected squared error of the aggregates."""
-    return float(((1 / prob - 1) * stake)[stake > 0].sum())
-
-
-def least_error(prob: FloatArray, num_dst: int, stake: FloatArray) -> float:
-    """The limit: the least V of any probabilities that keep as many sources on average.
-
-    The first num_dst candidates are targets and always kept. For the others the limit is reached
-    by p_j = min(1, c sqrt(c_j)) with the same sum as `prob`.
-    """
-    mass, number = np.sqrt(stake[num_dst:]), float(prob[num_dst:].sum())
-    if (mass > 0).sum() <= number:
-        return 0.0
-    best = np.minimum(mass * frontier.fit_scale(mass, number), 1.0)
-    return error(best, stake[num_dst:])
-
-
-def exact_frontiers(
-    model: GNN,
-    graph: Graph,
-    x: Tensor,
-    targets: Sequence[Sequence[IntArray]],
-    histories: Mapping[str, History] | None = None,
-) -> list[Frontier]:
-    """Stakes from the embeddings and the attention of full neighbourhoods.
-
-    targets holds, for each layer, the targets of some batches. x is [V, F], on the CPU; the model
-    may be on any device. For each history, the frontiers above the first layer also hold the stakes
-    of the changes |h_j - h~_j|.
-    """
-    sampler, layers, found = Full(graph, layers=1), list(model), []
-    device = next(model.parameters()).device
-    for layer, batches in enumerate(targets):
-        size = torch.linalg.vector_norm(x, dim=1)
-        for dst in batches:
-            (block,) = sampler.sample(dst, 0)
-            alpha = block.edge_weight
-            if model.config.is_attention:
-                inputs = x.index_select(0, block.src).to(device)
-                alpha = model.attention(layer, inputs, block.to(device)).cpu()
-            own = size[block.src]
-            changes = {
-                name: _change(x, history, layer - 1, block)
-                for name, history in (histories or {}).items()
-                if layer > 0
-            }
-            changed = {name: stakes(block, alpha, own, one) for name, one in changes.items()}
-            found.append(Frontier(layer, dst, stakes(block, alpha, own), changed))
-        if layer + 1 < len(targets):
-            x = infer_layer(layers[layer], graph, x, device=device)
-    return found
-
-
-def _change(x: Tensor, history: History, layer: int, block: Block) -> Tensor:
-    """|h_j - h~_j| of a block's sources, from the inputs x [V, F] of a sampled layer. [S]."""
-    known = torch.from_numpy(history.value(layer)[block.src.numpy()])
-    size: Tensor = torch.linalg.vector_norm(x[block.src] - known, dim=1)
-    return size
 
 
 class VarianceStudy:
@@ -189,7 +82,7 @@ class VarianceStudy:
                 "leave it out."
             )
         self.task = build_task(config, dataset)
-        self.learner = Learner(self.task)
+        self.stepper = Stepper(self.task)
         self.config = config = self.task.config
         self.fixed = PLADIES(self.task.graph, config.budgets, seed=config.seed)
         self.students = {name: self._student(name) for name in policies}
@@ -221,7 +114,7 @@ class VarianceStudy:
         )
 
     def _surveyed_students(self) -> dict[str, Bliss]:
-        names = [name for name, one in self.students.items() if one.learns_from_surveys]
+        names = [n for n, student in self.students.items() if student.learns_from_surveys]
         if not names:
             raise InputError(
                 f"survey_every={self.survey_every} has no effect, because none of the policies "
@@ -232,9 +125,9 @@ class VarianceStudy:
     def run(self, on_step: Callable[[int], None] | None = None) -> Variance:
         """Train, measure, and return the ratios and their history."""
         steps = self.config.steps
-        for (batch,) in self.learner.batches():
-            self.learner.learn([batch])
-            step = self.learner.steps
+        for (batch,) in self.stepper.batches():
+            self.stepper.step([batch])
+            step = self.stepper.steps
             for student in self.students.values():
                 self._teach(student, batch.blocks[-1].dst.cpu(), step)
             if self.survey_every and step % self.survey_every == 0:
@@ -272,7 +165,9 @@ class VarianceStudy:
         ]
         targets = [[blocks[layer].dst.numpy() for blocks in batches] for layer in range(layers)]
         with torch.no_grad():
-            histories = {name: one.history for name, one in self.students.items() if one.history}
+            histories = {
+                n: student.history for n, student in self.students.items() if student.history
+            }
             frontiers = exact_frontiers(
                 self.task.model, self.task.graph, self.task.x, targets, histories
             )
@@ -280,7 +175,7 @@ class VarianceStudy:
         return Moment(
             step=step,
             layers=[
-                self._layer([one for one in frontiers if one.layer == layer])
+                self._layer([frontier for frontier in frontiers if frontier.layer == layer])
                 for layer in range(layers)
             ],
         )
@@ -296,20 +191,23 @@ class VarianceStudy:
 
     def _layer(self, frontiers: list[Frontier]) -> LayerErrors:
         """Errors of one layer, summed over its frontiers."""
-        found: dict[str, Any] = {}
+        errors: dict[str, Any] = {}
         for prefix, kind in (("", "absolute"), ("relative_", "relative")):
-            found[f"{prefix}pladies"], found[f"{prefix}limit"] = _errors(
+            errors[f"{prefix}pladies"], errors[f"{prefix}limit"] = _errors(
                 self.fixed, frontiers, kind
             )
-            errors = {n: _errors(one, frontiers, kind, n) for n, one in self.students.items()}
-            found[f"{prefix}policies"] = {name: pair[0] for name, pair in errors.items()}
-            found[f"{prefix}limits"] = {name: pair[1] for name, pair in errors.items()}
-        return LayerErrors(**found)
+            pairs = {
+                name: _errors(student, frontiers, kind, name)
+                for name, student in self.students.items()
+            }
+            errors[f"{prefix}policies"] = {name: own for name, (own, _) in pairs.items()}
+            errors[f"{prefix}limits"] = {name: least for name, (_, least) in pairs.items()}
+        return LayerErrors(**errors)
 
     def summary(self) -> Variance:
         """The measurements, and their means over the second half of training."""
         config = self.config
-        late = [one for one in self.history if one.step > self.history[-1].step / 2]
+        late = [moment for moment in self.history if moment.step > self.history[-1].step / 2]
         return Variance(
             dataset=config.dataset,
             model=config.model,
@@ -318,7 +216,7 @@ class VarianceStudy:
             steps=config.steps,
             seed=config.seed,
             layers=[
-                layer_ratios(budget, [one.layers[layer] for one in late])
+                layer_ratios(budget, [moment.layers[layer] for moment in late])
                 for layer, budget in enumerate(config.budgets)
             ],
             history=self.history,
@@ -337,7 +235,7 @@ class VarianceStudy:
                 age=age,
                 layers=[
                     {
-                        name: mean_ratio((one.policies[name], one.limits[name]) for one in layer)
+                        name: mean_ratio((at.policies[name], at.limits[name]) for at in layer)
                         for name in self.surveyed
                     }
                     for layer in zip(*(moment.layers for moment in at[age]), strict=True)
@@ -356,14 +254,15 @@ def _errors(
     """
     own = least = 0.0
     skipped = sampler.depth - sampler.layers  # 1 with an exact first hop
-    for one in frontiers:
-        stake = getattr(one.stake, kind)
-        if one.layer < skipped:
+    for frontier in frontiers:
+        stake = getattr(frontier.stake, kind)
+        if frontier.layer < skipped:
             continue
-        prob = sampler.inclusion(one.targets, one.layer - skipped).prob
-        sampled = getattr(one.changed[name], kind) if name in one.changed else stake
+        prob = sampler.inclusion(frontier.targets, frontier.layer - skipped).prob
+        changed = frontier.changed.get(name)
+        sampled = stake if changed is None else getattr(changed, kind)
         own += error(prob, sampled)
-        least += least_error(prob, one.targets.size, stake)
+        least += least_error(prob, frontier.targets.size, stake)
     return own, least
 
 

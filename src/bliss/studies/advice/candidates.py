@@ -8,16 +8,10 @@ from typing import Any
 
 from bliss.errors import InputError
 from bliss.samplers import LayerSampler
-from bliss.studies.advice_records import Fit
-from bliss.studies.budgets import (
-    Budgets,
-    Expectation,
-    Sensitivity,
-    fit_sensitivity,
-    search,
-)
-from bliss.studies.costs import CostModel, Work, fit_costs
-from bliss.studies.pilot import Pilot
+from bliss.studies.advice.advice_record import Fit
+from bliss.studies.advice.budgets import Budgets, Expectation, Sensitivity, fit_sensitivity, search
+from bliss.studies.advice.costs import CostModel, Work, fit_costs
+from bliss.studies.advice.pilot import Pilot
 from bliss.train import TrainConfig, resolve
 
 KINDS: Mapping[str, Mapping[str, Any]] = {
@@ -44,7 +38,7 @@ MOST_NEIGHBOURS = 1024
 def configs(given: Mapping[str, Any]) -> dict[str, TrainConfig]:
     """Settings of the kinds that agree with the given ones, with default budgets or none."""
     given = {**given, **({"sampler": str(given["sampler"]).lower()} if "sampler" in given else {})}
-    found: dict[str, TrainConfig] = {}
+    chosen: dict[str, TrainConfig] = {}
     for name, kind in KINDS.items():
         if any(given.get(key, value) != value for key, value in kind.items()):
             continue
@@ -53,14 +47,14 @@ def configs(given: Mapping[str, Any]) -> dict[str, TrainConfig]:
         except InputError:  # an option that this sampler does not have, or attention
             continue
         if _is_supported(config):
-            found = {other: one for other, one in found.items() if one != config}
-            found[name] = config  # by its most specific name
-    return found
+            chosen = {other: same for other, same in chosen.items() if same != config}
+            chosen[name] = config  # by its most specific name
+    return chosen
 
 
 def references(given: Mapping[str, Any]) -> dict[str, TrainConfig]:
     """Settings of the references: those given for training, without those of the sampler."""
-    own = {one.name for one in fields(TrainConfig)} - {"sampler", "sampler_options"}
+    own = {setting.name for setting in fields(TrainConfig)} - {"sampler", "sampler_options"}
     plain = configs({name: value for name, value in given.items() if name in own})
     return {name: plain[name] for name in REFERENCES}
 
@@ -106,22 +100,22 @@ class Candidate:
         return self.config.sampler != "full"
 
     def choose(self) -> Budgets:
-        """Best budgets: measure some, search, measure around what was found, search again, ..."""
+        """Best budgets: measure some, search, measure around the result, search again, ..."""
         if not self.is_sampled:
             self.measure([()])
             return ()
         self.measure(list(self._first_settings()))
-        found = self._search(self.config.budgets)
+        best = self._search(self.config.budgets)
         for _ in range(ROUNDS):
-            if found in self.settings:
+            if best in self.settings:
                 break
-            self.measure([found, *_lowered(found, 2)])
-            found = self._search(found)
-        return found
+            self.measure([best, *_lowered(best, 2)])
+            best = self._search(best)
+        return best
 
     def measure(self, settings: list[Budgets]) -> None:
         """Measure gradient errors and times of these budgets, and fit the models to all so far."""
-        new = [one for one in dict.fromkeys(settings) if one not in self.settings]
+        new = [budgets for budgets in dict.fromkeys(settings) if budgets not in self.settings]
         if not new:
             return
         for budgets in new if self.is_sampled else ():
@@ -215,4 +209,4 @@ def with_best_estimator(config: TrainConfig, pilot: Pilot, given: Mapping[str, A
         replace(config, sampler_options={**config.sampler_options, "estimator": name})
         for name in offered
     ]
-    return min(tried, key=lambda one: pilot.gradient_error(pilot.sampler(one), one.budgets))
+    return min(tried, key=lambda kind: pilot.gradient_error(pilot.sampler(kind), kind.budgets))

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from bliss.errors import InputError
-from bliss.studies.records import Search, Trial
-from bliss.studies.runs import Cell, Outcome
+from bliss.studies.comparison.comparison_record import Search, Trial
+from bliss.studies.comparison.runs import Outcome, StudyRun
 from bliss.train import TrainConfig
 
 RATES = (1.0, 3.0, 1 / 3)
@@ -15,20 +15,20 @@ DROPOUTS = (0.0, 0.5, 0.25)
 LARGEST = len(RATES) * (1 + len(DROPOUTS))
 """Largest number of settings to search."""
 
-Setting = tuple[float, float]  # learning rate, dropout
+Tuning = tuple[float, float]  # learning rate, dropout
 
 
-def candidates(config: TrainConfig, number: int) -> list[Setting]:
+def candidates(config: TrainConfig, number: int) -> list[Tuning]:
     """The first settings of a fixed list: the recipe's, then other rates, then other dropouts."""
     if not 0 <= number <= LARGEST:
         raise InputError(f"search={number} must be from 0 (no search) to {LARGEST}: start with 6.")
-    found = [
+    settings = [
         (float(f"{factor * config.lr:.3g}"), dropout)
         for dropout in dict.fromkeys((config.dropout, *DROPOUTS))
         for factor in RATES
     ]
-    found[0] = (config.lr, config.dropout)
-    return found[:number]
+    settings[0] = (config.lr, config.dropout)
+    return settings[:number]
 
 
 def tuning_seed(seeds: Sequence[int]) -> int:
@@ -37,16 +37,16 @@ def tuning_seed(seeds: Sequence[int]) -> int:
 
 
 def trials(
-    name: str, config: TrainConfig, settings: Sequence[Setting], seeds: Sequence[int]
-) -> list[Cell]:
+    name: str, config: TrainConfig, settings: Sequence[Tuning], seeds: Sequence[int]
+) -> list[StudyRun]:
     """One run per setting, with a seed of its own, on the splits of the first test seed.
 
-    Only validation F1 of that split is looked at. With random splits, its validation nodes may be
-    test nodes of other seeds.
+    Only the validation score of that split is looked at. With random splits, its validation nodes
+    may be test nodes of other seeds.
     """
     seed = tuning_seed(seeds)
     return [
-        Cell(
+        StudyRun(
             f"{name}-search-{number}",
             replace(config, lr=lr, dropout=dropout, seed=seed),
             split_seed=seeds[0],
@@ -55,27 +55,27 @@ def trials(
     ]
 
 
-def chosen(cells: Sequence[Cell], outcomes: Mapping[str, Outcome]) -> tuple[Setting, Search]:
-    """The setting of the best validation F1 (the first of equal ones), and what it cost.
+def chosen(runs: Sequence[StudyRun], outcomes: Mapping[str, Outcome]) -> tuple[Tuning, Search]:
+    """The setting of the best validation score (the first of equal ones), and what it cost.
 
     Trials without an outcome have diverged.
     """
-    done = [outcomes[cell.name] for cell in cells if cell.name in outcomes]
+    done = [outcomes[run.name] for run in runs if run.name in outcomes]
     if not done:
         raise InputError(
-            f"search={len(cells)}: every trial of {cells[0].config.sampler} diverged: lower lr "
-            f"(now {cells[0].config.lr:g}) with --lr, and choose another folder with --out."
+            f"search={len(runs)}: every trial of {runs[0].config.sampler} diverged: lower lr "
+            f"(now {runs[0].config.lr:g}) with --lr, and choose another folder with --out."
         )
-    best = max(done, key=lambda one: one.result.val_score)
-    found = Search(
+    best = max(done, key=lambda outcome: outcome.result.val_score)
+    search = Search(
         trials=[
             Trial(
-                lr=cell.config.lr,
-                dropout=cell.config.dropout,
-                val_score=outcomes[cell.name].result.val_score if cell.name in outcomes else None,
+                lr=run.config.lr,
+                dropout=run.config.dropout,
+                val_score=outcomes[run.name].result.val_score if run.name in outcomes else None,
             )
-            for cell in cells
+            for run in runs
         ],
-        seconds=sum(one.result.seconds for one in done),
+        seconds=sum(outcome.result.seconds for outcome in done),
     )
-    return (best.cell.config.lr, best.cell.config.dropout), found
+    return (best.run.config.lr, best.run.config.dropout), search

@@ -1,4 +1,4 @@
-"""Intervals of means, paired tests, and ranks in which ties are called ties."""
+"""Confidence intervals of means, paired tests, and ranks with ties."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def paired(ours: Scores, theirs: Scores) -> tuple[float | None, float | None]:
 def holm(p_values: Sequence[float]) -> list[float]:
     """Holm's correction: the i-th smallest of m p-values becomes (m - i + 1) p, made monotone."""
     order = sorted(range(len(p_values)), key=lambda n: p_values[n])
-    found, highest = [0.0] * len(p_values), 0.0
+    corrected, highest = [0.0] * len(p_values), 0.0
     for rank, n in enumerate(order):
         highest = max(highest, min(1.0, (len(order) - rank) * p_values[n]))
-        found[n] = highest
-    return found
+        corrected[n] = highest
+    return corrected
 
 
 def ranks(scores: Sequence[Scores]) -> list[tuple[int, bool] | tuple[None, bool]]:
@@ -56,9 +56,9 @@ def ranks(scores: Sequence[Scores]) -> list[tuple[int, bool] | tuple[None, bool]
     paired t-tests against the leader, Holm's correction over the samplers left, 5% level. The best
     of the others leads the next rank, counted from the number of samplers already ranked.
     """
-    if any(len(one) < 2 for one in scores):
+    if any(len(by_seed) < 2 for by_seed in scores):
         return [(None, False) for _ in scores]
-    found: dict[int, tuple[int, bool]] = {}
+    ranked: dict[int, tuple[int, bool]] = {}
     left = sorted(range(len(scores)), key=lambda n: -mean(scores[n].values()))
     while left:
         leader, others = left[0], left[1:]
@@ -66,6 +66,6 @@ def ranks(scores: Sequence[Scores]) -> list[tuple[int, bool] | tuple[None, bool]
         known = [n for n, p in zip(others, tests, strict=True) if p is not None]
         after = dict(zip(known, holm([p for p in tests if p is not None]), strict=True))
         group = [leader, *(n for n in others if after.get(n, 1.0) >= LEVEL)]
-        found |= {n: (len(found) + 1, len(group) > 1) for n in group}
-        left = [n for n in left if n not in found]
-    return [found[n] for n in range(len(scores))]
+        ranked |= {n: (len(ranked) + 1, len(group) > 1) for n in group}
+        left = [n for n in left if n not in ranked]
+    return [ranked[n] for n in range(len(scores))]

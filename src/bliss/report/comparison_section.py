@@ -8,21 +8,20 @@ from typing import NamedTuple
 from bliss.report.cells import fixed, plural, plus, sentence_list, significant
 from bliss.report.charts import Chart, Series, shrinking
 from bliss.report.comparison_tables import (
+    INTERVAL,
     conditions,
     costs,
-    error,
-    error_words,
     scores,
     shares,
     step_parts,
 )
-from bliss.report.load import Study
 from bliss.report.sections import (
-    Entry,
-    Group,
+    ChartGroup,
+    CurveEntry,
     Names,
     Part,
     Section,
+    Supplement,
     Tile,
     facts,
     graph_words,
@@ -35,9 +34,8 @@ from bliss.report.sections import (
     step_time,
 )
 from bliss.report.significance import corrected, equals, standing, verdict
-from bliss.report.variance import variance_group, variance_table, variance_words
-from bliss.studies.ranking import LEVEL
-from bliss.studies.records import Comparison, ComparisonRow, Variance
+from bliss.studies.comparison.comparison_record import Comparison, ComparisonRow
+from bliss.studies.comparison.ranking import LEVEL
 from bliss.train.results import short_name
 
 Look = dict[tuple[str, str], tuple[int, str]]  # (sampler, policy) -> place among all, label
@@ -51,32 +49,25 @@ class Goal(NamedTuple):
 
 
 def comparison_section(
-    file: Comparison, beside: Sequence[Study[Variance]], names: Names
+    file: Comparison, supplements: Sequence[Supplement], names: Names
 ) -> Section:
-    """The section about one comparison, with the variance measured in the same folder."""
+    """The section about one comparison, with the supplements of the same folder."""
     pairs = list(dict.fromkeys((row.sampler, row.policy) for row in file.rows))
     look = dict(zip(pairs, enumerate(labels(pairs)), strict=True))
     nets = list(dict.fromkeys((row.dataset, row.model) for row in file.rows))
     parts, summary, tiles = [], [], []
-    left = [other.record for other in beside]
+    left = list(supplements)
     goal = Goal(short_name(file.metric), file.target_score)
     for dataset, model in nets:
         rows = [row for row in file.rows if (row.dataset, row.model) == (dataset, model)]
-        fitting = [v for v in left if (v.dataset, v.model) == (dataset, model)]
-        left = [v for v in left if v not in fitting]
+        fitting = [s for s in left if (s.dataset, s.model) == (dataset, model)]
+        left = [supplement for supplement in left if supplement not in fitting]
         about = f"{model} on {dataset}"
         parts.append(_part(about, file, rows, look, goal, fitting, names))
         summary.append(_words(about, _main(rows), look, goal))
         tiles += _tiles(model, _main(rows), look, goal.score, alone=len(nets) == 1)
-    parts += [
-        Part(
-            f"Variance: {other.model} on {other.dataset}",
-            present([variance_group(other, names)]),
-            [variance_table(other)],
-        )
-        for other in left
-    ]
-    summary += [line for other in beside for line in variance_words(other.record)]
+    parts += [Part(other.title, other.groups, other.tables) for other in left]
+    summary += [words for supplement in supplements for words in supplement.summary]
     models = list(dict.fromkeys(model for _, model in nets))
     return Section(
         kind="Comparison",
@@ -86,7 +77,7 @@ def comparison_section(
         parts=parts,
         remarks=[
             *file.notes,
-            *(f"{one.sampler} with {one.model} was left out: {one.why}" for one in file.skipped),
+            *(f"{row.sampler} with {row.model} was left out: {row.why}" for row in file.skipped),
         ],
         origin=origin(file.date, file.machine, graph_words(file.graph, file.dataset)),
         details=facts(
@@ -117,7 +108,7 @@ def _part(
     rows: Sequence[ComparisonRow],
     look: Look,
     goal: Goal,
-    beside: Sequence[Variance],
+    supplements: Sequence[Supplement],
     names: Names,
 ) -> Part:
     main = _main(rows)
@@ -126,12 +117,12 @@ def _part(
         return _label(row, look)
 
     entries = [
-        Entry(_label(row, look), look[row.sampler, row.policy][0], row.curve, row.step_ms)
+        CurveEntry(_label(row, look), look[row.sampler, row.policy][0], row.curve, row.step_ms)
         for row in main
     ]
     groups = [
         learning(entries, about, names, goal.target, goal.score),
-        *(variance_group(other, names) for other in beside),
+        *(group for supplement in supplements for group in supplement.groups),
         _shrinking(rows, look, about, names, goal.score) if len(main) < len(rows) else None,
         step_time(entries, about, names),
     ]
@@ -139,15 +130,15 @@ def _part(
     if len(main) < len(rows):
         tables.append(shares(rows, goal.score))
     tables += [costs(main, goal.score, goal.target), step_parts(main)]
-    tables += [variance_table(other) for other in beside]
+    tables += [table for supplement in supplements for table in supplement.tables]
     lead = [scores(main, label, goal.score), conditions(file, main, label, goal.score)]
     return Part(about, present(groups), tables, lead)
 
 
 def _shrinking(
     rows: Sequence[ComparisonRow], look: Look, about: str, names: Names, score: str
-) -> Group | None:
-    series, told = [], []
+) -> ChartGroup | None:
+    series, described = [], []
     for pair, (index, label) in look.items():
         own = [row for row in rows if (row.sampler, row.policy) == pair and row.budget_share > 0]
         own.sort(key=lambda row: -row.budget_share)
@@ -155,24 +146,24 @@ def _shrinking(
             label,
             [row.budget_share for row in own],
             [row.test_score for row in own],
-            map(error, own),
+            [row.test_score_interval for row in own],
             index=index,
         )
         if line.is_drawable:
             series.append(line)
             scores = [f"{fixed(row.test_score, 3)} at {row.budget_share:g}" for row in own]
-            told.append(f"{label} {sentence_list(scores)}")
+            described.append(f"{label} {sentence_list(scores)}")
     if not series:
         return None
-    alt = f"Test {score} over the share of the budget kept, {about}. {'; '.join(told)}."
+    alt = f"Test {score} over the share of the budget kept, {about}. {'; '.join(described)}."
     figure = shrinking(series, "share of the budget (smaller to the right)", f"Test {score}")
     title = f"Test {score} over the share of the budget"
     chart = Chart(names(about, "shrinking budget"), title, alt, figure)
     note = (
         "Sizes of the first sampler are multiplied by the share. Bars are "
-        f"{error_words(rows)}; lines are set apart a little."
+        f"{INTERVAL}; lines are set apart a little."
     )
-    return Group(f"{score} as the budget shrinks", [chart], note)
+    return ChartGroup(f"{score} as the budget shrinks", [chart], note)
 
 
 def _words(about: str, rows: Sequence[ComparisonRow], look: Look, goal: Goal) -> str:
@@ -222,6 +213,6 @@ def _label(row: ComparisonRow, look: Look) -> str:
 
 
 def _mean(row: ComparisonRow) -> str:
-    half = error(row)
+    half = row.test_score_interval
     spread = "" if half is None else f" ± {fixed(half, 3)}"
     return fixed(row.test_score, 3) + spread

@@ -8,25 +8,22 @@ from pathlib import Path
 from typing import Any
 
 from bliss.storage import records
-from bliss.studies.matching import Matcher
-from bliss.studies.plan import Key, Plan, Request, coverage_notes, plan, sized
-from bliss.studies.ranking import ENOUGH_SEEDS
-from bliss.studies.records import Comparison, Search
-from bliss.studies.rows import best_validation, comparison_rows, mismatches
-from bliss.studies.runs import (
-    Cell,
+from bliss.studies.comparison.comparison_record import Comparison, Search
+from bliss.studies.comparison.comparison_rows import best_validation, comparison_rows, mismatches
+from bliss.studies.comparison.matching import Matcher
+from bliss.studies.comparison.plan import Plan, Request, RowKey, coverage_notes, plan, sized
+from bliss.studies.comparison.ranking import ENOUGH_SEEDS
+from bliss.studies.comparison.runs import (
     DataCache,
     Outcome,
-    Standing,
-    finished,
-    graph_facts,
-    load_per_core,
-    machine,
+    StudyProgress,
+    StudyRun,
     own_dataset,
-    run_cells,
-    today,
+    run_all,
+    run_each,
 )
-from bliss.studies.search import candidates, chosen, trials
+from bliss.studies.comparison.search import candidates, chosen, trials
+from bliss.studies.provenance import graph_facts, load_per_core, machine, today
 from bliss.train import RunFolder, TrainConfig, resolve
 
 IDLE = 0.3
@@ -50,7 +47,7 @@ def compare(
     target_score: float | None = None,
     command: str = "",
     say: Callable[[str], None] = print,
-    on_progress: Callable[[Standing], None] | None = None,
+    on_progress: Callable[[StudyProgress], None] | None = None,
 ) -> Comparison:
     """Train every sampler with every model, share of the budget and seed; write compare.json.
 
@@ -85,9 +82,9 @@ def compare(
         recipe's, otherwise "hajek".
     search
         Number of settings of learning rate and dropout that are tried for each sampler, with a
-        seed that is not a test seed. The one with the best validation F1 is used; 0: the recipe's.
+        seed that is not a test seed. That with the best validation score is used; 0: the recipe's.
     target_score
-        Validation F1 whose time is reported; by default the highest that every run reached.
+        Validation score whose time is reported; by default the highest that every run reached.
     """
     settings, given = own_dataset(settings)
     request = Request.of(
@@ -115,16 +112,16 @@ def compare(
         notes = [*made.notes, *coverage_notes(rows, dataset), *_conditions(seeds, load)]
         for note in notes:
             say(f"Warning: {note}")
-        found: dict[tuple[str, str], Search] = {}
+        searches: dict[tuple[str, str], Search] = {}
         if tried:
-            rows, found = _search(request, made, rows, out, data, say, on_progress)
-        cells = [(key, cell) for key, config in rows for cell in _cells(request, key, config)]
-        outcomes = run_cells([cell for _, cell in cells], out / "runs", data, say, on_progress)
-        grouped: dict[Key, list[Outcome]] = {}
-        for (key, _), one in zip(cells, outcomes, strict=True):
-            grouped.setdefault(key, []).append(one)
+            rows, searches = _search(request, made, rows, out, data, say, on_progress)
+        runs = [(key, run) for key, config in rows for run in _runs(request, key, config)]
+        outcomes = run_all([run for _, run in runs], out / "runs", data, say, on_progress)
+        grouped: dict[RowKey, list[Outcome]] = {}
+        for (key, _), outcome in zip(runs, outcomes, strict=True):
+            grouped.setdefault(key, []).append(outcome)
         target = min(map(best_validation, outcomes)) if target_score is None else target_score
-        compared = comparison_rows(grouped, target, request.match, found)
+        compared = comparison_rows(grouped, target, request.match, searches)
         unmatched = mismatches(compared, request.match)
         for note in unmatched:
             say(f"Warning: {note}")
@@ -151,29 +148,29 @@ def compare(
 
 def _conditions(seeds: Sequence[int], load: float | None) -> list[str]:
     """What weakens a ranking or disturbs its times."""
-    found = []
+    notes = []
     if len(seeds) < ENOUGH_SEEDS:
-        found.append(
+        notes.append(
             f"A ranking needs at least {ENOUGH_SEEDS} seeds, and there are {len(seeds)}: most "
             "differences will be ties. Raise --seeds."
         )
     if load is not None and load > IDLE:
-        found.append(
+        notes.append(
             f"The machine was busy when the comparison started (load {load:.2f} per core): times "
             "are too long. Scores are not affected."
         )
-    return found
+    return notes
 
 
 def _search(
     request: Request,
     made: Plan,
-    rows: Sequence[tuple[Key, TrainConfig]],
+    rows: Sequence[tuple[RowKey, TrainConfig]],
     out: Path,
     data: DataCache,
     say: Callable[[str], None],
-    on_progress: Callable[[Standing], None] | None,
-) -> tuple[list[tuple[Key, TrainConfig]], dict[tuple[str, str], Search]]:
+    on_progress: Callable[[StudyProgress], None] | None,
+) -> tuple[list[tuple[RowKey, TrainConfig]], dict[tuple[str, str], Search]]:
     """Choose learning rate and dropout of each network and sampler at its largest size."""
     largest = {}
     for key, config in sorted(rows, key=lambda row: row[0].share):
@@ -185,8 +182,8 @@ def _search(
         )
         for own, (key, config) in largest.items()
     }
-    cells = [cell for group in groups.values() for cell in group]
-    done = finished(cells, out / "search", data, say, on_progress, may_diverge=True)
+    runs = [run for group in groups.values() for run in group]
+    done = run_each(runs, out / "search", data, say, on_progress, may_diverge=True)
     picked = {own: chosen(group, done) for own, group in groups.items()}
     for (model, sampler), ((lr, dropout), _) in picked.items():
         say(f"{sampler} with {model}: lr {lr:g}, dropout {dropout:g}")
@@ -197,12 +194,12 @@ def _search(
     return tuned, {own: search for own, (_, search) in picked.items()}
 
 
-def _name(request: Request, key: Key) -> str:
+def _name(request: Request, key: RowKey) -> str:
     """Folder of a row's runs, without the seed."""
-    (one,) = (one for one in request.samplers if one.label == key.sampler)
-    return f"{key.model}-{one.slug}-{key.share:g}"
+    (slug,) = (sampler.slug for sampler in request.samplers if sampler.label == key.sampler)
+    return f"{key.model}-{slug}-{key.share:g}"
 
 
-def _cells(request: Request, key: Key, config: TrainConfig) -> list[Cell]:
+def _runs(request: Request, key: RowKey, config: TrainConfig) -> list[StudyRun]:
     name = _name(request, key)
-    return [Cell(f"{name}-{seed}", replace(config, seed=seed)) for seed in request.seeds]
+    return [StudyRun(f"{name}-{seed}", replace(config, seed=seed)) for seed in request.seeds]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bliss.storage.records import Record
-from bliss.studies.records import Machine
+from bliss.studies.provenance import Machine
 from bliss.train.config import TrainConfig
 
 
@@ -65,8 +65,8 @@ class Advice(Record, frozen=True, kw_only=True, tag_field="kind", tag="advice"):
     """Largest gradient error that was accepted."""
     batch_noise: float
     """Variance of the gradient between batches, over the gradient's square."""
-    sign: str
-    """Whether the task feels the variance of sampling, by the usual settings."""
+    variance_note: str
+    """Whether the variance of sampling matters, with the default settings."""
     fits: list[Fit]
     pilot_steps: int
     """Steps after which errors were measured."""

@@ -18,11 +18,17 @@ from typing import Any
 from bliss import checks
 from bliss.data import Dataset
 from bliss.errors import InputError
-from bliss.studies.advice_records import Advice, AdviceRow
-from bliss.studies.budgets import Budgets
-from bliss.studies.candidates import KINDS, Candidate, configs, references, with_best_estimator
-from bliss.studies.pilot import Pilot
-from bliss.studies.runs import machine
+from bliss.studies.advice.advice_record import Advice, AdviceRow
+from bliss.studies.advice.budgets import Budgets
+from bliss.studies.advice.candidates import (
+    KINDS,
+    Candidate,
+    configs,
+    references,
+    with_best_estimator,
+)
+from bliss.studies.advice.pilot import Pilot
+from bliss.studies.provenance import machine
 from bliss.train import TrainConfig, resolve
 
 PILOT_STEPS = 60
@@ -62,7 +68,7 @@ def advise(
         Largest relative error of the gradient that is accepted.
     compare
         Whether to compare the choice with PLADIES, neighbour sampling and full neighbourhoods,
-        and to check what is expected of them.
+        and to measure again what is expected of them.
     root
         Folder of data sets, for the command.
     say
@@ -73,31 +79,36 @@ def advise(
     checks.positive("limit", limit, "start with 0.1.")
     given = {k: v for k, v in settings.items() if v is not None and k != "budgets"}
     number = dataset.graph.num_nodes
-    eligible = {name: one.fitted(number) for name, one in _eligible(given).items()}
-    teacher = max(eligible.values(), key=lambda one: one.sampler_config.has_history)
+    eligible = {name: config.fitted(number) for name, config in _eligible(given).items()}
+    teacher = max(eligible.values(), key=lambda config: config.sampler_config.has_history)
     say(f"Pilot: {pilot_steps} steps with {teacher.sampler}")
     pilot = Pilot(teacher, dataset, pilot_steps)
-    wanted = {name: with_best_estimator(one, pilot, given) for name, one in eligible.items()}
+    wanted = {name: with_best_estimator(config, pilot, given) for name, config in eligible.items()}
     others = references(given) if compare else {}
     wanted |= {name: others[name].fitted(number) for name in others if name not in wanted}
-    found: list[tuple[AdviceRow, Candidate]] = []
+    choices: list[tuple[AdviceRow, Candidate]] = []
     for name, config in wanted.items():
         say(f"Measuring {name}")
         candidate = Candidate(name, config, pilot, limit)
-        found.append((_row(name, candidate, candidate.choose()), candidate))
-    best, chosen = min((one for one in found if one[0].name in eligible), key=_rank(limit))
+        choices.append((_row(name, candidate, candidate.choose()), candidate))
+    best, chosen = min(
+        (choice for choice in choices if choice[0].name in eligible), key=_rank(limit)
+    )
     if compare:
-        say("Checking what is expected")
+        say("Checking expected errors and times")
         default = resolve(**given).fitted(number)
-        usual = next((one for _, one in found if one.config == default), None)
+        usual = next((kind for _, kind in choices if kind.config == default), None)
         usual = usual or Candidate(DEFAULT, default, pilot, limit)
         usual.measure([default.budgets])
-        found.append((_row(DEFAULT, usual, default.budgets), usual))
+        choices.append((_row(DEFAULT, usual, default.budgets), usual))
         checked = {best.name, DEFAULT, *others}
-        found = [(_checked(*one), one[1]) if one[0].name in checked else one for one in found]
-        best = next(row for row, _ in found if row.name == best.name)
+        choices = [
+            (_checked(row, candidate) if row.name in checked else row, candidate)
+            for row, candidate in choices
+        ]
+        best = next(row for row, _ in choices if row.name == best.name)
     config = TrainConfig.from_dict({**chosen.config.to_dict(), "budgets": best.budgets})
-    rows = [row for row, _ in found]
+    rows = [row for row, _ in choices]
     noise = pilot.noise.batch / max(pilot.noise.square, 1e-300)
     return Advice(
         dataset=config.dataset,
@@ -109,8 +120,8 @@ def advise(
         rows=rows,
         limit=limit,
         batch_noise=noise,
-        sign=_sign(rows[-1] if compare else best, noise, limit, pilot),
-        fits=[one.fit() for one in dict.fromkeys(c for _, c in found) if len(one.settings) > 1],
+        variance_note=_variance_note(rows[-1] if compare else best, noise, limit, pilot),
+        fits=[c.fit() for c in dict.fromkeys(c for _, c in choices) if len(c.settings) > 1],
         pilot_steps=pilot.steps,
         seconds=perf_counter() - started,
         machine=machine(),
@@ -121,14 +132,15 @@ def advise(
 
 def _eligible(given: Mapping[str, Any]) -> dict[str, TrainConfig]:
     """Settings of what can be advised; raises an error if there is nothing."""
-    found = configs(given)
-    if not found:
+    eligible = configs(given)
+    if not eligible:
+        names = dict.fromkeys(str(kind["sampler"]) for kind in KINDS.values())
         raise InputError(
             f"no advice is known for sampler={resolve(**given).sampler!r} with these options: "
-            f"choose one of {', '.join(dict.fromkeys(one['sampler'] for one in KINDS.values()))}, "
-            "with the estimator ht or hajek, or pass budgets as numbers."
+            f"choose one of {', '.join(names)}, with the estimator ht or hajek, or pass budgets as "
+            "numbers."
         )
-    return found
+    return eligible
 
 
 def command(given: Mapping[str, Any], config: TrainConfig, root: Path | None = None) -> str:
@@ -156,7 +168,7 @@ def command(given: Mapping[str, Any], config: TrainConfig, root: Path | None = N
 
 
 def _rank(limit: float) -> Callable[[tuple[AdviceRow, Candidate]], tuple[float, float]]:
-    return lambda one: (max(one[0].gradient_error - limit, 0.0), one[0].cost)
+    return lambda choice: (max(choice[0].gradient_error - limit, 0.0), choice[0].cost)
 
 
 def _row(name: str, candidate: Candidate, budgets: Budgets) -> AdviceRow:
@@ -181,21 +193,21 @@ def _checked(row: AdviceRow, candidate: Candidate) -> AdviceRow:
     return AdviceRow(**values | {"measured_error": error, "measured_ms": ms})
 
 
-def _sign(row: AdviceRow, batch_noise: float, limit: float, pilot: Pilot) -> str:
-    """Whether the task feels the variance of sampling, with the settings of a row."""
+def _variance_note(row: AdviceRow, batch_noise: float, limit: float, pilot: Pilot) -> str:
+    """Sentence on whether the variance of sampling matters, with the settings of a row."""
     if pilot.is_fitted:
         return (
             f"The network has fitted its training nodes after {len(pilot.losses)} steps of the "
-            f"pilot (loss {pilot.losses[-1]:.2g}, at first {pilot.losses[0]:.2g}): the task hardly "
-            "feels the variance of sampling. Pass a larger --limit for faster steps."
+            f"pilot (loss {pilot.losses[-1]:.2g}, at first {pilot.losses[0]:.2g}), so the variance "
+            "of sampling hardly matters. Pass a larger --limit for faster steps."
         )
     error = row.gradient_error if row.measured_error is None else row.measured_error
     has_noise = batch_noise > ROUNDING  # not if every batch has all training nodes
     ratio = f", {error / batch_noise:.2g} times the variance between batches" if has_noise else ""
-    verdict = "the task feels" if error > limit else "the task hardly feels"
+    verdict = "matters" if error > limit else "hardly matters"
     return (
         f"With the {row.name} settings, sampling adds {error:.2g} of the gradient's square{ratio}: "
-        f"{verdict} the variance of sampling there."
+        f"the variance of sampling {verdict} there."
     )
 
 

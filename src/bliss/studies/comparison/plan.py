@@ -15,10 +15,16 @@ from bliss.errors import InputError
 from bliss.nn import MODELS
 from bliss.rng import Stream, derive_key, hashes
 from bliss.samplers import Full
-from bliss.studies.entrants import Entrant, check_estimator, entrants, estimator_of, settings_of
-from bliss.studies.matching import MATCHES, Matcher
-from bliss.studies.records import Skipped
-from bliss.studies.sizes import (
+from bliss.studies.comparison.comparison_record import Skipped
+from bliss.studies.comparison.matching import MATCHES, Matcher
+from bliss.studies.comparison.sampler_settings import (
+    ComparedSampler,
+    check_estimator,
+    estimator_of,
+    parse_samplers,
+    settings_of,
+)
+from bliss.studies.comparison.sizes import (
     EXAMPLE,
     Budgets,
     authors_settings,
@@ -33,7 +39,7 @@ from bliss.studies.sizes import (
 from bliss.train import TrainConfig, resolve
 
 
-class Key(NamedTuple):
+class RowKey(NamedTuple):
     """Key of a row: the settings that its runs share."""
 
     model: str
@@ -46,7 +52,7 @@ class Request:
     """What is to be compared; see `compare`."""
 
     settings: Mapping[str, Any]
-    samplers: Sequence[Entrant]
+    samplers: Sequence[ComparedSampler]
     models: Sequence[str]
     seeds: Sequence[int]
     shares: Sequence[float]
@@ -81,7 +87,7 @@ class Request:
             )
         for model in models:
             checks.choice("models", model, MODELS)
-        chosen = entrants(samplers)
+        chosen = parse_samplers(samplers)
         estimator = estimator or settings.get("estimator")
         check_estimator(estimator)
         plain = settings.get("budgets") or ()
@@ -104,7 +110,7 @@ class Start:
     """Settings of a sampler with a network, before sizes are matched."""
 
     model: str
-    sampler: Entrant
+    sampler: ComparedSampler
     config: TrainConfig
     estimator: str
 
@@ -125,32 +131,32 @@ class Plan:
 
 def plan(request: Request, num_nodes: int) -> Plan:
     """Settings of every network and sampler; those that are impossible with the reason."""
-    found = Plan()
-    labels = [one.sampler for one in request.samplers]
+    made = Plan()
+    names = [sampler.name for sampler in request.samplers]
     dataset = str(request.settings.get("dataset", TrainConfig.dataset))
-    authors = authors_settings(dataset, labels) if request.sizes else {}
+    authors = authors_settings(dataset, names) if request.sizes else {}
     for model in request.models:
         base = {"dataset": dataset, "model": model, "layers": request.settings.get("layers")}
         check_layers(request.budgets, resolve(**base, sampler="full").layers)
-    for model, one in product(request.models, request.samplers):
+    for model, sampler in product(request.models, request.samplers):
         estimator = estimator_of(request.settings, model, request.estimator)
-        own = authors.get(one.sampler, {})
+        own = authors.get(sampler.name, {})
         try:
             merged = {**request.settings, **own}
-            config, note = settings_of(merged, model, one, estimator, request.budgets)
+            config, note = settings_of(merged, model, sampler, estimator, request.budgets)
         except InputError as error:
             if len(request.samplers) == 1:
                 raise
-            found.skipped.append(Skipped(model=model, sampler=one.label, why=str(error)))
+            made.skipped.append(Skipped(model=model, sampler=sampler.label, why=str(error)))
             continue
-        start = Start(model, one, config.fitted(num_nodes), estimator)
-        found.notes += [note] if note and note not in found.notes else []
-        found.notes += _remarks(request, start, is_authors=bool(own))
-        found.starts.append(start)
-    if not found.starts:
-        raise InputError(f"nothing can be compared: {found.skipped[0].why}")
-    _check_first(request, found.starts[0])
-    return found
+        start = Start(model, sampler, config.fitted(num_nodes), estimator)
+        made.notes += [note] if note and note not in made.notes else []
+        made.notes += _remarks(request, start, is_authors=bool(own))
+        made.starts.append(start)
+    if not made.starts:
+        raise InputError(f"nothing can be compared: {made.skipped[0].why}")
+    _check_first(request, made.starts[0])
+    return made
 
 
 def _check_first(request: Request, first: Start) -> None:
@@ -164,17 +170,17 @@ def _check_first(request: Request, first: Start) -> None:
 
 def _remarks(request: Request, start: Start, is_authors: bool) -> list[str]:
     name, size = start.sampler.label, size_text(start.unit, size_of(start.config))
-    found = []
+    remarks = []
     if request.sizes and not is_authors and size:
-        found.append(f"{name} has no published size for this data: it runs at {size}.")
+        remarks.append(f"{name} has no published size for this data: it runs at {size}.")
     if request.match == "none" and request.budgets and start.unit not in (*request.budgets, ""):
-        found.append(f"{name} has no {start.unit}= in --budgets: it runs at its default {size}.")
+        remarks.append(f"{name} has no {start.unit}= in --budgets: it runs at its default {size}.")
     if start.config.sampler_config.has_history:
-        found.append(
+        remarks.append(
             f"{name} also reads the history of in-edges that it does not sample; they are counted "
             "neither as nodes nor as edges, only in the time."
         )
-    return found
+    return remarks
 
 
 def sized(
@@ -182,14 +188,14 @@ def sized(
     starts: Sequence[Start],
     matcher: Matcher | None,
     say: Callable[[str], None] = print,
-) -> list[tuple[Key, TrainConfig]]:
+) -> list[tuple[RowKey, TrainConfig]]:
     """Settings of every row, with its size; the seed is the first one.
 
     Without a matcher, sizes are multiplied by the share. With one, the first sampler's size is, and
     each other sampler of the same network gets the size whose work is nearest to the first's. A
     sampler without a size runs once, and its row has the largest share.
     """
-    found, targets = [], {}
+    rows, targets = [], {}
     first = {start.model: start for start in reversed(starts)}
     for start in starts:
         leader = first[start.model]
@@ -202,15 +208,16 @@ def sized(
                     targets[start.model, share] = _target(matcher, leader, share, request.seeds[0])
                 if start is not leader:
                     config = _shaped_like(config, leader, share)
-                    fit = matcher.fit(config, targets[start.model, share])
-                    config = with_size(config, fit.size) if fit.size else config
+                    nearest = matcher.match(config, targets[start.model, share])
+                    config = with_size(config, nearest.size) if nearest.size else config
+                    shown = size_text(start.unit, nearest.size) or "its only size"
                     say(
-                        f"{start.sampler.label} with {start.model} at share {share:g}: "
-                        f"{size_text(start.unit, fit.size) or 'its only size'} has {fit.ratio:.2f} "
-                        f"times the {matcher.kind} of {leader.sampler.label} in a step."
+                        f"{start.sampler.label} with {start.model} at share {share:g}: {shown} has "
+                        f"{nearest.ratio:.2f} times the {matcher.kind} of {leader.sampler.label} "
+                        "in a step."
                     )
-            found.append((Key(start.model, start.sampler.label, share), config))
-    return found
+            rows.append((RowKey(start.model, start.sampler.label, share), config))
+    return rows
 
 
 def _target(matcher: Matcher, leader: Start, share: float, seed: int) -> float:
@@ -231,7 +238,7 @@ def _shaped_like(config: TrainConfig, leader: Start, share: float) -> TrainConfi
     return with_size(config, size) if len(size) == len(size_of(config)) else config
 
 
-def coverage_notes(rows: Sequence[tuple[Key, TrainConfig]], dataset: Dataset) -> list[str]:
+def coverage_notes(rows: Sequence[tuple[RowKey, TrainConfig]], dataset: Dataset) -> list[str]:
     """One sentence for each row whose budget covers everything, so that it equals `full`."""
     return [
         f"{key.sampler} with {key.model} at share {key.share:g} keeps every neighbour of a batch "

@@ -13,8 +13,8 @@ import msgspec
 from bliss.data import Dataset
 from bliss.storage import records
 from bliss.storage.records import Record
-from bliss.studies.sizes import Size, scaled, size_of, unit_of, with_size
-from bliss.train import Learner, TrainConfig, build_task
+from bliss.studies.comparison.sizes import Size, scaled, size_of, unit_of, with_size
+from bliss.train import Stepper, TrainConfig, build_task
 from bliss.train.folder import settings_digest
 
 MATCHES = ("nodes", "edges", "ms")
@@ -40,7 +40,7 @@ class Pilots(Record, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True)
-class Fit:
+class MatchedSize:
     """A size and its work relative to the target."""
 
     size: Size
@@ -71,7 +71,7 @@ class Matcher:
         """Work of a step with these settings, in the unit of the match."""
         return float(getattr(self.measure(config), self.kind))
 
-    def fit(self, config: TrainConfig, target: float) -> Fit:
+    def match(self, config: TrainConfig, target: float) -> MatchedSize:
         """The size, in the proportions of the settings, whose work is nearest to the target."""
         unit = unit_of(config.sampler_config)
         start = size_of(config)
@@ -80,24 +80,24 @@ class Matcher:
             return self.work(with_size(config, size) if size else config) / target
 
         if not unit:
-            return Fit((), ratio(()))
+            return MatchedSize((), ratio(()))
         return nearest(lambda factor: scaled(start, factor, unit), ratio, TOLERANCE[self.kind])
 
 
 def pilot(config: TrainConfig, dataset: Dataset) -> Work:
     """Work of a few training steps from new weights and a new policy."""
     steps = WARM_UP + STEPS
-    learner = Learner(build_task(replace(config, steps=steps, schedule="constant"), dataset))
-    for batch in learner.batches():
-        learner.learn(batch)
-    counted = learner.mean_sampled()
-    times = list(learner.times["total"])[WARM_UP:]
+    stepper = Stepper(build_task(replace(config, steps=steps, schedule="constant"), dataset))
+    for batch in stepper.batches():
+        stepper.step(batch)
+    counted = stepper.mean_sampled()
+    times = list(stepper.times["total"])[WARM_UP:]
     return Work(nodes=counted.nodes, edges=counted.edges, ms=1e3 * median(times))
 
 
 def nearest(
     size_at: Callable[[float], Size], ratio_of: Callable[[Size], float], tolerance: float
-) -> Fit:
+) -> MatchedSize:
     """The size whose ratio is nearest to 1, for a ratio that grows with the factor.
 
     The factor is found by interpolation of log ratio over log factor between one that is too small
@@ -139,8 +139,8 @@ def nearest(
                 factor = math.sqrt(below * above)
             if size_at(factor) in tried:
                 break
-    best = min(tried, key=lambda one: abs(math.log(max(tried[one], 1e-9))))
-    return Fit(best, tried[best])
+    best = min(tried, key=lambda size: abs(math.log(max(tried[size], 1e-9))))
+    return MatchedSize(best, tried[best])
 
 
 def _between(

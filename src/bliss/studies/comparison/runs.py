@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import os
-import platform
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from bliss.data import Dataset, load_dataset
-from bliss.data.summary import self_loops
 from bliss.errors import DivergedError, InputError
-from bliss.studies.records import GraphFacts, Machine
 from bliss.train import Evaluation, RunFolder, RunResult, TrainConfig, Trainer
-from bliss.train.loop import Standing as RunStanding
+from bliss.train.loop import StepProgress
 from bliss.train.results import StepTime, short_name
 
 
 @dataclass(frozen=True)
-class Cell:
+class StudyRun:
     """One run of a study."""
 
     name: str
@@ -37,14 +30,14 @@ class Cell:
 class Outcome:
     """A finished run."""
 
-    cell: Cell
+    run: StudyRun
     result: RunResult
     metrics: list[Evaluation]
     times: list[StepTime]
 
 
 @dataclass(frozen=True)
-class Standing:
+class StudyProgress:
     """Progress of a study, in training steps of all its runs."""
 
     done: int
@@ -78,42 +71,42 @@ def own_dataset(settings: Mapping[str, Any]) -> tuple[dict[str, Any], Dataset | 
     return {**settings, "dataset": given.name}, given
 
 
-def run_cells(
-    cells: Sequence[Cell],
+def run_all(
+    runs: Sequence[StudyRun],
     out: Path,
     data: DataCache,
     say: Callable[[str], None],
-    on_progress: Callable[[Standing], None] | None = None,
+    on_progress: Callable[[StudyProgress], None] | None = None,
 ) -> list[Outcome]:
-    """Run missing cells, resume interrupted ones, and return all outcomes in order."""
-    found = finished(cells, out, data, say, on_progress)
-    return [found[cell.name] for cell in cells]
+    """Train missing runs, resume interrupted ones, and return all outcomes in order."""
+    outcomes = run_each(runs, out, data, say, on_progress)
+    return [outcomes[run.name] for run in runs]
 
 
-def finished(
-    cells: Sequence[Cell],
+def run_each(
+    runs: Sequence[StudyRun],
     out: Path,
     data: DataCache,
     say: Callable[[str], None],
-    on_progress: Callable[[Standing], None] | None = None,
+    on_progress: Callable[[StudyProgress], None] | None = None,
     *,
     may_diverge: bool = False,
 ) -> dict[str, Outcome]:
-    """Outcomes of cells by name; those whose network diverges are left out, if they may.
+    """Outcomes of runs by name, like `run_all`; with may_diverge, diverged runs are left out.
 
     Runs are ordered by seed, so that a partial study covers every setting.
     """
-    total, done = sum(cell.config.steps for cell in cells), 0
-    found: dict[str, Outcome] = {}
-    for number, cell in enumerate(sorted(cells, key=lambda one: one.config.seed), start=1):
-        config, folder = cell.config, RunFolder(out / cell.name)
-        label = f"{number}/{len(cells)} {cell.name}"
+    total, done = sum(run.config.steps for run in runs), 0
+    outcomes: dict[str, Outcome] = {}
+    for number, run in enumerate(sorted(runs, key=lambda run: run.config.seed), start=1):
+        config, folder = run.config, RunFolder(out / run.name)
+        label = f"{number}/{len(runs)} {run.name}"
 
-        def move(now: RunStanding, before: int = done, label: str = label) -> None:
+        def move(now: StepProgress, before: int = done, label: str = label) -> None:
             if on_progress:
-                on_progress(Standing(before + now.step, total, label, False))
+                on_progress(StudyProgress(before + now.step, total, label, False))
 
-        result, dataset = folder.result(), data.load(config, cell.split_seed)
+        result, dataset = folder.result(), data.load(config, run.split_seed)
         config = config.fitted(dataset.graph.num_nodes)
         done += config.steps
         if result is None:
@@ -123,16 +116,16 @@ def finished(
             except DivergedError as error:
                 if not may_diverge:
                     raise
-                say(f"Warning: {cell.name} is left out: {error}")
+                say(f"Warning: {run.name} is left out: {error}")
                 continue
         shutil.rmtree(folder.checkpoints, ignore_errors=True)  # the best weights stay
         folder.check_settings(config)
         _check_data(result, dataset, folder)
-        found[cell.name] = Outcome(cell, result, folder.metrics(), folder.times())
+        outcomes[run.name] = Outcome(run, result, folder.metrics(), folder.times())
         if on_progress:
             text = f"{label}: test {short_name(result.metric)} {result.test_score:.4f}"
-            on_progress(Standing(done, total, text, True))
-    return found
+            on_progress(StudyProgress(done, total, text, True))
+    return outcomes
 
 
 def _check_data(result: RunResult, dataset: Dataset, folder: RunFolder) -> None:
@@ -142,47 +135,3 @@ def _check_data(result: RunResult, dataset: Dataset, folder: RunFolder) -> None:
             f"dataset={result.dataset!r} has changed since the run in {str(folder.path)!r}: "
             "restore the same data (check --root), or choose another folder with --out."
         )
-
-
-def machine() -> Machine:
-    """The current machine and the versions in use."""
-    return Machine(
-        processor=processor(),
-        cores=os.cpu_count(),
-        threads=torch.get_num_threads(),
-        torch=str(torch.__version__),
-        python=platform.python_version(),
-    )
-
-
-def load_per_core() -> float | None:
-    """Running processes per core over the last minute; None if the system does not tell."""
-    if not hasattr(os, "getloadavg"):
-        return None
-    return os.getloadavg()[0] / (os.cpu_count() or 1)
-
-
-def graph_facts(dataset: Dataset) -> GraphFacts:
-    """Size of a data set's graph."""
-    graph = dataset.graph
-    return GraphFacts(
-        nodes=graph.num_nodes,
-        edges=graph.num_edges - int(self_loops(graph).sum()),
-        features=dataset.num_features,
-        classes=dataset.num_classes,
-    )
-
-
-def today() -> str:
-    """Date and time, UTC, to the second."""
-    return datetime.now(timezone.utc).isoformat(timespec="seconds")
-
-
-def processor() -> str:
-    """Name of the processor, if the system reports it."""
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        for line in info.read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.split(":")[1].strip()
-    return platform.processor() or platform.machine()

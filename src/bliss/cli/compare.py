@@ -1,17 +1,16 @@
-"""`bliss variance`, `compare` and `report`."""
+"""`bliss compare`."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bliss.cli.console import errors, say, shown_steps, shown_study
+from bliss.cli.console import console, errors, say, shown_study, spread
 from bliss.cli.options import (
     Debug,
-    Figures,
     Root,
     Threads,
     folder,
@@ -21,6 +20,11 @@ from bliss.cli.options import (
     set_threads,
     takes_settings,
 )
+from bliss.train.results import short_name
+
+if TYPE_CHECKING:
+    from bliss.studies import Comparison
+    from bliss.studies.comparison.comparison_record import ComparisonRow
 
 Out = Annotated[
     Path,
@@ -30,79 +34,6 @@ Out = Annotated[
         metavar="PATH",
     ),
 ]
-
-
-UNUSED = (
-    *("sampler", "prefetch", "patience", "evaluate", "evaluate_draws", "survey"),
-    *("shards", "reduction"),
-)
-"""Settings that the study of variance does not use."""
-
-
-@takes_settings(without=UNUSED, sampler=False)
-def variance(
-    settings: dict[str, Any],
-    policies: Annotated[
-        str, typer.Option(help="Policies to compare with PLADIES, separated by commas.")
-    ] = "static,exp3,node",
-    every: Annotated[
-        int | None, typer.Option(help="Steps between measurements; default a tenth of --steps.")
-    ] = None,
-    survey_every: Annotated[
-        int,
-        typer.Option(help="Also measure policies surveyed every so many steps; 0: no surveys."),
-    ] = 0,
-    history: Annotated[
-        bool, typer.Option(help="Also measure each policy with a history of every node.")
-    ] = False,
-    json: Annotated[Path | None, typer.Option(help="Write the numbers to this file.")] = None,
-    figures: Figures = None,
-    threads: Threads = None,
-    root: Root = None,
-    debug: Debug = False,
-) -> None:
-    """Measure the sampling variance of policies against its lower limit, while a network trains.
-
-    V is the expected squared error of a layer's aggregates, computed in closed form from exact
-    embeddings, on the same frontiers for all policies. The limit is the smallest V of any
-    probabilities that keep the same number of sources on average.
-    """
-    with errors(debug):
-        from msgspec.structs import replace
-
-        from bliss.cli.console_tables import show_variance
-        from bliss.data import load_dataset
-        from bliss.errors import InputError
-        from bliss.report import save_figures
-        from bliss.storage import records
-        from bliss.storage.files import refuse_folder
-        from bliss.studies import VarianceStudy
-        from bliss.studies.runs import graph_facts, machine, today
-        from bliss.train import resolve
-
-        set_threads(threads)
-        config = resolve(**settings, sampler="pladies", patience=0)
-        if json is not None:
-            refuse_folder("json", json, "variance.json")
-        chosen = names(policies)
-        if not chosen:
-            raise InputError(
-                f"policies={policies!r} names no policy: write for instance static,exp3,node."
-            )
-        loaded = load_dataset(config.dataset, root, seed=config.seed)
-        every = every or max(config.steps // 10, 1)
-        study = VarianceStudy(config, loaded, chosen, every, survey_every, history)
-        with shown_steps(config.steps, "training step") as move:
-            found = study.run(move)
-        found = replace(found, machine=machine(), date=today(), graph=graph_facts(loaded))
-        show_variance(found)
-        if json is None and figures is not None:
-            json = figures / "variance.json"
-        if json is not None:
-            records.write(json, found)
-            say(f"Written to {json}; for a report, run: bliss report {json}")
-        if figures is not None and json is not None:
-            say(f"{len(save_figures([json], figures))} figures written to {figures}")
 
 
 @takes_settings(without=("model", "sampler", "seed", "budgets", "estimator", "reduction"))
@@ -179,16 +110,15 @@ def compare(
 ) -> None:
     """Compare samplers on the same data, recipe, work per step, estimator and seeds."""
     with errors(debug):
-        from bliss.cli.console_tables import show_comparison
-        from bliss.studies import EVERYTHING
+        from bliss.studies import ALL_SAMPLERS
         from bliss.studies import compare as run_comparison
 
         set_threads(threads)
         given = " ".join([*([budgets] if budgets is not None else []), *(more or [])])
         with shown_study() as move:
-            found = run_comparison(
+            comparison = run_comparison(
                 settings,
-                names(samplers, EVERYTHING),
+                names(samplers, ALL_SAMPLERS),
                 names(models),
                 parse_seeds(seeds),
                 numbers("shares", shares, "1,0.5,0.25"),
@@ -204,26 +134,89 @@ def compare(
                 say=say,
                 on_progress=move,
             )
-        show_comparison(found)
+        show_comparison(comparison)
         say(f"Written to {out / 'compare.json'}; for a report, run: bliss report {out}")
 
 
-def report(
-    folders: Annotated[
-        list[Path],
-        typer.Argument(help="Folders of runs and comparisons; files of variance."),
-    ],
-    out: Annotated[Path, typer.Option(help="File to write.")] = Path("report.html"),
-    figures: Figures = None,
-    debug: Debug = False,
-) -> None:
-    """Write a self-contained HTML page about runs, comparisons and variance."""
-    with errors(debug):
-        from bliss.report import save_figures, write_report
+def show_comparison(comparison: Comparison) -> None:
+    """Print one line for each row of a comparison: results first, then what they cost."""
+    from rich.table import Table
 
-        say(f"Written to {write_report(folders, out)}")
-        if figures is not None:
-            say(f"{len(save_figures(folders, figures))} figures written to {figures}")
+    plural = "s" if len(comparison.seeds) > 1 else ""
+    same = f", as many {comparison.match} per step" if comparison.match else ""
+    score = short_name(comparison.metric)
+    has_errors = any(row.test_mse is not None for row in comparison.rows)
+    table = Table(
+        "model",
+        "sampler",
+        "share",
+        "rank",
+        f"test {score}",
+        *(["test MSE"] if has_errors else []),
+        "difference",
+        "p",
+        f"s to {score} {comparison.target_score:.3f}",
+        title=f"{comparison.dataset}, {len(comparison.seeds)} seed{plural}{same}: "
+        f"test {score} ± 95% interval",
+    )
+    for row in comparison.rows:
+        wait = row.seconds_to_target
+        table.add_row(
+            row.model,
+            row.sampler,
+            f"{row.budget_share:.0%}" if row.unit else "",
+            rank(row),
+            spread(row.test_score, row.test_score_interval, 4),
+            *(["" if row.test_mse is None else f"{row.test_mse:.4g}"] if has_errors else []),
+            "" if row.difference is None else f"{row.difference:+.4f}",
+            "" if row.p_value is None else f"{row.p_value:.3f}",
+            "never" if wait is None else f"{wait:.1f} ({row.reached}/{row.seeds})",
+        )
+    console().print(table)
+    show_conditions(comparison)
+    for skipped in comparison.skipped:
+        say(f"Left out: {skipped.sampler} with {skipped.model}: {skipped.why}")
+
+
+def show_conditions(comparison: Comparison) -> None:
+    """Print what each row of a comparison was run with, and what a step of it cost."""
+    from rich.table import Table
+
+    table = Table(
+        "sampler",
+        "size",
+        "match",
+        "estimator",
+        "lr",
+        "dropout",
+        "search",
+        "ms/step",
+        "nodes",
+        "edges",
+        "peak MB",
+        title=f"sizes and cost; estimator {comparison.estimator}",
+    )
+    for row in comparison.rows:
+        size = row.budgets or ([row.batch_size] if row.unit == "subgraph" else [])
+        table.add_row(
+            row.sampler,
+            f"{row.unit} {', '.join(map(str, size))}" if size else "",
+            "" if row.match is None else f"{row.match:.2f}",
+            row.estimator or "\u2013",
+            f"{row.lr:g}",
+            f"{row.dropout:g}",
+            f"{len(row.search.trials)} runs, {row.search.seconds:.0f} s" if row.search else "",
+            f"{row.step_ms['total']:.1f}",
+            f"{row.nodes:,.0f}",
+            f"{row.edges:,.0f}",
+            f"{row.peak_mb:,.0f}",
+        )
+    console().print(table)
+
+
+def rank(row: ComparisonRow) -> str:
+    """The rank, with "tied" if it is shared."""
+    return "" if row.rank is None else f"{row.rank}{' tied' if row.is_tied else ''}"
 
 
 def command_line() -> str:

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from statistics import mean
 from typing import Any
 
-from bliss.studies.plan import Key
-from bliss.studies.ranking import interval, paired, ranks
-from bliss.studies.records import ComparisonRow, Search, average_curve, mean_and_deviation
-from bliss.studies.runs import Outcome
-from bliss.studies.sizes import size_text, unit_of
+from bliss.studies.comparison.comparison_record import ComparisonRow, Search
+from bliss.studies.comparison.plan import RowKey
+from bliss.studies.comparison.ranking import interval, paired, ranks
+from bliss.studies.comparison.runs import Outcome
+from bliss.studies.comparison.sizes import size_text, unit_of
+from bliss.studies.curves import average_curve, mean_and_deviation
 from bliss.train import PARTS
 
 CLOSE = 0.1
@@ -19,17 +20,17 @@ WORDS = {"nodes": "nodes", "edges": "edges", "ms": "milliseconds"}
 
 
 def comparison_rows(
-    grouped: Mapping[Key, Sequence[Outcome]],
+    grouped: Mapping[RowKey, Sequence[Outcome]],
     target: float,
     match: str = "none",
     searches: Mapping[tuple[str, str], Search] | None = None,
 ) -> list[ComparisonRow]:
     """One row for each model, sampler and share; the first sampler of a model is the reference."""
-    found = []
+    rows = []
     placed = _ranks(grouped)
     for key, group in grouped.items():
-        results = [one.result for one in group]
-        config = group[0].cell.config
+        results = [outcome.result for outcome in group]
+        config = group[0].run.config
         scores: dict[str, Any] = {}
         for name in ("train_score", "val_score", "test_score"):
             scores[name], scores[f"{name}_std"] = mean_and_deviation(
@@ -38,7 +39,7 @@ def comparison_rows(
         rival = _rival(grouped, key)
         is_first = rival is group
         difference, p_value = (None, None) if is_first else paired(by_seed(group), by_seed(rival))
-        waits = [wait for one in group if (wait := seconds_to(one, target)) is not None]
+        waits = [wait for outcome in group if (wait := seconds_to(outcome, target)) is not None]
         errors = [result.test_mse for result in results if result.test_mse is not None]
         rank, is_tied = placed[key]
         row = ComparisonRow(
@@ -63,7 +64,7 @@ def comparison_rows(
             seconds=mean(result.seconds for result in results),
             seconds_to_target=mean(waits) if waits else None,
             reached=len(waits),
-            curve=average_curve([one.metrics for one in group], [one.times for one in group]),
+            curve=average_curve([run.metrics for run in group], [run.times for run in group]),
             unit=unit_of(config.sampler_config),
             batch_size=config.batch_size,
             estimator=str(config.sampler_options.get("estimator", "")),
@@ -77,20 +78,20 @@ def comparison_rows(
             search=(searches or {}).get((key.model, key.sampler)),
             test_mse=mean(errors) if errors else None,
         )
-        found.append(row)
-    return found
+        rows.append(row)
+    return rows
 
 
-def _ranks(grouped: Mapping[Key, Sequence[Outcome]]) -> dict[Key, tuple[int | None, bool]]:
+def _ranks(grouped: Mapping[RowKey, Sequence[Outcome]]) -> dict[RowKey, tuple[int | None, bool]]:
     """Ranks within each network and share; samplers without a size take part at the largest."""
-    found: dict[Key, tuple[int | None, bool]] = {}
+    placed: dict[RowKey, tuple[int | None, bool]] = {}
     for place in dict.fromkeys((key.model, key.share) for key in grouped):
         own = [key for key in grouped if (key.model, key.share) == place]
-        found |= zip(own, ranks([by_seed(grouped[key]) for key in own]), strict=True)
-    return found
+        placed |= zip(own, ranks([by_seed(grouped[key]) for key in own]), strict=True)
+    return placed
 
 
-def _rival(grouped: Mapping[Key, Sequence[Outcome]], key: Key) -> Sequence[Outcome]:
+def _rival(grouped: Mapping[RowKey, Sequence[Outcome]], key: RowKey) -> Sequence[Outcome]:
     """Runs of the first sampler of the model at the same share; without a size, its only runs."""
     own = [other for other in grouped if other.model == key.model]
     first = [other for other in own if other.sampler == own[0].sampler]
@@ -100,36 +101,37 @@ def _rival(grouped: Mapping[Key, Sequence[Outcome]], key: Key) -> Sequence[Outco
 def _work(group: Sequence[Outcome], match: str) -> float:
     """Mean work of a step over all runs of a row."""
     if match == "ms":
-        return mean(one.result.step_ms["total"] for one in group)
-    return float(mean(getattr(one.result.sampled, match) for one in group))
+        return mean(outcome.result.step_ms["total"] for outcome in group)
+    return float(mean(getattr(outcome.result.sampled, match) for outcome in group))
 
 
 def mismatches(rows: Sequence[ComparisonRow], match: str) -> list[str]:
     """One sentence for each row whose work is not that of the first sampler."""
-    found = []
+    notes = []
     for row in rows:
         if row.match is None or abs(row.match - 1) <= CLOSE:
             continue
         size = size_text(row.unit, row.budgets or [row.batch_size])
         place = f"at its nearest size, {size}" if size else "and has no size to change"
-        found.append(
+        notes.append(
             f"{row.sampler} with {row.model} at share {row.budget_share:g} has {row.match:.2f} "
             f"times the {WORDS[match]} of the first sampler in a step {place}."
         )
-    return found
+    return notes
 
 
 def by_seed(group: Sequence[Outcome]) -> dict[int, float]:
-    """Test F1 by seed."""
-    return {one.cell.config.seed: one.result.test_score for one in group}
+    """Test score by seed."""
+    return {outcome.run.config.seed: outcome.result.test_score for outcome in group}
 
 
-def best_validation(one: Outcome) -> float:
-    """The highest validation F1 of a run."""
-    return max(line.val_score for line in one.metrics)
+def best_validation(outcome: Outcome) -> float:
+    """The highest validation score of a run."""
+    return max(line.val_score for line in outcome.metrics)
 
 
-def seconds_to(one: Outcome, target: float) -> float | None:
-    """Seconds of training steps until validation F1 reached the target; None if never."""
-    times = {line.step: line.seconds for line in one.times}
-    return next((times.get(line.step) for line in one.metrics if line.val_score >= target), None)
+def seconds_to(outcome: Outcome, target: float) -> float | None:
+    """Seconds of training steps until the validation score reached the target; None if never."""
+    times = {line.step: line.seconds for line in outcome.times}
+    reached = (line.step for line in outcome.metrics if line.val_score >= target)
+    return times.get(next(reached, -1))

@@ -1,4 +1,4 @@
-"""Samplers of a comparison: their names, with options, and their settings."""
+"""Samplers of a comparison: their labels, with options, and the settings of their runs."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from bliss import checks
 from bliss.data import canonical
 from bliss.errors import InputError
 from bliss.samplers import SAMPLERS
-from bliss.samplers.config_base import UNBIASED
 from bliss.samplers.configs import sampler_config
-from bliss.studies.sizes import Budgets, sized_by
+from bliss.samplers.estimators import ESTIMATORS
+from bliss.studies.comparison.sizes import Budgets, sized_by
 from bliss.train import TrainConfig, resolve
 from bliss.train.config import recipe
 
 ALIASES = ("labor-0",)  # second names of a sampler
-EVERYTHING = ("bliss", *(name for name in SAMPLERS if name not in (*ALIASES, "bliss")))
+ALL_SAMPLERS = ("bliss", *(name for name in SAMPLERS if name not in (*ALIASES, "bliss")))
 """The samplers of `--samplers all`; the others are compared with the first."""
 SHORT = {"history": "nodes", "first_hop": "exact"}
 """Values of options that are named without one; of others, true."""
@@ -28,11 +28,12 @@ OWN = "own"
 
 
 @dataclass(frozen=True)
-class Entrant:
+class ComparedSampler:
     """A sampler with its own options, such as "bliss:exp3" or "bliss+history"."""
 
     label: str
-    sampler: str
+    name: str
+    """Name of the sampler, without options."""
     options: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     @property
@@ -41,14 +42,14 @@ class Entrant:
         return self.label.replace("*", "star").translate(str.maketrans(":+=", "---"))
 
 
-def entrant(text: str) -> Entrant:
+def parse_sampler(text: str) -> ComparedSampler:
     """Read NAME[:POLICY][+OPTION[=VALUE]...]."""
     head, *others = text.split("+")
     name, _, policy = head.partition(":")
     checks.choice("samplers", name, list(SAMPLERS))
     options: dict[str, Any] = {"policy": policy} if policy else {}
-    for one in others:
-        option, _, value = one.partition("=")
+    for part in others:
+        option, _, value = part.partition("=")
         option = option.replace("-", "_")
         if option not in _options():
             raise InputError(
@@ -56,18 +57,18 @@ def entrant(text: str) -> Entrant:
                 "bliss+history or neighbor+first_hop=exact."
             )
         options[option] = _value(value) if value else SHORT.get(option, True)
-    return Entrant(text, name, options)
+    return ComparedSampler(text, name, options)
 
 
 @cache
 def _options() -> frozenset[str]:
     """Names of the options of all samplers and policies, and `survey`."""
-    found = {"survey"}
+    names = {"survey"}
     for config in SAMPLERS.values():
-        found |= set(config.options())
+        names |= set(config.options())
         for policy in config.policies.values():
-            found |= set(policy.options())
-    return frozenset(found)
+            names |= set(policy.options())
+    return frozenset(names)
 
 
 def _value(text: str) -> Any:
@@ -88,7 +89,7 @@ def estimator_of(settings: Mapping[str, Any], model: str, wanted: str | None) ->
 def settings_of(
     settings: Mapping[str, Any],
     model: str,
-    one: Entrant,
+    sampler: ComparedSampler,
     estimator: str,
     budgets: Budgets | None = None,
 ) -> tuple[TrainConfig, str]:
@@ -98,22 +99,23 @@ def settings_of(
     takes those of its unit.
     """
     given = {k: v for k, v in settings.items() if k not in ("budgets", "estimator")}
-    given |= {"model": model, "sampler": one.sampler} | dict(one.options)
+    given |= {"model": model, "sampler": sampler.name} | dict(sampler.options)
     fixed = {part.name for part in fields(TrainConfig)}
     options = {k: v for k, v in given.items() if k not in fixed}
-    own = getattr(SAMPLERS[one.sampler], "estimator", None)
+    own = getattr(SAMPLERS[sampler.name], "estimator", None)
     chosen = own if estimator == OWN else estimator
-    is_free = own is not None and "estimator" not in one.options
-    for name in dict.fromkeys((chosen, own, *UNBIASED)) if is_free else ():
+    is_free = own is not None and "estimator" not in sampler.options
+    unbiased = [name for name, one in ESTIMATORS.items() if one.is_unbiased]
+    for name in dict.fromkeys((chosen, own, *unbiased)) if is_free else ():
         try:
-            kind = sampler_config(one.sampler, **options, estimator=name)
+            kind = sampler_config(sampler.name, **options, estimator=name)
         except InputError:
             continue
         why = "its history needs an unbiased one" if kind.has_history else "not offered"
-        note = f"{one.label} has the estimator {name} instead of {chosen} ({why})."
+        note = f"{sampler.label} has the estimator {name} instead of {chosen} ({why})."
         given |= {"estimator": name, **sized_by(kind, budgets or {})}
         return resolve(**given), "" if name == chosen else note
-    kind = sampler_config(one.sampler, **options)  # raises the error of another option
+    kind = sampler_config(sampler.name, **options)  # raises the error of another option
     return resolve(**{**given, **sized_by(kind, budgets or {})}), ""
 
 
@@ -126,11 +128,11 @@ def check_estimator(name: str | None) -> None:
         checks.choice("estimator", name, list(offered))
 
 
-def entrants(labels: Sequence[str]) -> list[Entrant]:
+def parse_samplers(labels: Sequence[str]) -> list[ComparedSampler]:
     """The samplers by label; each may occur once."""
     if len(set(labels)) < len(labels) or not labels:
         raise InputError(
             f"samplers={','.join(labels)!r} must name each sampler once: remove repeated ones, or "
             "name at least one."
         )
-    return [entrant(label) for label in labels]
+    return [parse_sampler(label) for label in labels]

@@ -1,9 +1,11 @@
-"""Variance towards the limit: each policy's V over that of PLADIES, layer by layer."""
+"""Section about variance: each policy's V over that of PLADIES, layer by layer."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from bliss.report.cells import (
-    Table,
+    ReportTable,
     fixed,
     number,
     rounded,
@@ -12,13 +14,14 @@ from bliss.report.cells import (
     text,
     whole_numbers,
 )
-from bliss.report.charts import Chart, Series, ratios
+from bliss.report.charts import Chart, Series, ratio_chart
 from bliss.report.sections import (
+    ChartGroup,
     Details,
-    Group,
     Names,
     Part,
     Section,
+    Supplement,
     Tile,
     drawable,
     facts,
@@ -27,7 +30,7 @@ from bliss.report.sections import (
     origin,
     present,
 )
-from bliss.studies.records import LayerRatios, PolicyRatios, Variance
+from bliss.studies.variance.variance_record import LayerRatios, PolicyRatios, Variance
 
 NOTE = (
     "V is the expected squared error of a layer's sampled sums, here divided by that of PLADIES on "
@@ -39,8 +42,8 @@ NOTE = (
 COVERED = "nothing was sampled, because the budget covers every candidate; lower --budgets"
 
 
-def variance_section(file: Variance, names: Names) -> Section:
-    """The section about one variance file."""
+def variance_section(file: Variance, supplements: Sequence[Supplement], names: Names) -> Section:
+    """The section about one variance file; it shows no supplements."""
     return Section(
         kind="Variance",
         title=f"{file.model} on {file.dataset}",
@@ -58,13 +61,25 @@ def variance_section(file: Variance, names: Names) -> Section:
     )
 
 
-def variance_group(file: Variance, names: Names) -> Group:
+def variance_supplement(file: Variance, names: Names) -> Supplement:
+    """Charts, table and summary for the section of a run or comparison."""
+    return Supplement(
+        dataset=file.dataset,
+        model=file.model,
+        title=f"Variance: {file.model} on {file.dataset}",
+        groups=present([variance_group(file, names)]),
+        tables=[variance_table(file)],
+        summary=variance_words(file),
+    )
+
+
+def variance_group(file: Variance, names: Names) -> ChartGroup:
     """A chart per layer, input layer first."""
     charts = [_chart(file, layer, names) for layer in range(len(file.layers))]
-    return Group("Variance towards the limit", [chart for chart in charts if chart], NOTE)
+    return ChartGroup("Variance towards the limit", [chart for chart in charts if chart], NOTE)
 
 
-def variance_table(file: Variance) -> Table:
+def variance_table(file: Variance) -> ReportTable:
     """Ratios by layer and policy."""
     nothing = PolicyRatios(
         over_pladies=None,
@@ -73,13 +88,13 @@ def variance_table(file: Variance) -> Table:
         relative_over_limit=None,
     )
     rows: list[tuple[int, LayerRatios, str, PolicyRatios]] = [
-        (n, layer, policy, found)
+        (n, layer, policy, ratios)
         for n, layer in enumerate(file.layers, start=1)
-        for policy, found in (
+        for policy, ratios in (
             layer.policies if layer.is_sampled else {"nothing sampled": nothing}
         ).items()
     ]
-    return Table.of(
+    return ReportTable.of(
         "Variance of each policy",
         rows,
         {
@@ -99,16 +114,15 @@ def variance_table(file: Variance) -> Table:
     )
 
 
-def age_table(file: Variance) -> Table:
+def age_table(file: Variance) -> ReportTable:
     """V over the limit of surveyed policies, by the age of the survey."""
     rows: list[tuple[int, str, int, float | None]] = [
-        (layer + 1, policy, one.age, ratio)
+        (layer + 1, policy, at.age, at.layers[layer].get(policy))
         for layer in range(len(file.layers))
         for policy in file.ages[0].layers[layer]
-        for one in file.ages
-        for ratio in [one.layers[layer].get(policy)]
+        for at in file.ages
     ]
-    return Table.of(
+    return ReportTable.of(
         "V over limit by age of the survey",
         rows,
         {
@@ -127,21 +141,21 @@ def variance_words(file: Variance) -> list[str]:
         return ["No layer was measured."]
     words = []
     for n, layer in enumerate(file.layers):
-        told = [
-            f"{policy} {significant(found.over_pladies)} ({significant(found.over_limit)})"
-            for policy, found in layer.policies.items()
+        policies = [
+            f"{policy} {significant(ratios.over_pladies)} ({significant(ratios.over_limit)})"
+            for policy, ratios in layer.policies.items()
         ]
         if not layer.is_sampled:
             words.append(f"{_place(file, n)}: {COVERED}.")
-        elif told:
-            words.append(f"{_place(file, n)}: {sentence_list(told)}.")
-    lead = "Sampling variance as a multiple of that of PLADIES, in brackets of the limit."
+        elif policies:
+            words.append(f"{_place(file, n)}: {sentence_list(policies)}.")
+    lead = "Sampling variance as a multiple of that of PLADIES (in brackets: of the limit)."
     return [" ".join([lead, *words])]
 
 
 def variance_tiles(file: Variance) -> list[Tile]:
     """The policy nearest to the limit in the first layer that is sampled."""
-    layer = next((n for n, one in enumerate(file.layers) if one.is_sampled), None)
+    layer = next((n for n, ratios in enumerate(file.layers) if ratios.is_sampled), None)
     policies = {} if layer is None else file.layers[layer].policies
     near = {name: p.over_limit for name, p in policies.items() if p.over_limit is not None}
     if layer is None or not near:
@@ -199,7 +213,7 @@ def _chart(file: Variance, layer: int, names: Names) -> Chart | None:
         f"{sentence_list(last)}; the limit for PLADIES' number of sources ends at "
         f"{significant(limit.y[-1])}."
     )
-    figure = ratios(series, limit, "step", "V over that of PLADIES")
+    figure = ratio_chart(series, limit, "step", "V over that of PLADIES")
     name = names("variance", file.dataset, file.model, f"layer {layer + 1}")
     return Chart(name, place, alt, figure)
 

@@ -78,22 +78,22 @@ def count(graph: Graph, blocks: Sequence[Block], widths: Sequence[int]) -> list[
 def mean_work(works: Sequence[Work]) -> list[LayerWork]:
     """Mean over batches, layer by layer."""
     return [
-        LayerWork(*np.mean([one[:4] for one in layer], axis=0).tolist(), *layer[0][4:])
+        LayerWork(*np.mean([work[:4] for work in layer], axis=0).tolist(), *layer[0][4:])
         for layer in zip(*works, strict=True)
     ]
 
 
 def terms(work: Work) -> FloatArray:
     """The six sums of the model. float64[6]."""
-    found = np.zeros(6)
-    found[0] = 1.0
+    sums = np.zeros(6)
+    sums[0] = 1.0
     for layer in work:
-        found[1] += layer.sources * layer.width
-        found[2] += layer.edges * layer.width
-        found[3] += layer.in_edges
-        found[4] += layer.in_edges * layer.width
-        found[5] += layer.targets * layer.width * layer.out_width
-    return found
+        sums[1] += layer.sources * layer.width
+        sums[2] += layer.edges * layer.width
+        sums[3] += layer.in_edges
+        sums[4] += layer.in_edges * layer.width
+        sums[5] += layer.targets * layer.width * layer.out_width
+    return sums
 
 
 def fit_costs(works: Sequence[Work], ms: Sequence[float], sums_history: bool) -> CostModel:
@@ -103,8 +103,8 @@ def fit_costs(works: Sequence[Work], ms: Sequence[float], sums_history: bool) ->
     if not sums_history:
         matrix[:, 4] = 0.0
     scale = np.maximum(matrix.max(0), 1e-300)
-    found, _ = scipy.optimize.nnls(matrix / scale, np.ones(measured.size))
-    coefficient: FloatArray = np.asarray(found / scale)
+    scaled, _ = scipy.optimize.nnls(matrix / scale, np.ones(measured.size))
+    coefficient: FloatArray = np.asarray(scaled / scale)
     residual = float(np.median(np.abs(matrix @ coefficient - 1)))
     return CostModel(coefficient, residual)
 

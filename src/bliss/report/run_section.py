@@ -1,4 +1,4 @@
-"""Runs of one network on one data set; those that differ only by seed share a line."""
+"""Section about runs of one network on one data set; seeds of equal settings share a line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from bliss.report.cells import (
     Number,
-    Table,
+    ReportTable,
     fixed,
     number,
     plural,
@@ -19,13 +19,14 @@ from bliss.report.cells import (
     significant,
     text,
 )
-from bliss.report.load import Run, Study
+from bliss.report.load import Run
 from bliss.report.sections import (
+    CurveEntry,
     Details,
-    Entry,
     Names,
     Part,
     Section,
+    Supplement,
     Tile,
     known,
     labels,
@@ -34,27 +35,26 @@ from bliss.report.sections import (
     present,
     step_time,
 )
-from bliss.report.variance import variance_group, variance_table, variance_words
-from bliss.studies.records import Variance, average_curve
+from bliss.studies.curves import average_curve
 from bliss.train.results import F1, R2, Evaluation, RunResult, short_name
 
 T = TypeVar("T")
 
 
-def run_section(runs: Sequence[Run], beside: Sequence[Study[Variance]], names: Names) -> Section:
+def run_section(runs: Sequence[Run], supplements: Sequence[Supplement], names: Names) -> Section:
     """The section about runs of one network on one data set."""
     about = f"{runs[0].settings.model} on {runs[0].settings.dataset}"
     entries = _entries(runs)
     groups = [
         learning(entries, about, names, score=_score(runs)),
-        *(variance_group(other.record, names) for other in beside),
+        *(group for supplement in supplements for group in supplement.groups),
         step_time(entries, about, names),
     ]
-    tables = [_table(runs), *(variance_table(other.record) for other in beside)]
+    tables = [_table(runs), *(table for other in supplements for table in other.tables)]
     return Section(
         kind="Run" if len(runs) == 1 else "Runs",
         title=about,
-        summary=[*_words(runs), *(w for other in beside for w in variance_words(other.record))],
+        summary=[*_words(runs), *(words for other in supplements for words in other.summary)],
         tiles=_tiles(runs),
         parts=[Part("", present(groups), tables)],
         remarks=[_unfinished(run) for run in runs if run.result is None],
@@ -63,7 +63,7 @@ def run_section(runs: Sequence[Run], beside: Sequence[Study[Variance]], names: N
     )
 
 
-def _entries(runs: Sequence[Run]) -> list[Entry]:
+def _entries(runs: Sequence[Run]) -> list[CurveEntry]:
     alike: dict[str, list[Run]] = {}
     for run in runs:
         rest = {key: value for key, value in run.every_setting.items() if key != "seed"}
@@ -72,11 +72,11 @@ def _entries(runs: Sequence[Run]) -> list[Entry]:
     groups = list(alike.values())
     first = [group[0] for group in groups]
     return [
-        Entry(
+        CurveEntry(
             _label(label, run, first),
             n,
-            average_curve([one.metrics for one in group]),
-            _mean_times([one.result for one in group if one.result]),
+            average_curve([same.metrics for same in group]),
+            _mean_times([same.result for same in group if same.result]),
         )
         for n, (label, run, group) in enumerate(zip(_names(first), first, groups, strict=True))
     ]
@@ -108,13 +108,13 @@ def _mean_times(results: Sequence[RunResult]) -> dict[str, float]:
 
 def _score(runs: Sequence[Run]) -> str:
     """Name of the score of the runs."""
-    found = [line.metric for run in runs for line in (run.result, *run.metrics[-1:]) if line]
-    return short_name(found[0] if found else F1)
+    metrics = [line.metric for run in runs for line in (run.result, *run.metrics[-1:]) if line]
+    return short_name(metrics[0] if metrics else F1)
 
 
-def _table(runs: Sequence[Run]) -> Table:
+def _table(runs: Sequence[Run]) -> ReportTable:
     score = _score(runs)
-    return Table.of(
+    return ReportTable.of(
         "Results",
         runs,
         {
@@ -156,7 +156,7 @@ def _of(record: T | None, number_of: Callable[[T], Number]) -> Number:
 def _words(runs: Sequence[Run]) -> list[str]:
     finished = [run for run in runs if run.result]
     if len(runs) == 1:
-        return [_one(run, run.result) for run in runs if run.result]
+        return [_result_words(run.result) for run in runs if run.result]
     words = f"{plural(len(runs), 'run')}, {len(finished)} of them finished."
     each = [
         f"{label} {fixed(mean(values), 3)}"
@@ -175,7 +175,7 @@ def _scores(runs: Sequence[Run]) -> dict[str, list[float]]:
     return scores
 
 
-def _one(run: Run, result: RunResult) -> str:
+def _result_words(result: RunResult) -> str:
     policy = f" ({result.policy})" if result.policy else ""
     score = f"{'an' if result.metric == R2 else 'a'} {result.metric}"
     return (

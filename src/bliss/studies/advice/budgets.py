@@ -75,7 +75,7 @@ def fit_sensitivity(
         misfit = float((share * np.square(np.log(ratio))).sum())
         residual = float(np.median(np.abs(ratio - 1)))
         tried.append((misfit, Sensitivity(weight, power, residual)))
-    return min(tried, key=lambda one: one[0])[1]
+    return min(tried, key=lambda misfit_and_fit: misfit_and_fit[0])[1]
 
 
 class Expectation(NamedTuple):
@@ -105,8 +105,8 @@ def search(
 
     def rank(place: Budgets) -> tuple[float, float]:
         if place not in known:
-            found = expect(tuple(2**one for one in place))
-            known[place] = max(found.gradient_error - limit, 0.0), found.cost
+            expected = expect(tuple(2**power for power in place))
+            known[place] = max(expected.gradient_error - limit, 0.0), expected.cost
         return known[place]
 
     here = tuple(min(round(float(np.log2(budget))), top) for budget in start)
@@ -118,7 +118,7 @@ def search(
                 here = best
                 break
         else:
-            return tuple(2**one for one in here)
+            return tuple(2**power for power in here)
 
 
 def _moves(number: int) -> list[list[Budgets]]:

@@ -18,10 +18,10 @@ from bliss.data import Dataset
 from bliss.nn.block import Block
 from bliss.rng import Stream, derive_key, hashes
 from bliss.samplers import Full, Sampler
-from bliss.studies.budgets import Budgets
-from bliss.studies.costs import LayerWork, Work, count, mean_work
-from bliss.studies.layer_errors import ExactErrors, LayerError
-from bliss.train import Learner, Task, TrainConfig, build_task
+from bliss.studies.advice.budgets import Budgets
+from bliss.studies.advice.costs import LayerWork, Work, count, mean_work
+from bliss.studies.advice.exact_errors import ExactErrors, LayerError
+from bliss.train import Stepper, Task, TrainConfig, build_task
 
 BATCHES, SEEDS = 6, 1024
 """A measurement uses enough batches for SEEDS seeds, at least BATCHES and at most 4 BATCHES."""
@@ -60,7 +60,7 @@ class Pilot:
 
     If the loss falls below HALF of its first value before the last step, the pilot is repeated and
     ends there: once a network has fitted its training nodes, the gradient vanishes, and an error
-    relative to it tells nothing.
+    relative to it is meaningless.
 
     The training surveys the network half of `evaluate_every` steps before its end (at most half of
     its steps), so that a history is as old as it is on average between two evaluations.
@@ -79,7 +79,7 @@ class Pilot:
     """
 
     task: Task
-    learner: Learner
+    stepper: Stepper
 
     def __init__(self, config: TrainConfig, dataset: Dataset, steps: int) -> None:
         # each shard is a batch with these budgets
@@ -105,20 +105,20 @@ class Pilot:
         """Train a new network; returns the loss of each step."""
         self.settings["steps"] = steps
         self.task = build_task(replace(config, **self.settings), dataset)
-        self.learner = Learner(self.task)
+        self.stepper = Stepper(self.task)
         age = min(steps, config.evaluate_every) // 2
         losses = []
-        for batch in self.learner.batches():
-            losses.append(self.learner.learn(batch))
-            if self.learner.steps == steps - age and self._surveys(self.learner.sampler):
-                self.learner.sampler.survey(self.task.model, self.task.x, device=self.task.device)
+        for batch in self.stepper.batches():
+            losses.append(self.stepper.step(batch))
+            if self.stepper.steps == steps - age and self._surveys(self.stepper.sampler):
+                self.stepper.sampler.survey(self.task.model, self.task.x, device=self.task.device)
         return losses
 
     def sampler(self, config: TrainConfig) -> Sampler:
         """A sampler as it is in training: the one that trained, or a new one after a survey."""
         if config.sampler_config == self.task.config.sampler_config:
-            return self.learner.sampler
-        made = self._learner(config).sampler
+            return self.stepper.sampler
+        made = self._stepper(config).sampler
         if self._surveys(made):
             made.learn_survey(self.exact.surveys)
         return made
@@ -131,13 +131,13 @@ class Pilot:
     def gradient_error(self, sampler: Sampler, budgets: Budgets, first: int = 0) -> float:
         """Measured r: mean of |g^ - g|^2 over batches, over that of |g|^2."""
         with with_budgets(sampler, budgets):
-            found = [
+            errors = [
                 float((self._gradient(sampler, seeds, first + number) - exact).square().sum())
                 for number, (seeds, exact) in enumerate(
                     zip(self.batches, self.noise.gradients, strict=True)
                 )
             ]
-        return sum(found) / len(found) / max(self.noise.square, 1e-300)
+        return sum(errors) / len(errors) / max(self.noise.square, 1e-300)
 
     def expected(
         self,
@@ -165,24 +165,24 @@ class Pilot:
         Steps of different budgets alternate, so that a slower moment of the machine slows all. The
         network trains meanwhile; its weights are restored.
         """
-        learner = self._learner(config)
+        stepper = self._stepper(config)
         ms: list[list[float]] = [[] for _ in settings]
         works: list[list[Work]] = [[] for _ in settings]
-        batches = learner.batches()
+        batches = stepper.batches()
         for number in range(TIMED_STEPS + 1):
             for place, budgets in enumerate(settings):
-                learner.sampler.budgets = budgets
+                stepper.sampler.budgets = budgets
                 (batch,) = next(batches)
-                learner.learn([batch])
+                stepper.step([batch])
                 if number > 0:  # kernels are compiled and memory is allocated in the first round
-                    ms[place].append(learner.times["total"][-1] * 1e3)
+                    ms[place].append(stepper.times["total"][-1] * 1e3)
                     works[place].append(self._count(batch.blocks))
         self.task.model.load_state_dict(self.weights)
-        return [median(one) for one in ms], [mean_work(one) for one in works]
+        return list(map(median, ms)), [mean_work(each) for each in works]
 
-    def _learner(self, config: TrainConfig) -> Learner:
+    def _stepper(self, config: TrainConfig) -> Stepper:
         task = replace(self.task, config=replace(config, **self.settings | {"steps": 10**9}))
-        return Learner(task)
+        return Stepper(task)
 
     def _count(self, blocks: Sequence[Block]) -> list[LayerWork]:
         return count(self.task.graph, blocks, self.task.model.widths)
@@ -202,8 +202,8 @@ class Pilot:
         logits = task.model(x, [block.to(task.device) for block in blocks])
         labels = task.y[torch.from_numpy(seeds)].to(task.device)
         parameters = list(task.model.parameters())
-        found = torch.autograd.grad(task.loss(logits, labels), parameters)
-        return torch.cat([one.detach().flatten().cpu() for one in found])
+        gradients = torch.autograd.grad(task.loss(logits, labels), parameters)
+        return torch.cat([gradient.detach().flatten().cpu() for gradient in gradients])
 
 
 def first_below(losses: Sequence[float], share: float) -> int:

@@ -1,0 +1,221 @@
+"""Expected squared error of a layer's sampled aggregates, in closed form from exact embeddings.
+
+The aggregate of target i is mu_i = sum_j alpha_ij h_j, over its d_i in-edges. With y_ij the part of
+a message that is sampled,
+
+    layer-wise  V = sum_j (1 / p_j - 1) sum_i |y_ij|^2
+    node-wise   V = sum_i d_i (d_i - f) / (f (d_i - 1)) (sum_j |y_ij|^2 - |sum_j y_ij|^2 / d_i)
+
+for independent coins of the sources, and for f of d_i in-edges drawn uniformly without replacement.
+
+    ht       y_ij = alpha_ij h_j
+    history  y_ij = alpha_ij (h_j - h~_j)
+    hajek    y_ij = alpha_ij (h_j - mu_i / sum_k alpha_ik), whose sum over j is 0
+
+V of ht and of a history is exact for fixed inputs. That of hajek is the usual linear approximation,
+exact to first order in 1 / k. Attention on samples is a softmax over the kept edges, corrected by
+their probabilities, which is also a ratio: its V is that of hajek with the exact attention.
+
+The relative error of a layer is V / sum_i |mu_i|^2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bliss.arrays import BoolArray, FloatArray, IntArray
+from bliss.graph import Graph
+from bliss.nn import GNN, infer
+from bliss.nn.block import Block
+from bliss.nn.inference import LayerSurvey
+from bliss.samplers import Full, LayerSampler, Sampler
+from bliss.samplers.config_base import EstimatorConfig
+from bliss.studies.layer_errors import error
+
+CHUNK = 2**22
+"""Numbers of messages held at a time."""
+WIDE = 256
+"""Inputs that are wider are projected to this width at random, which keeps distances on average."""
+
+
+class LayerError(NamedTuple):
+    """Expected squared error of a layer's aggregates, and their own square."""
+
+    error: float  # V
+    square: float  # sum_i |mu_i|^2
+
+    @property
+    def relative(self) -> float:
+        """Share of the error in the square of the aggregates."""
+        return self.error / self.square if self.square > 0 else 0.0
+
+
+class ExactLayer:
+    """Exact messages of one layer. Rows of edges are computed when they are first needed.
+
+    Inputs wider than WIDE are replaced by their projection on random signs, s = x R / sqrt(WIDE).
+    E |s|^2 = |x|^2, and sums of many squares hardly differ from their expectation. With attention,
+    coefficients come from the inputs themselves.
+
+    Memory: 8 bytes per edge, 16 per node, and the layer's inputs.
+
+    Parameters
+    ----------
+    graph
+        The graph, with V nodes and E edges.
+    model
+        The network, in evaluation mode.
+    layer
+        Number of the layer.
+    x
+        Exact inputs of the layer, [V, F] on the CPU.
+    """
+
+    def __init__(self, graph: Graph, model: GNN, layer: int, x: Tensor) -> None:
+        self.graph, self.model, self.layer, self.x = graph, model, layer, x
+        self.sketch = x if x.size(1) <= WIDE else _projected(x)
+        self.size: FloatArray = torch.linalg.vector_norm(x, dim=1).double().square().numpy()
+        self.square: FloatArray = np.zeros(graph.num_nodes)  # [V] |mu_i|^2
+        self._squared = np.zeros(graph.num_edges, np.float32)  # alpha_ij^2
+        self._spread = np.zeros(graph.num_edges, np.float32)  # |y_ij|^2 of hajek
+        self._is_known: BoolArray = np.zeros(graph.num_nodes, bool)
+        self._full = Full(graph, layers=1)
+
+    def squares(self, edge: IntArray, kind: str, change: FloatArray | None = None) -> FloatArray:
+        """|y_ij|^2 of in-edges of learnt targets. edge [E'], change [V] |h_j - h~_j|^2."""
+        if change is None and kind == "hajek":
+            return self._spread[edge].astype(np.float64)
+        size = self.size if change is None else change
+        return self._squared[edge] * size[self.graph.indices[edge]]
+
+    def learn(self, dst: IntArray) -> None:
+        """Compute the rows of these targets, if they are not known yet."""
+        new = dst[~self._is_known[dst]]
+        part = np.cumsum(self.graph.degree[new]) * max(self.sketch.size(1), 1) // CHUNK
+        for chunk in np.split(new, np.flatnonzero(np.diff(part)) + 1):
+            if chunk.size:
+                self._learn(chunk)
+        self._is_known[new] = True
+
+    @torch.no_grad()
+    def _learn(self, dst: IntArray) -> None:
+        (block,) = self._full.sample(dst, 0)
+        alpha = self._alpha(block)
+        message = self.sketch.index_select(0, block.src[block.row])  # [E', F]
+        mean = torch.zeros(block.num_dst, message.size(1))
+        mean.index_add_(0, block.col, alpha[:, None] * message)
+        self.square[dst] = mean.square().sum(1).numpy()
+        total = torch.zeros(block.num_dst).index_add_(0, block.col, alpha)
+        mean /= torch.where(total == 0, 1.0, total)[:, None]
+        apart = (message - mean.index_select(0, block.col)).square().sum(1)
+        edge = block.edge.numpy()
+        self._squared[edge] = alpha.square().numpy()
+        self._spread[edge] = (alpha.square() * apart).numpy()
+
+    def _alpha(self, block: Block) -> Tensor:
+        """Exact coefficients of a full block's edges. float32[E']."""
+        if not self.model.config.is_attention:
+            return block.edge_weight
+        device = next(self.model.parameters()).device
+        inputs = self.x.index_select(0, block.src).to(device)
+        return self.model.attention(self.layer, inputs, block.to(device)).cpu()
+
+
+def _projected(x: Tensor) -> Tensor:
+    """Rows times a fixed matrix of random signs, scaled. [V, F] -> [V, WIDE]."""
+    generator = torch.Generator().manual_seed(0)
+    signs = torch.randint(2, (x.size(1), WIDE), generator=generator).to(x.dtype) * 2 - 1
+    projected: Tensor = x @ (signs / WIDE**0.5)
+    return projected
+
+
+class ExactErrors:
+    """Expected errors of samplers for one network, whose weights must not change.
+
+    Parameters
+    ----------
+    model
+        The network; it is left in evaluation mode.
+    graph
+        The graph, with the network's coefficients.
+    x
+        Features [V, F], on the CPU.
+    """
+
+    def __init__(self, model: GNN, graph: Graph, x: Tensor) -> None:
+        self.graph, self.is_attention = graph, model.config.is_attention
+        self.layers: list[ExactLayer] = []
+        self.surveys: list[LayerSurvey] = []
+
+        def observer(number: int, survey: LayerSurvey) -> None:
+            self.layers.append(ExactLayer(graph, model, number, survey.input))
+            self.surveys.append(survey)
+
+        infer(model, graph, x, device=next(model.parameters()).device, observer=observer)
+        model.eval()
+
+    def changes(self, sampler: Sampler) -> list[FloatArray] | None:
+        """|h_j - h~_j|^2 of every node in each sampled layer, if there is a history. [V] each."""
+        history = sampler.history
+        if history is None:
+            return None
+        changes = []
+        for number, exact in enumerate(self.layers[1:]):
+            known = torch.from_numpy(np.asarray(history.value(number), np.float32))
+            changes.append((exact.x - known).double().square().sum(1).numpy())
+        return changes
+
+    def of(
+        self,
+        sampler: Sampler,
+        blocks: Sequence[Block],
+        changes: Sequence[FloatArray] | None = None,
+    ) -> list[LayerError]:
+        """Error of each layer for the targets of drawn blocks, input layer first.
+
+        Parameters
+        ----------
+        sampler
+            A layer-wise sampler with independent coins, or a node-wise one that draws uniformly.
+        blocks
+            Blocks that it drew. Only their targets matter.
+        changes
+            Result of `changes`, for a sampler with a history.
+        """
+        assert isinstance(sampler.config, EstimatorConfig)
+        kind = "hajek" if self.is_attention else sampler.config.estimator
+        skipped = len(blocks) - sampler.layers  # 1 with an exact first hop
+        errors = [LayerError(0.0, 0.0)] * skipped
+        for number, block in enumerate(blocks[skipped:]):
+            exact, dst = self.layers[number + skipped], block.dst.numpy()
+            exact.learn(dst)
+            indptr, edge = self.graph.rows(dst).edges()
+            squares = exact.squares(edge, kind, None if changes is None else changes[number])
+            if isinstance(sampler, LayerSampler):
+                chosen = sampler.inclusion(dst, number)
+                sources, nodes = self.graph.indices[edge], self.graph.num_nodes
+                stake: FloatArray = np.bincount(sources, squares, nodes).astype(float)
+                value = error(chosen.prob, stake[chosen.candidate])
+            else:
+                centre = exact.square[dst] if kind == "ht" else np.zeros(dst.size)
+                value = _nodewise_error(indptr, squares, centre, sampler.budgets[number])
+            errors.append(LayerError(value, float(exact.square[dst].sum())))
+        return errors
+
+
+def _nodewise_error(
+    indptr: IntArray, squares: FloatArray, centre: FloatArray, fanout: int
+) -> float:
+    """V of uniform draws of `fanout` in-edges. indptr [D + 1], squares [E'], centre [D]."""
+    degree = np.diff(indptr)
+    is_sampled = degree > fanout
+    rows = np.repeat(np.arange(degree.size), degree)
+    total = np.bincount(rows, squares, degree.size)[is_sampled]
+    degree = degree[is_sampled].astype(np.float64)
+    factor = degree * (degree - fanout) / (fanout * (degree - 1))
+    return float((factor * (total - centre[is_sampled] / degree)).sum())
