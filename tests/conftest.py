@@ -17,6 +17,15 @@ from tests.build import make_dataset
 
 
 def pytest_collection_finish() -> None:
+    freeze()
+
+
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    if nextitem is None or nextitem.path != item.path:
+        freeze()
+
+
+def freeze() -> None:
     """Exempt the objects of modules from garbage collection: each training run collects."""
     gc.collect()
     gc.freeze()

@@ -29,9 +29,9 @@ from tests.statistics import (
 pytestmark = pytest.mark.slow
 
 FALSE_ALARM = 1e-6  # chance that a correct sampler fails, in each test that rolls dice
-TIMES = {18: 12_000, 36: 6000, 50: 2000}  # by budget: what a bias of 1% takes to be seen
+TIMES = {18: 5000, 36: 2000, 50: 1000}  # by budget: what a bias of 2% takes to be seen
 TARGETS = np.array([0, 2, 5, 9, 14, 20, 30, 40])  # 55 candidates
-CASES = [(norm, budget) for norm in ("mean", "weights") for budget in TIMES]
+CASES = [("mean", 18), ("weights", 36), ("mean", 50)]
 LIMIT = normal_limit(FALSE_ALARM / len(CASES), features()[TARGETS].size)
 
 
@@ -75,11 +75,11 @@ def drawn(norm: str, budget: int) -> Draws:
     found = repeat(SKETCH(heavy_tailed_graph(norm), [budget]), TARGETS, TIMES[budget])
     # Rarer sources would leave means too far from normal for a limit this far out.
     candidate = np.flatnonzero(square_sums(found.graph, TARGETS))
-    assert found.kept[:, candidate].mean(0).min() > 0.02
+    assert found.kept[:, candidate].sum(0).min() > 400
     return found
 
 
-@pytest.mark.parametrize("mutant", ["none", "plain normalisation", "1%-too-large"])
+@pytest.mark.parametrize("mutant", ["none", "plain normalisation", "2%-too-large"])
 @pytest.mark.parametrize(("norm", "budget"), CASES)
 def test_only_the_debiased_aggregate_is_unbiased(norm, budget, mutant):
     found = drawn(norm, budget)
@@ -89,8 +89,8 @@ def test_only_the_debiased_aggregate_is_unbiased(norm, budget, mutant):
         mass = np.sqrt(square_sums(found.graph, TARGETS))
         plain = coefficients(found.graph)[found.edge] * mass.sum() / (budget * mass[source])
         weight = np.where(others, plain, weight)
-    elif mutant == "1%-too-large":
-        weight = np.where(others, 1.01 * weight, weight)
+    elif mutant == "2%-too-large":
+        weight = np.where(others, 1.02 * weight, weight)
     assert (worst_z(found, weight) < LIMIT) == (mutant == "none")
 
 

@@ -1,4 +1,9 @@
-"""Horvitz-Thompson aggregates are unbiased, whatever the sampler and whatever was learnt."""
+"""Horvitz-Thompson aggregates are unbiased, whatever the draw, the norm and what was learnt.
+
+Unbiasedness follows from weights that are alpha_ij / p_j (`test_every` compares them for every
+sampler and norm) and coins that keep j with probability p_j (`test_inclusion`). One long case of
+each draw and each norm shows that nothing is between the two; policies change the p_j alone.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +31,7 @@ from tests.statistics import (
 pytestmark = pytest.mark.slow
 
 FALSE_ALARM = 1e-6  # chance that correct samplers fail in this file, all cases together
-TIMES = 10_000
+TIMES = 4000
 BUDGET = 36  # of 55 candidates
 TARGETS = np.array([0, 2, 5, 9, 14, 20, 30, 40])  # 41 to 3 in-edges; some feed one another
 
@@ -37,32 +42,22 @@ SAMPLERS = {
     ),
     "PLADIES": lambda graph, policy: PLADIES(graph, [BUDGET], policy=policy, estimator="ht"),
 }
-POLICIES = ("uniform", "ladies", "static", "exp3", "exp3-released", "node")
 # Sizes of embeddings at which 40 steps teach each bandit something: the paper's delta is tiny.
-TEACHING_SIZE = {"exp3": 2000.0, "exp3-released": 15.0, "node": 1.0}
+TEACHING_SIZE = {"exp3-released": 15.0, "node": 1.0}
 # Policies that are surveyed before they see samples.
-SURVEYED = {f"survey-{form}": NodeConfig(survey_attention=form) for form in ("edge", "node")}
+SURVEYED = {"survey-edge": NodeConfig(survey_attention="edge")}
 
-# Every policy with one draw; every draw with fixed and with learnt masses, which are all it sees;
-# other coefficients only where the masses or the news depend on them.
 CASES = [
-    *(("PLADIES", policy, "mean") for policy in POLICIES),
-    *(
-        (name, policy, "mean")
-        for name in SAMPLERS
-        for policy in ("ladies", "exp3-released")
-        if name != "PLADIES"
-    ),
-    *(
-        ("PLADIES", policy, norm)
-        for norm in ("gcn", "weights")
-        for policy in ("static", "exp3", "node")
-    ),
-    *(("PLADIES", policy, "mean") for policy in SURVEYED),
+    ("LADIES", "ladies", "mean"),
+    ("LADIES-replacing", "exp3-released", "mean"),
+    ("PLADIES", "node", "mean"),
+    ("PLADIES", "static", "gcn"),
+    ("PLADIES", "static", "weights"),
+    ("PLADIES", "survey-edge", "mean"),
 ]
 LIMIT = normal_limit(FALSE_ALARM / len(CASES), features()[TARGETS].size + 1)
 
-MUTANTS = ("none", "hajek", "unclipped", "no-skip", "misaligned", "1%-too-large")
+MUTANTS = ("none", "hajek", "unclipped", "no-skip", "misaligned", "2%-too-large")
 
 
 def frozen_draws(name: str, policy: str, norm: str) -> tuple[LayerSampler, Draws]:
@@ -78,7 +73,7 @@ def frozen_draws(name: str, policy: str, norm: str) -> tuple[LayerSampler, Draws
         change = sampler.inclusion(TARGETS, 0).prob / untaught
         assert change.max() > 1.5 * change.min()  # what is measured is not the static policy
     # Rarer sources would leave means too far from normal for a limit this far out.
-    assert sampler.inclusion(TARGETS, 0).prob.min() > 0.02
+    assert sampler.inclusion(TARGETS, 0).prob.min() > 0.05
     return sampler, repeat(sampler, TARGETS, TIMES)
 
 
@@ -119,7 +114,7 @@ def test_horvitz_thompson_aggregate_is_unbiased(name, policy, norm):
     sampler, draws = frozen_draws(name, policy, norm)
     prob = chances(sampler)
     assert is_unbiased(draws, draws.weight, prob)
-    too_large = np.where(prob < 1, 1.02, 1)[draws.graph.indices[draws.edge]]
+    too_large = np.where(prob < 1, 1.03, 1)[draws.graph.indices[draws.edge]]
     assert not is_unbiased(draws, too_large * draws.weight, prob)  # mutant
 
 
@@ -150,8 +145,8 @@ def mutated_prob(sampler: LayerSampler, mutant: str) -> np.ndarray:
         prob[:num_dst] = np.minimum(scaled[:num_dst], 1.0)
     elif mutant == "misaligned":
         prob = np.roll(prob, 1)
-    elif mutant == "1%-too-large":
-        prob = np.minimum(1.01 * prob, 1.0)
+    elif mutant == "2%-too-large":
+        prob = np.minimum(1.02 * prob, 1.0)
     by_node = np.ones(sampler.graph.num_nodes)
     by_node[candidate] = prob
     return by_node
