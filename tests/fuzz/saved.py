@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 from contextlib import suppress
@@ -17,7 +16,7 @@ from bliss.data import import_graph, load_dataset
 from bliss.data.store import DATASET_HEADER, GRAPH_HEADER
 from bliss.distributed.equality import tensor_digest
 from bliss.report.load import load
-from bliss.storage.digests import file_digest, sealed
+from bliss.storage.digests import file_digest, new_digest, sealed
 from bliss.train import RunFolder, Trainer, predict
 from bliss.train.folder import settings_digest
 from tests.fuzz.mutations import NUMBERS, VALUES, Random, change_json, mutate, pick
@@ -115,11 +114,12 @@ def forge_run(folder: Path) -> None:
     for file in (folder / "checkpoints").glob("*.json"):
         with suppress(Exception):
             counters = json.loads(file.read_text())
-            counters.pop("sha256", None)
+            counters.pop("digest", None)
             counters["settings"] = owner
-            digest = hashlib.sha256(file.with_suffix(".safetensors").read_bytes())
+            digest = new_digest()
+            digest.update(file.with_suffix(".safetensors").read_bytes())
             digest.update(json.dumps(counters, sort_keys=True).encode())
-            file.write_text(json.dumps(counters | {"sha256": digest.hexdigest()}))
+            file.write_text(json.dumps(counters | {"digest": digest.hexdigest()}))
 
 
 def _seal(file: Path, owner: str) -> None:

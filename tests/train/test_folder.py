@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
 import os
@@ -13,6 +12,7 @@ import pytest
 import safetensors.torch
 
 from bliss.errors import DamagedError, InputError, ResourceError
+from bliss.storage.digests import new_digest
 from bliss.train import Evaluation, RunFolder, open_task
 from bliss.train.results import StepTime
 from tests.train.runs import make_trainer, settings, trained
@@ -300,10 +300,11 @@ def test_an_evaluation_that_the_checkpoint_does_not_count_is_forgotten(tmp_path)
 def forged(folder, **changes):
     """Settings, or counters of the newest checkpoint, changed with their digests."""
     file = folder / "checkpoints" / "000000030.json"
-    counters = {k: v for k, v in json.loads(file.read_text()).items() if k != "sha256"} | changes
+    counters = {k: v for k, v in json.loads(file.read_text()).items() if k != "digest"} | changes
     data = file.with_suffix(".safetensors").read_bytes()
-    digest = hashlib.sha256(data + json.dumps(counters, sort_keys=True).encode()).hexdigest()
-    file.write_text(json.dumps(counters | {"sha256": digest}))
+    digest = new_digest()
+    digest.update(data + json.dumps(counters, sort_keys=True).encode())
+    file.write_text(json.dumps(counters | {"digest": digest.hexdigest()}))
 
 
 COUNTERS = {

@@ -27,7 +27,7 @@ EVERY = {"evaluate_every": 5}
 @pytest.fixture
 def large(monkeypatch) -> None:
     """Every state is large."""
-    monkeypatch.setattr(checkpoints, "LARGE", 0)
+    monkeypatch.setattr(checkpoints, "LARGE_STATE", 0)
 
 
 def kinds(folder: RunFolder) -> dict[int, bool]:
@@ -50,7 +50,7 @@ def test_a_run_resumed_from_changes_ends_as_one_with_whole_checkpoints(
 def test_changes_are_less_than_the_whole_and_small_runs_have_none(dataset, tmp_path, monkeypatch):
     small, _ = trained(dataset, tmp_path / "small", survey=False, **EVERY)
     assert kinds(small.folder) == {25: False, 30: False}
-    monkeypatch.setattr(checkpoints, "LARGE", 0)
+    monkeypatch.setattr(checkpoints, "LARGE_STATE", 0)
     options = {"survey": False, "budgets": (4, 4), "batch_size": 8, "hidden": 2, "steps": 3}
     large, _ = trained(dataset, tmp_path / "large", evaluate_every=1, **options)
     assert kinds(large.folder) == {1: False, 2: True, 3: True}

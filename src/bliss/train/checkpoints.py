@@ -19,7 +19,7 @@ from bliss.train.folder import read_metadata, settings_digest
 from bliss.train.incremental import Checkpoint
 from bliss.train.step import PARTS, TIMED, Stepper
 
-LARGE = 2**26
+LARGE_STATE = 2**26
 """Bytes of a sampler's state above which checkpoints are incremental."""
 
 
@@ -62,12 +62,12 @@ def capture(stepper: Stepper, progress: Progress) -> Checkpoint:
 
 
 def track_if_large(stepper: Stepper) -> None:
-    """Track the dirty rows of a sampler's state that takes more than LARGE bytes.
+    """Track the dirty rows of a sampler's state that takes more than LARGE_STATE bytes.
 
     Call it for a new stepper, and after each checkpoint was written or loaded.
     """
     sampler = stepper.sampler
-    if sum(tensor.nbytes for tensor in sampler.state_dict().values()) > LARGE:
+    if sum(tensor.nbytes for tensor in sampler.state_dict().values()) > LARGE_STATE:
         sampler.track_changes().clear()
 
 

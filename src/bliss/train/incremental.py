@@ -13,7 +13,6 @@ are as large as the full checkpoint; the next one is full. The chain before the 
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -25,6 +24,7 @@ import torch
 from torch import Tensor
 
 from bliss.arrays import IntArray
+from bliss.storage.digests import new_digest
 from bliss.storage.files import check_regular, replace_file, replacing
 
 LONGEST = 100
@@ -93,7 +93,7 @@ class CheckpointFiles:
         if chain and increment:
             tensors = increment
             counters = counters | {
-                "parent": {"step": chain.step, "sha256": chain.digest},
+                "parent": {"step": chain.step, "digest": chain.digest},
                 "inherited": sorted(checkpoint.dirty_rows or {}),
             }
         stem = self.folder / f"{step:09d}"
@@ -102,7 +102,7 @@ class CheckpointFiles:
             size = scratch.stat().st_size
         running.update(json.dumps(counters, sort_keys=True).encode())
         digest = running.hexdigest()
-        text = json.dumps(counters | {"sha256": digest}, indent=2)
+        text = json.dumps(counters | {"digest": digest}, indent=2)
         replace_file(stem.with_suffix(".json"), text.encode())
         new = _Chain(step, digest, 1, size)
         self._chain = chain.extended(step, digest, size) if chain else new
@@ -137,12 +137,12 @@ class CheckpointFiles:
         stem = self.folder / f"{step:09d}"
         check_regular(stem.with_suffix(".json"))
         counters = json.loads(stem.with_suffix(".json").read_text(encoding="utf-8"))
-        digest, file = hashlib.sha256(), stem.with_suffix(".safetensors")
+        digest, file = new_digest(), stem.with_suffix(".safetensors")
         check_regular(file)
         with open(file, "rb", buffering=0) as stream:
             while part := stream.read(_CHUNK):
                 digest.update(part)
-        stated = counters.pop("sha256")
+        stated = counters.pop("digest")
         digest.update(json.dumps(counters, sort_keys=True).encode())
         if stated != digest.hexdigest() or (expected and stated != expected):
             raise ValueError("its digest does not match")
@@ -153,7 +153,7 @@ class CheckpointFiles:
             return Checkpoint(tensors, counters), _Chain(step, stated, 1, size)
         if parent["step"] >= step:
             raise ValueError("it continues a later checkpoint")
-        before, chain = self._load(parent["step"], parent["sha256"])
+        before, chain = self._load(parent["step"], parent["digest"])
         for name in counters.pop("inherited"):
             tensor = before.tensors[name]
             if f"rows.{name}" in tensors:
@@ -186,11 +186,11 @@ class CheckpointFiles:
 
 
 def _write(path: Path, tensors: Mapping[str, Tensor]) -> Any:
-    """Write tensors in the safetensors format, one after the other; returns a running SHA-256.
+    """Write tensors in the safetensors format, one after the other; returns a running digest.
 
     Unlike `safetensors.torch.save`, this makes no copy of all tensors.
     """
-    place, header, digest = 0, {}, hashlib.sha256()
+    place, header, digest = 0, {}, new_digest()
     # Offsets of wide types must be multiples of 8, so these come first.
     names = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))
     for name in names:
