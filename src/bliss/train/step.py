@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from math import isfinite
 from statistics import median
@@ -98,6 +97,7 @@ class Stepper:
         self.sampled = [0, 0]  # input nodes and edges of all layers, summed over steps and shards
         self.times = {part: deque[float](maxlen=TIMED) for part in PARTS}
         self._seconds: dict[str, float] = {}  # of the parts of the current step
+        self._started = 0.0
 
     @property
     def steps(self) -> int:
@@ -120,36 +120,34 @@ class Stepper:
         self._seconds = dict.fromkeys(PARTS[:-1], 0.0)
         self.exchange.begin_step()
         for shard, batch in zip(self.own_shards, batches, strict=True):
-            for part, seconds in batch.seconds._asdict().items():  # of sampling and gathering
-                self._seconds[part] += seconds
+            self._start_timer()
             self.exchange.begin_shard()
-            with self._timed("forward"):
-                self._seed_dropout(shard)
-                batch = batch.to(self.task.device)
-                loss = self._loss(batch)
-            with self._timed("backward"):
-                self.optimizer.zero_grad(set_to_none=True)
-                loss.backward()  # type: ignore[no-untyped-call]
-            with self._timed("update"):
-                news = self.sampler.digest(batch.blocks) if self.sampler.learns else []
-                self.exchange.end_shard(loss.detach(), news, _counts(batch))
-        with self._timed("backward"):
-            combined = self.exchange.combine()
-            self.optimizer.step()
-        with self._timed("update"):
-            if combined.news:
-                self.sampler.apply(combined.news)
+            batch = batch.to(self.task.device)
+            loss = self._loss(batch, shard)
+            self._end_part("forward")
+            self.optimizer.zero_grad(set_to_none=True)
+            loss.backward()  # type: ignore[no-untyped-call]
+            self._end_part("backward")
+            news = self.sampler.digest(batch.blocks) if self.sampler.learns else []
+            self.exchange.end_shard(loss.detach(), news, _counts(batch))
+            self._end_part("update")
+            self._seconds["sample"] += batch.seconds.sample
+            self._seconds["gather"] += batch.seconds.gather
+        self._start_timer()
+        combined = self.exchange.combine()
+        self.optimizer.step()
+        self._end_part("backward")
+        if combined.news:
+            self.sampler.apply(combined.news)
+        self._end_part("update")
         self._record(combined)
         return combined.loss
 
-    def _seed_dropout(self, shard: int) -> None:
-        within = (shard,) if shard else ()
-        seed = torch_seed(self.task.config.seed, Stream.DROPOUT, self.steps, *within)
-        torch.manual_seed(seed)
-
-    def _loss(self, batch: NodeData) -> Tensor:
-        """Loss of a batch; raises an error with the likely cause if it is not finite."""
-        is_half = self.task.config.training.precision == "bfloat16"
+    def _loss(self, batch: NodeData, shard: int) -> Tensor:
+        """Loss of a shard's batch; raises an error with the likely cause if it is not finite."""
+        config, within = self.task.config, (shard,) if shard else ()
+        torch.manual_seed(torch_seed(config.seed, Stream.DROPOUT, self.steps, *within))
+        is_half = config.training.precision == "bfloat16"
         with torch.autocast(self.task.device.type, torch.bfloat16, enabled=is_half):
             logits = self.task.model(batch.x.float(), batch.blocks)  # features may be float16
         loss = self.task.loss(logits, batch.y, batch.blocks[-1].dst_weight)
@@ -194,12 +192,14 @@ class Stepper:
             self.times[part].append(seconds)
         self.step_seconds += total
 
-    @contextmanager
-    def _timed(self, part: str) -> Iterator[None]:
-        """Context manager that adds its duration to a part of the step."""
-        started = self._clock()
-        yield
-        self._seconds[part] += self._clock() - started
+    def _start_timer(self) -> None:
+        self._started = self._clock()
+
+    def _end_part(self, part: str) -> None:
+        """Add the time since the last part, or the start of the timer, to a part of the step."""
+        now = self._clock()
+        self._seconds[part] += now - self._started
+        self._started = now
 
     def _clock(self) -> float:
         if self.task.device.type == "cuda":
