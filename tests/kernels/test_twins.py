@@ -241,6 +241,16 @@ def test_weights_agree(seed, kind):
 
 
 @cases
+def test_influence_agrees(seed):
+    case = Case(seed, shapes=1)  # by target
+    _, _, source, prob, kept_indptr, row, _ = case.layer()
+    weight = case.random.random(row.size).astype(np.float32) / prob[row]
+    given = kept_indptr, row, weight, case.random.random(case.dst.size), source.size
+    ours, twin = (module.source_influence(*given) for module in (frontier, reference))
+    np.testing.assert_allclose(ours, twin, rtol=1e-12)
+
+
+@cases
 @pytest.mark.parametrize("attention", [True, False])
 def test_exp3_agrees_over_many_updates(seed, attention):
     case = Case(seed, shapes=2)  # the state has one row per target

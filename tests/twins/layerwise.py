@@ -163,6 +163,17 @@ def source_sums(
     return range_sums(pointer, start, stop, scale[indices])
 
 
+def source_influence(
+    kept_indptr: IntArray, row: IntArray, weight: FloatArray, influence: FloatArray, num_src: int
+) -> FloatArray:
+    """g_j^2 of each source: shares in those of the targets, plus its own. float64[S]."""
+    owner = np.repeat(np.arange(influence.size), np.diff(kept_indptr))
+    shares = influence[owner] * weight.astype(np.float64) ** 2
+    total = np.bincount(row, shares, num_src).astype(np.float64)
+    total[: influence.size] += influence
+    return total
+
+
 def gather(
     pointer: IntArray, start: IntArray, stop: IntArray, indices: IntArray, source: IntArray
 ) -> tuple[IntArray, IntArray, IntArray]:

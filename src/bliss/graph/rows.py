@@ -71,8 +71,9 @@ class Rows:
         gcn      alpha_ij = 1 / sqrt(|N_g| |N_j|)
         weights  alpha_ij = the given weight
 
-    where only visible edges are counted. Everything here is computed from the rows themselves, in
-    O(groups), O(sources) or O(visible edges): never O(V) or O(E).
+    where only visible edges are counted. `influence` weighs the squared error of each target in
+    what a draw minimises (`bliss.samplers.influence`). Everything here is computed from the rows
+    themselves, in O(groups), O(sources) or O(visible edges): never O(V) or O(E).
     """
 
     graph: Graph = field(repr=False)
@@ -84,6 +85,7 @@ class Rows:
     degree: IntArray  # int64[G] |N_g|, the number of visible edges
     relation: IntArray = field(default_factory=lambda: NO_IDS)  # int64[G]; empty without relations
     hidden: HiddenEdges | None = None  # edges that are left out
+    influence: FloatArray = field(default_factory=lambda: NOTHING)  # float64[D] g_i^2; empty: 1
 
     @classmethod
     def of(cls, graph: Graph, dst: IntArray, without: Any = None) -> Rows:

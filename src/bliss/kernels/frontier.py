@@ -443,3 +443,28 @@ def source_sums(
                 first += size
         total[g] = own
     return total
+
+
+@compiled
+def source_influence(
+    kept_indptr: IntArray, row: IntArray, weight: FloatArray, influence: FloatArray, num_src: int
+) -> Any:
+    """Influence of each source of a block: its share in that of the targets, plus its own.
+
+        g_j^2 = sum over kept edges j -> i of weight_ij^2 g_i^2, plus g_j^2 if j is a target
+
+    kept_indptr  int64[D + 1]  kept edges by target
+    row          int64[E']     position among the sources, of which the first D are the targets
+    weight       float32[E']
+    influence    float64[D]    g_i^2
+    returns      float64[S]
+    """
+    total = np.zeros(num_src, np.float64)
+    for t in range(influence.size):
+        own = influence[t]
+        for kept in range(np.uint64(kept_indptr[t]), np.uint64(kept_indptr[t + 1])):
+            share = np.float64(weight[kept])
+            total[np.uint64(row[kept])] += own * share * share
+    for t in range(influence.size):
+        total[t] += influence[t]
+    return total

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from abc import ABC
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
@@ -13,7 +14,7 @@ import numpy as np
 import torch
 
 from bliss import checks
-from bliss.arrays import IntArray
+from bliss.arrays import NOTHING, IntArray
 from bliss.distributed.groups import as_group
 from bliss.distributed.packing import pack_news, unpack_news
 from bliss.errors import InputError
@@ -27,6 +28,7 @@ from bliss.rng import derive_key
 from bliss.samplers.config_base import EstimatorConfig, SamplerConfig
 from bliss.samplers.first_hop import FirstHop
 from bliss.samplers.history import History, declared_widths
+from bliss.samplers.influence import of_sources
 from bliss.samplers.learning import Learning, StepNews
 from bliss.samplers.workspace import Workspace
 
@@ -199,9 +201,12 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         step, shard = checks.whole("step", step), checks.whole("shard", shard)
         hidden = None if without is None else HiddenEdges.of(self.graph, without)
         blocks: list[Block] = []
+        influence = NOTHING  # g_i^2 of the targets: 1 at the seeds
         for layer in reversed(range(self.layers)):  # output layer first
-            rows = self.graph.rows(targets, hidden)
+            rows = replace(self.graph.rows(targets, hidden), influence=influence)
             block = self._layer(rows, layer, self._key(step, layer, shard))
+            if layer and self.config.weighs_targets:
+                influence = of_sources(block, influence)
             blocks.append(self.history.attach(block, layer) if self.history else block)
             targets = block.src.numpy()
         if self.first_hop:

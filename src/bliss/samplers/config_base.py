@@ -21,6 +21,7 @@ Thinning = Literal["exact", "paper"]
 FirstHop = Literal["sampled", "exact"]
 HistoryKind = Literal["none", "nodes", "surveys"]
 HistoryType = Literal["float32", "float16"]
+Influence = Literal["none", "prior"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +83,11 @@ class SamplerConfig:
     @property
     def needs_surveys(self) -> bool:
         """Whether the sampler learns only from evaluations of all nodes."""
+        return False
+
+    @property
+    def weighs_targets(self) -> bool:
+        """Whether masses weigh each target by its influence on the loss."""
         return False
 
     @property
@@ -227,6 +233,24 @@ class EstimatorConfig(SamplerConfig):
     def needs_surveys(self) -> bool:
         """Whether the history is written only by evaluations of all nodes."""
         return self.history == "surveys"
+
+
+@dataclass(frozen=True, kw_only=True)
+class InfluenceConfig(EstimatorConfig):
+    """Settings of a sampler that draws one set of sources for all targets of a layer."""
+
+    influence: Influence = "none"
+    """Weight of each target in the masses: none (all alike, as published), or prior (its influence
+    on the loss, as far as the weights of the layers above tell)."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.choice("influence", self.influence, get_args(Influence))
+
+    @property
+    def weighs_targets(self) -> bool:
+        """Whether masses weigh each target by its influence on the loss."""
+        return self.influence != "none"
 
 
 @dataclass(frozen=True, kw_only=True)

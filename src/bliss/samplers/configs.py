@@ -26,6 +26,7 @@ from bliss.policies.configs import (
 from bliss.samplers.config_base import (
     EstimatorConfig,
     HistoryKind,
+    InfluenceConfig,
     PolicySamplerConfig,
     SamplerConfig,
     Thinning,
@@ -37,7 +38,7 @@ Renormalise = Literal["rows", "mean", "symmetric"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class LayerSamplerConfig(PolicySamplerConfig):
+class LayerSamplerConfig(InfluenceConfig, PolicySamplerConfig):
     """Settings of a custom layer-wise sampler."""
 
     builds: ClassVar[str] = "layerwise.LayerSampler"
@@ -47,7 +48,7 @@ class LayerSamplerConfig(PolicySamplerConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PoissonConfig(PolicySamplerConfig):
+class PoissonConfig(InfluenceConfig, PolicySamplerConfig):
     """Settings of samplers that flip one coin per source."""
 
     estimators: ClassVar[Sequence[str]] = ("ht", "hajek", "released")
@@ -75,7 +76,7 @@ class BlissConfig(PoissonConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LADIESConfig(PolicySamplerConfig):
+class LADIESConfig(InfluenceConfig, PolicySamplerConfig):
     """Settings of LADIES."""
 
     builds: ClassVar[str] = "ladies.LADIES"
@@ -92,7 +93,7 @@ class LADIESConfig(PolicySamplerConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SKETCHConfig(PolicySamplerConfig):
+class SKETCHConfig(InfluenceConfig, PolicySamplerConfig):
     """Settings of SKETCH."""
 
     builds: ClassVar[str] = "sketch.SKETCH"
@@ -106,7 +107,7 @@ class SKETCHConfig(PolicySamplerConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ASGCNConfig(PolicySamplerConfig):
+class ASGCNConfig(InfluenceConfig, PolicySamplerConfig):
     """Settings of AS-GCN."""
 
     builds: ClassVar[str] = "asgcn.ASGCN"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from bliss import checks
-from bliss.arrays import FloatArray, IntArray
+from bliss.arrays import NOTHING, FloatArray, IntArray
 from bliss.errors import InputError
 from bliss.graph import Rows
 from bliss.kernels import frontier
@@ -18,6 +19,7 @@ from bliss.samplers.config_base import EstimatorConfig, SamplerConfig
 from bliss.samplers.configs import LayerSamplerConfig
 from bliss.samplers.draws import Draw, Poisson
 from bliss.samplers.estimators import estimator_of
+from bliss.samplers.influence import weighted
 from bliss.samplers.kept import KeptEdges
 from bliss.samplers.policy_sampler import PolicySampler
 
@@ -71,10 +73,14 @@ class LayerSampler(PolicySampler):
                 f"{draw} has none: choose another estimator or another draw."
             )
 
-    def inclusion(self, dst: Any, layer: int) -> Inclusion:
-        """Inclusion probabilities that `sample` would use for these targets."""
+    def inclusion(self, dst: Any, layer: int, influence: FloatArray = NOTHING) -> Inclusion:
+        """Inclusion probabilities that `sample` would use for these targets.
+
+        `influence` is that of each target, g_i^2 [D]; empty: 1 everywhere, as for seeds.
+        """
         targets: IntArray = checks.seeds(dst, self.graph.num_nodes)
-        candidate, mass = self._masses(self.graph.rows(targets), layer)
+        rows = replace(self.graph.rows(targets), influence=influence)
+        candidate, mass = self._masses(rows, layer)
         prob = self.draw.probability(mass, targets.size, self.budgets[layer])
         return Inclusion(candidate.astype(np.int64), prob)
 
@@ -98,7 +104,7 @@ class LayerSampler(PolicySampler):
                 *rows.ranges,
                 self.graph.indices,
                 rows.dst,
-                *policy.edge_mass(layer, rows),
+                *weighted(policy.edge_mass(layer, rows), rows),
                 workspace.seen,
                 workspace.candidate,
             )
