@@ -149,12 +149,12 @@ def work(store: Path, model: str, repeats: int, settings: dict[str, Any]) -> dic
             if isinstance(group, TorchGroup):
                 seconds = group.seconds
             started = perf_counter()
-            stepper.step(step := list(next(batches)))
+            stepper.step(own := list(next(batches)))
             if number >= WARM_UP:
                 steps.append(1e3 * (perf_counter() - started))
                 if isinstance(group, TorchGroup):
                     exchanges.append(1e3 * (group.seconds - seconds))
-        news = [stepper.sampler.digest(step[0].blocks)]
+        news = [stepper.sampler.digest(own[0].blocks)]
         packed, vector = pack_news(news), ShardVector(task.model).read(torch.zeros(()))
         alone = []
         communicator = stepper.communicator

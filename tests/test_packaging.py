@@ -144,7 +144,7 @@ def test_the_installed_wheel_works_outside_the_source_tree(built, tmp_path):
     assert bliss.__version__ in said(str(venv / "bin" / "bliss"), "--version")
     code = (
         "import bliss, bliss.train; print(bliss.__file__); "
-        "print(bliss.train.resolve(dataset='cora').lr, bliss.Graph)"
+        "print(bliss.train.resolve(dataset='cora').training.lr, bliss.Graph)"
     )
     where, _ = said(str(python), "-W", "ignore", "-c", code).splitlines()
     assert Path(where).is_relative_to(own)

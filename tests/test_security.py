@@ -244,7 +244,7 @@ NASTY = '"><script>alert(1)</script><img src=x onerror=alert(2)>'
 
 
 def test_a_report_runs_its_own_script_alone_and_shows_text_as_text(tmp_path):
-    run = factory.run(tmp_path / "run", dataset=NASTY, sampler=NASTY)
+    run = factory.run(tmp_path / "run", dataset=NASTY)
     text = write_report([run], tmp_path / "report.html").read_text(encoding="utf-8")
     found = Scripts(text)
     (script,) = found.scripts

@@ -109,7 +109,7 @@ def measure(sampler: str, setting: Setting) -> tuple[float, float]:
 def aggregate_variance(sampler: str, setting: Setting) -> float:
     """V of the output layer, where the targets do not depend on the budget."""
     policy = "exp3" if sampler == "bliss" else "static"
-    chosen = replace(config("pladies", setting), steps=40)
+    chosen = config("pladies", setting).with_settings(steps=40)
     study = VarianceStudy(chosen, random_data(setting), [policy], every=40)
     return study.run().history[-1].layers[-1].policies[policy]
 
@@ -122,10 +122,10 @@ def config(sampler: str, setting: Setting) -> TrainConfig:
         "sources": (setting.budget,) * setting.depth,
         "neighbours": (FANOUT * growth,) * setting.depth,
     }
-    return TrainConfig(
+    return TrainConfig.of(
         dataset="random",
         sampler=sampler,
-        sampler_options={"policy": "exp3"} if sampler == "bliss" else {},
+        **({"policy": "exp3"} if sampler == "bliss" else {}),
         budgets=budgets.get(unit, ()),
         batch_size=NODES // 2 if sampler == "full" else SEEDS,
         layers=setting.depth,

@@ -88,7 +88,8 @@ def main() -> None:
     rows = []
     for name, one in configs.items():
         scores = [score(name, dataset, seed) for seed in SEEDS] if name in ADVISED else []
-        rows.append(Row(name=name, budgets=list(one.budgets), step_ms=ms[name], test_score=scores))
+        budgets = list(one.sampler.budgets)
+        rows.append(Row(name=name, budgets=budgets, step_ms=ms[name], test_score=scores))
         print(rows[-1], flush=True)
     path = HERE / "results" / "ppi-sage-advised.json"
     records.write(path, Advised(machine=machine(), rows=rows))

@@ -50,7 +50,7 @@ def main() -> None:
     for _, share, sampler in missing(case, [0], []):
         if sampler in SAMPLERS:
             settings = config(case, sampler, share, 0)
-            error = pilot.gradient_error(pilot.sampler(settings), settings.budgets)
+            error = pilot.gradient_error(pilot.sampler(settings), settings.sampler.budgets)
             found.append(Error(sampler=sampler, share=share, error=error))
             print(sampler, f"{share:.4f}", f"r {error:.3f}", flush=True)
     noise = pilot.noise.batch / pilot.noise.square

@@ -160,7 +160,7 @@ def config(case: Case, sampler: str, share: float, seed: int) -> TrainConfig:
         given.pop("estimator", None)  # they have one only
     if extra in HISTORIES:
         given["history"] = HISTORIES[extra]
-    sampled = resolve(**given).layers - (name == "vrgcn" or extra in HISTORIES)
+    sampled = resolve(**given).network.layers - (name == "vrgcn" or extra in HISTORIES)
     if name in ("bliss", "pladies"):
         given["budgets"] = (int(share * case.budget),) * sampled
     elif name in ("neighbor", "labor-*"):
@@ -200,7 +200,7 @@ def train(case: Case, dataset: Dataset, sampler: str, share: float, seed: int) -
         sampler=sampler,
         share=share,
         seed=seed,
-        budgets=list(task.config.budgets),
+        budgets=list(task.config.sampler.budgets),
         train_score=scores["train"],
         val_score=scores["val"],
         test_score=scores["test"],

@@ -247,7 +247,7 @@ def measure_saint(root: Path) -> Found:
     """
     found: Found = {}
     for name in ("pubmed", "cora", "synthetic"):
-        dataset, size = load_dataset(name, root), resolve(dataset=name).batch_size
+        dataset, size = load_dataset(name, root), resolve(dataset=name).training.batch_size
         roots = {"training": dataset.splits["train"].numpy()}
         roots["all"] = np.arange(dataset.graph.num_nodes)
         found[name] = {k: saint_errors(dataset.graph, ids, size) for k, ids in roots.items()}

@@ -83,7 +83,11 @@ def add_student_per_node(study: VarianceStudy) -> None:
     """Add a surveyed student that keeps a score per node."""
     config = study.config
     study.surveyed[SURVEYED[1]] = study.students[SURVEYED[1]] = Bliss(
-        study.task.graph, config.budgets, policy="node", survey_attention="node", seed=config.seed
+        study.task.graph,
+        config.sampler.budgets,
+        policy="node",
+        survey_attention="node",
+        seed=config.seed,
     )
 
 

@@ -66,8 +66,8 @@ def input_errors(trainer: Trainer) -> list[float]:
     learnt, task = trainer.stepper.sampler, trainer.task
     assert isinstance(learnt, LayerSampler)  # the default sampler is one
     fixed = PLADIES(task.graph, learnt.budgets, seed=trainer.config.seed)
-    seeds = task.dataset.splits["train"][: trainer.config.batch_size]
-    targets = learnt.sample(seeds, trainer.config.steps)[0].dst.numpy()
+    seeds = task.dataset.splits["train"][: trainer.config.training.batch_size]
+    targets = learnt.sample(seeds, trainer.config.training.steps)[0].dst.numpy()
     (frontier,) = exact_frontiers(task.model, task.graph, task.x, [[targets]])
     stake = frontier.stake.absolute
     chances = [sampler.inclusion(targets, 0).prob for sampler in (fixed, learnt)]

@@ -23,7 +23,7 @@ from bliss.cli import app, console
 from bliss.samplers import SamplerConfig
 from bliss.storage.digests import sealed
 from bliss.studies import StudyProgress
-from bliss.train import StepProgress
+from bliss.train import RunFolder, StepProgress
 
 pytestmark = pytest.mark.slow
 
@@ -309,7 +309,7 @@ def test_damaged_state_has_a_code_of_its_own(run, tmp_path):
     assert "cannot be read" in told
     assert "changed?" not in told
     settings = json.loads((copy / "config.json").read_text())
-    for damage in ({"budgets": None}, {"model": "gin"}, {"unheard": 1}):
+    for damage in ({"sampler": None}, {"network": {"model": "gin"}}, {"unheard": 1}):
         (copy / "config.json").write_text(json.dumps(settings | damage))
         assert bliss("evaluate", copy).exit_code == 3
     (copy / "config.json").write_text("{")
@@ -319,13 +319,18 @@ def test_damaged_state_has_a_code_of_its_own(run, tmp_path):
 def test_settings_that_the_weights_were_not_trained_with_are_refused(run, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(run, copy)
-    settings = json.loads((copy / "config.json").read_text())
+    settings = RunFolder(copy).settings()
+
+    def write(**change):
+        changed = settings.with_settings(**change).to_dict()
+        (copy / "config.json").write_text(json.dumps(changed))
+
     for change in ({"hidden": 8}, {"hidden": 10**9}, {"dropout": 0.5}, {"seed": 1}):
-        (copy / "config.json").write_text(json.dumps(settings | change))
+        write(**change)
         result = bliss("evaluate", copy)
         assert result.exit_code == 3
         assert "with other settings than those in config.json" in " ".join(result.stderr.split())
-    (copy / "config.json").write_text(json.dumps(settings | {"steps": 30}))
+    write(steps=30)
     assert bliss("evaluate", copy).exit_code == 0
 
 
@@ -336,7 +341,7 @@ def test_data_of_other_sizes_are_named_in_one_line(run, own, tmp_path):
     assert bliss("data", "import", tmp_path / "store", *files).exit_code == 0
     copy = shutil.copytree(run, tmp_path / "copy")
     settings = json.loads((copy / "config.json").read_text())
-    settings["dataset"] = str(tmp_path / "store")  # a data set may be moved
+    settings["data"]["dataset"] = str(tmp_path / "store")  # a data set may be moved
     (copy / "config.json").write_text(json.dumps(settings))
     result = bliss("evaluate", copy)
     assert result.exit_code == 3

@@ -53,8 +53,8 @@ def test_auto_resolves_is_recorded_and_resumes_without_a_second_pilot(tmp_path, 
     result = bliss(*auto, "--steps", "10")
     assert result.exit_code == 0, result.output
     assert "budgets=auto, after" in result.output
-    chosen = json.loads((out / "config.json").read_text())
-    assert chosen["sampler"] == "pladies"
+    chosen = json.loads((out / "config.json").read_text())["sampler"]
+    assert chosen["name"] == "pladies"
     assert len(chosen["budgets"]) == 2
 
     def refuse(*_):
@@ -66,7 +66,7 @@ def test_auto_resolves_is_recorded_and_resumes_without_a_second_pilot(tmp_path, 
     assert "Resuming after step 10" in again.output
     budgets = ",".join(map(str, chosen["budgets"]))
     plain = ["train", *SMALL, "--sampler", "pladies", "--budgets", budgets, "--steps", "20"]
-    plain += ["--estimator", chosen["sampler_options"]["estimator"], "--out", tmp_path / "plain"]
+    plain += ["--estimator", chosen["config"]["estimator"], "--out", tmp_path / "plain"]
     assert bliss(*plain).exit_code == 0
     ours, theirs = (load_file(folder / "best.safetensors") for folder in (out, tmp_path / "plain"))
     assert list(ours) == list(theirs)

@@ -16,12 +16,11 @@ from bliss.cli import app, options
 from bliss.nn.model_config import ModelConfig
 from bliss.policies.configs import POLICIES, PolicyConfig
 from bliss.samplers import SAMPLERS, SamplerConfig
-from bliss.train import TrainConfig
+from bliss.train import LoopConfig, TrainConfig
+from bliss.train.config import PARTS, PLACES
 
 pytestmark = pytest.mark.slow
 
-NOT_OPTIONS = {"sampler_options", "policy_options"}  # their entries are options
-OF_RUNS = [one for one in fields(TrainConfig) if one.name not in NOT_OPTIONS]
 OWN_POLICIES = [
     (name, policy)
     for name, config in SAMPLERS.items()
@@ -43,7 +42,7 @@ def all_subclasses(kind: type) -> list[type]:
 
 CONFIGS = [
     one
-    for kind in (ModelConfig, SamplerConfig, PolicyConfig)
+    for kind in (TrainConfig, *PARTS.values(), SamplerConfig, PolicyConfig)
     for one in all_subclasses(kind)
     if one.__module__.startswith("bliss.")
 ]
@@ -100,10 +99,16 @@ def test_a_field_without_a_docstring_is_noticed():
 
 
 def test_every_setting_is_an_option_with_its_docstring(parameters, shown):
-    for name in (one.name for one in OF_RUNS):
-        assert docs(TrainConfig, name) in parameters[flag(name)]
-        assert docs(TrainConfig, name) in shown
+    for name, (part, field) in PLACES.items():
+        assert docs(PARTS[part], field) in parameters[flag(name)]
+        assert docs(PARTS[part], field) in shown
         assert f" {flag(name)} " in shown
+
+
+def test_every_field_of_a_part_is_an_option():
+    held = {(part, one.name) for part, kind in PARTS.items() for one in fields(kind)}
+    assert held - set(PLACES.values()) == {("sampler", "config")}  # its entries are options
+    assert list(PARTS) == [one.name for one in fields(TrainConfig)]
 
 
 def test_every_option_of_a_sampler_or_policy_is_an_option(parameters, shown):
@@ -123,8 +128,8 @@ def test_flags_have_a_negative(parameters):
 
 def test_help_shows_the_defaults_and_no_recipe_where_none_is_in_force(shown):
     assert "from the recipe" not in shown
-    assert f"[default: ({TrainConfig.lr})]" in line_of(shown, "--lr")
-    assert f"[default: ({TrainConfig.batch_size})]" in line_of(shown, "--batch-size")
+    assert f"[default: ({LoopConfig.lr})]" in line_of(shown, "--lr")
+    assert f"[default: ({LoopConfig.batch_size})]" in line_of(shown, "--batch-size")
     assert "[default: (depends on the graph)]" in line_of(shown, "--budgets")
     assert "[default: (node)]" in line_of(shown, "--policy")
 
@@ -164,5 +169,5 @@ def test_options_of_samplers_reach_the_settings_of_the_run(tmp_path, arguments, 
     out = tmp_path / "run"
     result = bliss("train", *arguments, "--steps", "1", "--hidden", "8", "--out", out)
     assert result.exit_code == 0, result.output
-    found = json.loads((out / "config.json").read_text())["sampler_options"]
+    found = json.loads((out / "config.json").read_text())["sampler"]["config"]
     assert expected.items() <= found.items()

@@ -7,7 +7,6 @@ import re
 import secrets
 import signal
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +42,7 @@ def store(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def config(store):
-    return replace(settings(**CHANGES), dataset=str(store))
+    return settings(**CHANGES).with_settings(dataset=str(store))
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +51,7 @@ def alone(config, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("alone")
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    Trainer(config, load_dataset(config.dataset), folder, quiet).run()
+    Trainer(config, load_dataset(config.data.dataset), folder, quiet).run()
     torch.set_num_threads(threads)
     return folder
 
@@ -83,7 +82,7 @@ def test_two_workers_of_which_one_is_killed_train_like_one_process(
 ):
     """All that needs a cluster in one test: starting workers takes many times as long as a run."""
     command = ["train", "--engine", "ray", "--workers", "2", "--out", str(tmp_path / "run")]
-    for name, value in {**CHANGES, "dataset": config.dataset, "budgets": "60,30"}.items():
+    for name, value in {**CHANGES, "dataset": config.data.dataset, "budgets": "60,30"}.items():
         command += [f"--{name.replace('_', '-')}", str(value)]
     command += ["--layers", "2", "--hidden", "16", "--lr", "0.02"]
     monkeypatch.setattr(engine, "work", die_once)

@@ -51,4 +51,4 @@ def test_the_payoff_has_every_sampler_at_every_budget_with_three_seeds(name):
             assert (sampler, share) in ms
     for cell in cells:
         given = config(case, cell.sampler, cell.share, cell.seed)
-        assert list(given.fitted(10**9).budgets) == cell.budgets
+        assert list(given.fitted(10**9).sampler.budgets) == cell.budgets

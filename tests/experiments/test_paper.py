@@ -37,8 +37,8 @@ def reproduced(tmp_path_factory, data_root) -> tuple[Path, Reproduction]:
     return out, reproduce(out, root=data_root, say=quiet, **SMALL)
 
 
-def options(config, *names: str) -> list[str]:
-    return [config.sampler_options[name] for name in names]
+def options(config, *names: str) -> list[object]:
+    return [config.flat()[name] for name in names]
 
 
 def test_every_published_number_is_there():
@@ -73,30 +73,23 @@ def _leaves(tree):
 
 def test_the_paper_preset_is_the_released_code():
     bliss = preset_config("paper", "cora", "gat", "bliss", 0)
-    assert (bliss.policy, *options(bliss, "estimator", "thinning")) == (
-        "exp3-released",
-        "released",
-        "paper",
-    )
-    assert (bliss.hidden, bliss.heads, bliss.residual, bliss.bias) == (1024, 4, True, False)
-    assert (bliss.lr, bliss.lr_decay, bliss.decay_epochs) == (0.002, 0.01, 5)
-    assert (bliss.attention, bliss.feedback, bliss.evaluate) == ("plain", "scores", "sampled")
-    assert bliss.initialisation == "relu"
-    assert (bliss.batch_size, bliss.budgets, bliss.steps) == (32, (512, 256, 128), 1000)
+    names = ("policy", "estimator", "thinning")
+    assert options(bliss, *names) == ["exp3-released", "released", "paper"]
+    assert options(bliss, "hidden", "heads", "residual", "bias") == [1024, 4, True, False]
+    assert options(bliss, "lr", "lr_decay", "decay_epochs") == [0.002, 0.01, 5]
+    assert options(bliss, "attention", "feedback", "evaluate") == ["plain", "scores", "sampled"]
+    assert bliss.network.initialisation == "relu"
+    assert options(bliss, "batch_size", "budgets", "steps") == [32, [512, 256, 128], 1000]
     fixed = preset_config("paper", "reddit", "sage", "pladies", 3)
-    assert (fixed.dataset, fixed.policy, *options(fixed, "estimator")) == (
-        "reddit2",
-        "static",
-        "ht",
-    )
-    assert (fixed.batch_size, fixed.budgets, fixed.steps) == (256, (4096, 2048, 1024), 3000)
+    assert options(fixed, "dataset", "policy", "estimator") == ["reddit2", "static", "ht"]
+    assert options(fixed, "batch_size", "budgets", "steps") == [256, [4096, 2048, 1024], 3000]
 
 
 def test_our_preset_is_our_recipe_at_the_published_sizes():
     ours = preset_config("ours", "cora", "gat", "bliss", 1)
-    assert (ours.policy, *options(ours, "estimator"), ours.attention) == ("node", "ht", "hajek")
-    assert (ours.batch_size, ours.budgets, ours.seed) == (32, (512, 256, 128), 1)
-    assert ours.weight_decay > 0
+    assert options(ours, "policy", "estimator", "attention") == ["node", "ht", "hajek"]
+    assert options(ours, "batch_size", "budgets", "seed") == [32, [512, 256, 128], 1]
+    assert ours.training.weight_decay > 0
 
 
 def test_each_number_stands_beside_the_published_one(reproduced):
@@ -182,4 +175,4 @@ def test_memory_of_the_edge_bandit_grows_with_edges_and_that_of_pladies_does_not
     fixed = [measure("pladies", one)[1] for one in (few, many)]
     assert bandit[1] - bandit[0] > 0.9 * 60_000 * 8 * 2  # 8 bytes an edge and layer
     assert fixed[1] - fixed[0] < 0.1 * (bandit[1] - bandit[0])
-    assert config("neighbor", Setting(budget=1024)).budgets == (8, 8)
+    assert config("neighbor", Setting(budget=1024)).sampler.budgets == (8, 8)

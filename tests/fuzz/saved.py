@@ -99,7 +99,7 @@ def forge_run(folder: Path) -> None:
     """Bring all digests of a run up to date, as a forger would."""
     owner = ""
     with suppress(Exception):
-        owner = settings_digest(json.loads((folder / "config.json").read_text()))
+        owner = settings_digest(RunFolder(folder).settings())
     with suppress(Exception):
         _seal(folder / "result.json", owner)
     for name in ("metrics.jsonl", "times.jsonl"):
@@ -138,9 +138,12 @@ def _seal_lines(file: Path, last: str) -> None:
 
 
 def change_one_key(name: str, content: bytes, random: Random) -> bytes:
-    """Give one key of the settings an odd value."""
-    values = json.loads(content)
-    return json.dumps(values | {pick(random, list(values)): pick(random, VALUES)}).encode()
+    """Give one part, setting or option an odd value."""
+    values = place = json.loads(content)
+    while isinstance(place[key := pick(random, list(place))], dict) and random.random() < 0.9:
+        place = place[key]
+    place[key] = pick(random, VALUES)
+    return json.dumps(values).encode()
 
 
 def change_inside(name: str, content: bytes, random: Random) -> bytes:

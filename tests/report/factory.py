@@ -8,8 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from bliss.storage.digests import sealed
 from bliss.storage.records import Log
+from bliss.train import TrainConfig
 from bliss.train.folder import RunFolder, settings_digest
 from bliss.train.results import Evaluation
 
@@ -54,21 +57,9 @@ def write(path: Path, values: Any) -> Path:
 
 
 def run(folder: Path, finished: bool = True, **changes: Any) -> Path:
-    config = {
-        "dataset": "synthetic",
-        "model": "sage",
-        "sampler": "bliss",
-        "policy": "node",
-        "estimator": "ht",
-        "budgets": [2048, 1024, 512],
-        "batch_size": 256,
-        "steps": 300,
-        "lr": 0.002,
-        "residual": False,
-        "seed": 0,
-    } | changes
-    write(folder / "config.json", config)
-    learnt = curve(1 + 0.2 * config["seed"], steps=300 if finished else 180)
+    config = TrainConfig.of(**{"budgets": (2048, 1024, 512)} | changes)
+    write(folder / "config.json", config.to_dict())
+    learnt = curve(1 + 0.2 * config.seed, steps=300 if finished else 180)
     lines = [
         {"step": s, "loss": loss, "metric": "micro-F1", "train_score": score + 0.02}
         | {"val_score": score}
@@ -78,14 +69,13 @@ def run(folder: Path, finished: bool = True, **changes: Any) -> Path:
     log = Log(folder / "metrics.jsonl", Evaluation, lambda: owner)
     log.rewrite(Evaluation(**line) for line in lines)
     if finished:
-        result = {key: config[key] for key in ("dataset", "model", "sampler", "policy", "seed")}
-        result |= {
+        result = msgspec.to_builtins(RunFolder(folder).identity()) | {
             "steps": 300,
             "best_step": 280,
             "metric": "micro-F1",
             "train_score": 0.9312345,
             "val_score": 0.9023456,
-            "test_score": 0.8976543 + 0.001 * config["seed"],
+            "test_score": 0.8976543 + 0.001 * config.seed,
             "seconds": 12.65,
             "step_ms": times(1.0),
             "sampled": {"nodes": 3312.4, "edges": 21834.9},
@@ -96,13 +86,18 @@ def run(folder: Path, finished: bool = True, **changes: Any) -> Path:
 
 
 def alter(path: Path, change: Callable[[Any], Any]) -> None:
-    """Change the values in the JSON files of a study or run, and bring digests up to date."""
+    """Change the values in the JSON files of a study or run, and bring digests up to date.
+
+    Of the settings of a run, only the data set changes: others would be refused.
+    """
     files = [path] if path.is_file() else sorted(path.glob("*.json"))
     found = {file: json.loads(file.read_text()) for file in files}
     changed = {file: change(values) for file, values in found.items()}
     if (config := path / "config.json") in found:
         lines = RunFolder(path).metrics()
-        owner = settings_digest(changed[config])
+        settings = TrainConfig.from_dict(found[config])
+        settings = settings.with_settings(dataset=changed[config]["data"]["dataset"])
+        changed[config], owner = settings.to_dict(), settings_digest(settings)
         result = changed[path / "result.json"] | {"steps": lines[-1].step}
         del result["digest"]
         changed[path / "result.json"] = sealed(result, after=owner)

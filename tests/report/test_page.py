@@ -119,7 +119,7 @@ def test_decisive_columns_are_visible_on_a_phone(browser, page_of):
 
 
 def test_long_names_do_not_widen_the_page(browser, tmp_path):
-    run = factory.run(tmp_path / "run", dataset="d" * 300, sampler="s" * 200)
+    run = factory.run(tmp_path / "run", dataset="d" * 300)
     page_path = write_report([run], tmp_path / "report.html")
     with opened(browser, page_path, viewport={"width": 360, "height": 740}) as page:
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
@@ -236,33 +236,36 @@ class Elements(HTMLParser):
         self.names.append(tag)
 
 
+def named(values, name):
+    """Results with a name in place of every name that comes from data."""
+    if isinstance(values, dict):
+        keys = {"dataset", "model", "sampler", "policy", "command", "processor", "date"}
+        return {
+            name if key in ("node", "exp3") else key: name
+            if key in keys and isinstance(value, str)
+            else named(value, name)
+            for key, value in values.items()
+        }
+    return [named(value, name) for value in values] if isinstance(values, list) else values
+
+
 def nasty_results(tmp_path):
     """Results whose every name is hostile."""
-
-    def named(values):
-        if isinstance(values, dict):
-            keys = {"dataset", "model", "sampler", "policy", "command", "processor", "date"}
-            return {
-                NASTY if key in ("node", "exp3") else key: NASTY
-                if key in keys and isinstance(value, str)
-                else named(value)
-                for key, value in values.items()
-            }
-        return [named(value) for value in values] if isinstance(values, list) else values
-
     folders = [paths[0] for paths in factory.every_kind(tmp_path / "in").values()]
     for folder in folders[:-1]:
-        factory.alter(folder, named)
+        factory.alter(folder, lambda values: named(values, NASTY))
     return folders[:-1]
 
 
 def test_control_characters_from_data_are_escaped(tmp_path):
     odd, shown = "a\x1b[31m\x00\x9b\u202e\ud800\nz", r"a\x1b[31m\x00\x9b\u202e\ud800\nz"
-    options = dict.fromkeys(("dataset", "model", "sampler", "policy"), odd)
-    runs = [factory.run(tmp_path / name, **options) for name in ("a", "b\x1b[32m\udcff")]
-    html = write_report(runs, tmp_path / "report.html").read_text(encoding="utf-8")
+    runs = [factory.run(tmp_path / name, dataset=odd) for name in ("a", "b\x1b[32m\udcff")]
+    study = factory.comparison(tmp_path / "compared")
+    factory.alter(study, lambda values: named(values, odd))
+    html = write_report([*runs, study], tmp_path / "report.html").read_text(encoding="utf-8")
     assert re.findall(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", html) == []
     assert html.count(f"<td>{shown}") >= 2
+    assert html.count(f"<dd>{shown}</dd>") >= 2
     assert re.search(rf"<text[^>]*>{re.escape(shown[:30])}", html)
     assert re.search(rf'aria-label="[^"]*{re.escape(shown)}', html)
     assert r"b\x1b[32m\udcff" in html

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -81,7 +79,7 @@ def test_large_sums_are_kept_on_disk_and_found_again(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []  # small ones are computed each time
     monkeypatch.setattr(first_hop, "SUM_BYTES_IN_MEMORY", 0)
     made = FirstHop(graph, X, tmp_path)
-    (path,) = tmp_path.iterdir()
+    (path,) = tmp_path.glob("*.npy")
     assert isinstance(made.sums, np.memmap)
     np.testing.assert_array_equal(made.sums, FirstHop(graph, X).sums)
     before = path.stat().st_mtime_ns
@@ -89,7 +87,7 @@ def test_large_sums_are_kept_on_disk_and_found_again(tmp_path, monkeypatch):
     assert path.stat().st_mtime_ns == before
     FirstHop(graph, X + 1, tmp_path)  # other features, and another norm
     FirstHop(heavy_tailed_graph("gcn"), X, tmp_path)
-    assert len(list(Path(tmp_path).iterdir())) == 3
+    assert len(list(tmp_path.glob("*.npy"))) == 3
 
 
 def test_bad_input_gets_one_sentence():
@@ -102,3 +100,33 @@ def test_bad_input_gets_one_sentence():
         Neighbor(graph, [2], layers=1, x=X, first_hop="exact")
     with pytest.raises(InputError, match="first_hop='exakt'"):
         Neighbor(graph, [2], x=X, first_hop="exakt")
+
+
+DAMAGE = {
+    "a flipped bit": lambda path: path.write_bytes(flipped(path.read_bytes())),
+    "cut short": lambda path: path.write_bytes(path.read_bytes()[:-100]),
+    "empty": lambda path: path.write_bytes(b""),
+    "no seal": lambda path: path.with_suffix(".json").unlink(),
+    "a broken seal": lambda path: path.with_suffix(".json").write_text("[]"),
+    "another shape": lambda path: np.save(path, X[:, :2]),
+}
+
+
+def flipped(content: bytes) -> bytes:
+    middle = len(content) // 2
+    return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+def test_a_damaged_cache_is_computed_again(tmp_path, monkeypatch, damage):
+    monkeypatch.setattr(first_hop, "SUM_BYTES_IN_MEMORY", 0)
+    graph = heavy_tailed_graph()
+    expected = FirstHop(graph, X).sums
+    whole = FirstHop(graph, X, tmp_path).sums.copy()
+    np.testing.assert_array_equal(whole, expected)
+    (path,) = tmp_path.glob("first-hop-*.npy")
+    damage(path)
+    with pytest.warns(UserWarning, match="is damaged or was not finished"):
+        again = FirstHop(graph, X, tmp_path)
+    np.testing.assert_array_equal(again.sums, expected)
+    FirstHop(graph, X, tmp_path)  # whole again, without a warning

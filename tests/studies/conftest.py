@@ -52,12 +52,12 @@ def compared(run_comparison, tmp_path_factory) -> tuple[Path, Comparison]:
 @pytest.fixture(scope="session")
 def surveyed(dataset) -> Variance:
     """The variance of the node bandit with and without surveys, with attention."""
-    config = TrainConfig(**SMALL | {"steps": 40}, model="gatv2", sampler="pladies")
+    config = TrainConfig.of(**SMALL | {"steps": 40}, model="gatv2", sampler="pladies")
     return VarianceStudy(config, dataset, ["static", "node"], every=4, survey_every=10).run()
 
 
 @pytest.fixture(scope="session")
 def measured(dataset) -> Variance:
     """The variance of three policies over 60 steps."""
-    config = TrainConfig(**SMALL | {"steps": 60}, sampler="pladies")
+    config = TrainConfig.of(**SMALL | {"steps": 60}, sampler="pladies")
     return VarianceStudy(config, dataset, ["static", "exp3", "node"], every=10).run()

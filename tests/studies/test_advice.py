@@ -21,7 +21,7 @@ from bliss.studies.advice.advice import command
 from bliss.studies.advice.budgets import Expectation, fit_sensitivity, search
 from bliss.studies.advice.costs import LayerWork, fit_costs, terms
 from bliss.studies.advice.exact_errors import WIDE, ExactErrors, _projected
-from bliss.train import TrainConfig, resolve
+from bliss.train import SamplingConfig, TrainConfig, resolve
 from tests.conftest import heavy_tailed_pairs
 from tests.studies.conftest import SMALL
 
@@ -235,17 +235,17 @@ def test_the_advised_command_gives_the_advised_settings(advice):
     if advice.choice.budgets:
         assert options["--budgets"] == ",".join(map(str, advice.choice.budgets))
     assert options["--batch-size"] == "40"
-    assert advice.config.sampler == options["--sampler"] == advice.choice.sampler
-    assert advice.config.steps == 20
+    assert advice.config.sampler.name == options["--sampler"] == advice.choice.sampler
+    assert advice.config.training.steps == 20
 
 
 def test_a_choice_that_was_given_stays(dataset):
     given = GIVEN | {"sampler": "bliss", "history": "nodes", "eta": 0.3}
     found = advise(given, dataset, pilot_steps=4, compare=False)
     assert [row.name for row in found.rows] == ["bliss, history"]
-    assert found.config.sampler_options["history"] == "nodes"
-    assert found.config.sampler_options["eta"] == 0.3
-    assert len(found.config.budgets) == 1
+    assert found.config.sampler.config.history == "nodes"
+    assert found.config.sampler.config.policy.eta == 0.3
+    assert len(found.config.sampler.budgets) == 1
 
 
 def test_attention_has_no_exact_first_hop_and_no_history(dataset):
@@ -260,7 +260,7 @@ def test_samplers_without_a_closed_form_are_refused(dataset):
 
 
 def test_settings_with_auto_say_where_to_get_a_pilot():
-    for make in (resolve, TrainConfig, TrainConfig.of):
+    for make in (resolve, SamplingConfig, TrainConfig.of):
         with pytest.raises(InputError, match=r"budgets='auto' needs a pilot.*bliss train"):
             make(budgets="auto")
 
@@ -278,7 +278,7 @@ def test_a_pilot_has_the_loss_of_training(dataset):
     y = torch.randn(dataset.graph.num_nodes, 1, generator=torch.Generator().manual_seed(0))
     targets = replace(dataset, y=1e3 + 50 * y, num_classes=0, task="regression")
     config = resolve(**GIVEN | {"dataset": "toy", "budgets": (30, 20), "sampler": "pladies"})
-    for data, own in ((targets, config), (dataset, replace(config, class_weights="balanced"))):
+    for data, own in ((targets, config), (dataset, config.with_settings(class_weights="balanced"))):
         made = pilot.Pilot(own, data, 2)
         task, seeds = made.task, made.batches[0]
         (*_, last) = blocks = Full(task.graph, layers=2).sample(seeds, 0)

@@ -116,7 +116,7 @@ def test_every_run_reaches_the_default_target_and_none_an_impossible_one(compare
     ],
 )
 def test_budgets_that_cover_every_neighbour_are_noticed(dataset, sampler, budgets, expected):
-    config = TrainConfig(**SMALL | {"budgets": budgets}, sampler=sampler)
+    config = TrainConfig.of(**SMALL | {"budgets": budgets}, sampler=sampler)
     assert covers_everything(config, dataset) is expected
 
 
@@ -126,7 +126,7 @@ def test_the_batch_that_is_looked_at_is_not_of_the_lowest_ids(dataset):
     pairs = np.stack([node, np.where(node < 60, node, (node * 7) % 180 + 60)])  # 0 to 59 are alone
     graph = Graph.from_edge_index(pairs, 240)
     splits = {name: ids.sort().values for name, ids in dataset.splits.items()}
-    config = TrainConfig(**SMALL | {"budgets": (20, 20), "batch_size": 20}, sampler="bliss")
+    config = TrainConfig.of(**SMALL | {"budgets": (20, 20), "batch_size": 20}, sampler="bliss")
     assert not covers_everything(config, replace(dataset, graph=graph, splits=splits))
 
 
@@ -177,7 +177,7 @@ def test_a_stopped_study_goes_on(run_comparison, tmp_path, monkeypatch):
     real, calls = runs.Trainer.run, []
 
     def stop_at_third(self, *arguments):
-        calls.append(self.config.sampler)
+        calls.append(self.config.sampler.name)
         if len(calls) == 3:
             raise KeyboardInterrupt
         return real(self, *arguments)
@@ -191,7 +191,7 @@ def test_a_stopped_study_goes_on(run_comparison, tmp_path, monkeypatch):
 
 def test_a_policy_can_be_named_with_its_sampler():
     rows, _ = planned(["bliss:exp3", "pladies"])
-    assert [config.policy for _, config in rows] == ["exp3", "static"]
+    assert [config.sampler.config.policy_name for _, config in rows] == ["exp3", "static"]
 
 
 def test_impossible_combinations_are_listed_with_the_reason():

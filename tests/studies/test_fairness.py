@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 import scipy.stats
@@ -102,7 +101,7 @@ def test_authors_sizes_are_those_of_the_data_set():
                             sizes="authors")  # fmt: skip
     configs = {start.sampler.label: start.config for start in made.starts}
     assert [size_of(one) for one in configs.values()] == [(6000,), (4000,), (3000,), (1,)]
-    assert configs["cluster"].sampler_options["parts"] == 50
+    assert configs["cluster"].sampler.config.parts == 50
     assert request.match == "none"
     with pytest.raises(InputError, match="published sizes"):
         planned(["saint-node"], sizes="authors")
@@ -112,7 +111,7 @@ def test_authors_sizes_are_those_of_the_data_set():
 
 def test_one_cluster_a_batch(dataset):
     pytest.importorskip("pymetis")
-    sampler = resolve(**SMALL | {"budgets": ()}, sampler="cluster", parts=6).sampler_config.build(
+    sampler = resolve(**SMALL | {"budgets": ()}, sampler="cluster", parts=6).sampler.config.build(
         dataset.graph, layers=2
     )
     sampler.prepare(dataset.splits["train"].numpy(), 1)
@@ -207,7 +206,7 @@ def test_a_first_sampler_without_a_size_shrinks_by_its_work(matched, dataset):
 )
 def test_one_estimator_for_all_that_offer_it(name, asked, expected):
     config, note = settings_of(SMALL | {"budgets": ()}, "sage", parse_sampler(name), asked)
-    assert config.sampler_options["estimator"] == expected
+    assert config.sampler.config.estimator == expected
     is_own = asked in ("own", expected) or "estimator" in name
     assert (note == "") == is_own
     assert is_own or f"has the estimator {expected} instead of {asked}" in note
@@ -216,7 +215,7 @@ def test_one_estimator_for_all_that_offer_it(name, asked, expected):
 def test_the_recipe_of_the_data_sets_the_estimator():
     budgets = {"budgets": "60,30", "match": "none"}  # the recipe's are of three layers
     _, made = planned(["pladies"], "ppi", estimator="ht", **budgets)
-    assert made.starts[0].config.sampler_options["estimator"] == "ht"
+    assert made.starts[0].config.sampler.config.estimator == "ht"
     _, made = planned(["pladies"], "ppi", **budgets)
     assert made.starts[0].estimator == "hajek"
 
@@ -235,7 +234,7 @@ def test_options_are_part_of_a_samplers_name():
 
 
 def test_candidates_start_with_the_recipe_and_are_distinct():
-    config = TrainConfig(lr=0.01, dropout=0.1)
+    config = TrainConfig.of(lr=0.01, dropout=0.1)
     found = candidates(config, 12)
     assert found[:3] == [(0.01, 0.1), (0.03, 0.1), (0.00333, 0.1)]
     assert len(set(found)) == 12
@@ -258,7 +257,7 @@ def test_a_search_chooses_by_validation_and_shows_its_cost(run_comparison, tmp_p
         assert (row.lr, row.dropout) == (best.lr, best.dropout)
         assert row.search.seconds > 0
     configs = [json.loads(p.read_text()) for p in tmp_path.glob("search/*/config.json")]
-    assert {one["seed"] for one in configs} == {3}
+    assert {one["training"]["seed"] for one in configs} == {3}
     assert len(configs) == 4
 
 
@@ -266,7 +265,7 @@ def test_a_trial_that_diverges_is_left_out(run_comparison, tmp_path, monkeypatch
     learn = Stepper.step
 
     def explode(self, *step):
-        if self.task.config.lr == 0.06:
+        if self.task.config.training.lr == 0.06:
             raise DivergedError("loss=nan")
         return learn(self, *step)
 
@@ -370,7 +369,7 @@ def test_units_are_declared_by_samplers():
         "cluster": "subgraph",
         "full": "",
     }.items():
-        config = TrainConfig(sampler=name)
-        assert unit_of(config.sampler_config) == unit
-    assert with_size(TrainConfig(sampler="saint-rw"), (7,)).batch_size == 7
-    assert replace(TrainConfig(), budgets=(3, 2, 1)) == with_size(TrainConfig(), (3, 2, 1))
+        config = TrainConfig.of(sampler=name)
+        assert unit_of(config.sampler.config) == unit
+    assert with_size(TrainConfig.of(sampler="saint-rw"), (7,)).training.batch_size == 7
+    assert TrainConfig.of(budgets=(3, 2, 1)) == with_size(TrainConfig(), (3, 2, 1))

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from bliss import Graph
 from bliss.errors import InputError
+from bliss.feedback import Survey
 from bliss.nn import GNN, ModelConfig, infer_layer
 from bliss.nn.aggregate import aggregate
 from bliss.samplers import Bliss, Full
@@ -112,7 +113,7 @@ def test_ratios_are_means_over_the_second_half_and_bandits_get_near_the_limit(me
 
 
 def test_a_layer_that_keeps_every_candidate_has_no_ratios(dataset):
-    config = TrainConfig(**SMALL | {"steps": 2, "budgets": (240, 30)}, sampler="pladies")
+    config = TrainConfig.of(**SMALL | {"steps": 2, "budgets": (240, 30)}, sampler="pladies")
     covered, sampled = VarianceStudy(config, dataset, ["node"], every=1).run().layers
     assert not covered.is_sampled
     assert covered.limit_over_pladies is covered.policies["node"].over_pladies is None
@@ -122,7 +123,7 @@ def test_a_layer_that_keeps_every_candidate_has_no_ratios(dataset):
 
 
 def test_checkpoints_measure_distinct_batches_of_training_nodes(dataset):
-    study = VarianceStudy(TrainConfig(**SMALL, sampler="pladies"), dataset, ["node"], every=10)
+    study = VarianceStudy(TrainConfig.of(**SMALL, sampler="pladies"), dataset, ["node"], every=10)
     batches = [*study._seeds(10), *study._seeds(20)]
     train = set(dataset.splits["train"].tolist())
     for batch in batches:
@@ -136,7 +137,7 @@ def test_checkpoints_measure_distinct_batches_of_training_nodes(dataset):
 
 @pytest.mark.parametrize("model", ["sage", "gatv2"])
 def test_tensors_go_to_the_networks_device_and_come_back(dataset, monkeypatch, model):
-    config = TrainConfig(**SMALL | {"steps": 1}, model=model, sampler="pladies")
+    config = TrainConfig.of(**SMALL | {"steps": 1}, model=model, sampler="pladies")
     study = VarianceStudy(config, dataset, ["node"], every=1)
     network, devices, calls = study.task.model, [], []
 
@@ -201,7 +202,7 @@ def test_policies_that_learn_from_surveys_take_part_twice_and_gain(surveyed, dat
 
 
 def test_surveys_do_not_disturb_the_other_policies(surveyed, dataset):
-    config = TrainConfig(**SMALL | {"steps": 40}, model="gatv2", sampler="pladies")
+    config = TrainConfig.of(**SMALL | {"steps": 40}, model="gatv2", sampler="pladies")
     alone = VarianceStudy(config, dataset, ["node"], every=4).run()
     assert (alone.survey_every, alone.ages) == (0, [])
     for one, other in zip(alone.layers, surveyed.layers, strict=True):
@@ -209,21 +210,21 @@ def test_surveys_do_not_disturb_the_other_policies(surveyed, dataset):
 
 
 def test_surveys_that_teach_nobody_are_refused(dataset):
-    config = TrainConfig(**SMALL, sampler="pladies")
+    config = TrainConfig.of(**SMALL, sampler="pladies")
     with pytest.raises(InputError, match="survey_every=5 has no effect, because none of the"):
         VarianceStudy(config, dataset, ["static", "exp3"], every=5, survey_every=5)
 
 
 def test_unknown_policies_are_refused(dataset):
     with pytest.raises(InputError, match="policies='mab'"):
-        VarianceStudy(TrainConfig(**SMALL, sampler="pladies"), dataset, ["mab"], every=5)
+        VarianceStudy(TrainConfig.of(**SMALL, sampler="pladies"), dataset, ["mab"], every=5)
 
 
 @pytest.mark.parametrize("normalisation", ["none", "batch"])
 def test_a_study_is_deterministic_and_its_policies_do_not_disturb_each_other(
     dataset, normalisation
 ):
-    config = TrainConfig(**SMALL, sampler="pladies", normalisation=normalisation)
+    config = TrainConfig.of(**SMALL, sampler="pladies", normalisation=normalisation)
     alone = VarianceStudy(config, dataset, ["node"], every=10).run()
     among = VarianceStudy(config, dataset, ["exp3-scale-free", "node"], every=10).run()
     for one, other in zip(alone.layers, among.layers, strict=True):
@@ -246,8 +247,9 @@ def test_with_a_history_only_changes_are_at_stake(toy_graph):
         name: Bliss(toy_graph, [6], history="nodes", widths=[5, 8], x=x).history
         for name in ("none", "exact", "half")
     }
-    kept["exact"].survey(0, hidden.numpy())
-    kept["half"].survey(0, hidden.numpy() / 2)
+    for name, share in (("exact", 1), ("half", 0.5)):
+        known = share * hidden.numpy()
+        kept[name].survey(0, Survey(np.linalg.norm(known, axis=1), input=known))
     with torch.no_grad():
         first, second = exact_frontiers(network, toy_graph, x, [[TARGETS], [TARGETS]], kept)
     assert not first.changed  # the first hop is exact
@@ -261,7 +263,7 @@ def test_with_a_history_only_changes_are_at_stake(toy_graph):
 
 def test_a_history_goes_below_the_limit_and_its_closed_form_is_the_variance_of_draws(dataset):
     """V of the study against 400 draws; a relative error of 5 deviations has chance 1e-6."""
-    config = TrainConfig(**SMALL | {"steps": 60}, sampler="pladies")
+    config = TrainConfig.of(**SMALL | {"steps": 60}, sampler="pladies")
     study = VarianceStudy(config, dataset, ["static", "node"], every=10, history=True)
     found = study.run()
     assert found.layers[0].policies["node+history"].over_pladies == 0
@@ -288,6 +290,6 @@ def test_a_history_goes_below_the_limit_and_its_closed_form_is_the_variance_of_d
 
 
 def test_a_history_of_attention_is_refused(dataset):
-    config = TrainConfig(**SMALL, model="gatv2", sampler="pladies")
+    config = TrainConfig.of(**SMALL, model="gatv2", sampler="pladies")
     with pytest.raises(InputError, match="choose model sage or gcn"):
         VarianceStudy(config, dataset, ["node"], every=1, history=True)

@@ -104,9 +104,9 @@ def test_several_labels_take_class_weights(tmp_path):
 
 def test_settings_with_class_weights_survive_json():
     config = settings(class_weights=[1, 2.5])
-    assert config.class_weights == (1.0, 2.5)
+    assert config.data.class_weights == (1.0, 2.5)
     assert type(config).from_dict(config.to_dict()) == config
-    assert resolve().class_weights == "none"
+    assert resolve().data.class_weights == "none"
 
 
 BAD = {

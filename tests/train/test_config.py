@@ -3,63 +3,113 @@
 from __future__ import annotations
 
 import json
+from dataclasses import FrozenInstanceError, fields
+from typing import Any
 
 import pytest
 
 from bliss.errors import InputError
 from bliss.samplers import SAMPLERS, sampler_config
-from bliss.train import TrainConfig, config, resolve
+from bliss.train import TrainConfig, recipe, resolve
+from bliss.train.config import PARTS, PLACES
 from tests.train.runs import make_trainer, settings
 
 pytestmark = pytest.mark.slow
 
 
+def budgets_of(config: TrainConfig) -> tuple[int, ...]:
+    return config.sampler.budgets
+
+
 def test_default_budgets_are_filled_in_for_the_graph_and_count_what_the_sampler_counts():
-    assert TrainConfig().budgets == ()
-    assert TrainConfig().fitted(10**6).budgets == (2048, 1024, 512)
-    assert TrainConfig(layers=2).fitted(10**6).budgets == (1024, 512)
-    assert TrainConfig(layers=2).fitted(800).budgets == (100, 50)  # at most an eighth of the nodes
-    assert TrainConfig(sampler="neighbor", layers=2).fitted(10**6).budgets == (10, 10)
-    assert TrainConfig(sampler="vrgcn", layers=2).fitted(10**6).budgets == (2,)
-    assert TrainConfig(sampler="full").fitted(10**6).budgets == ()
-    assert TrainConfig(budgets=(3, 2, 1)).fitted(10).budgets == (3, 2, 1)
+    assert budgets_of(TrainConfig()) == ()
+    assert budgets_of(TrainConfig().fitted(10**6)) == (2048, 1024, 512)
+    two = TrainConfig.of(layers=2)
+    assert budgets_of(two.fitted(10**6)) == (1024, 512)
+    assert budgets_of(two.fitted(800)) == (100, 50)  # at most an eighth of the nodes
+    assert budgets_of(two.with_settings(sampler="neighbor").fitted(10**6)) == (10, 10)
+    assert budgets_of(two.with_settings(sampler="vrgcn").fitted(10**6)) == (2,)
+    assert budgets_of(TrainConfig.of(sampler="full").fitted(10**6)) == ()
+    assert budgets_of(TrainConfig.of(budgets=(3, 2, 1)).fitted(10)) == (3, 2, 1)
 
 
 def test_a_run_writes_the_budgets_it_has_used(dataset, tmp_path):
     trainer = make_trainer(dataset, tmp_path, budgets=(), steps=1)
     trainer.run()
-    assert trainer.folder.settings().budgets == (30, 15)  # 240 nodes
+    assert trainer.folder.settings().sampler.budgets == (30, 15)  # 240 nodes
     assert tuple(trainer.stepper.sampler.budgets) == (30, 15)
 
 
 def test_a_recipes_budgets_are_for_samplers_that_count_sources(monkeypatch):
-    assert resolve(dataset="cora", sampler="pladies").budgets == (512, 256, 128)
-    assert resolve(dataset="cora", sampler="labor-1").fitted(2708).budgets == (10, 10, 10)
-    assert resolve(dataset="cora", sampler="full").budgets == ()
-    assert resolve(dataset="cora", sampler="neighbor", budgets=(3, 2, 1)).budgets == (3, 2, 1)
-    recipe = {"budgets": [512, 256, 128], "fanouts": [15, 10, 5]}
-    monkeypatch.setattr(config, "recipe", lambda *_: dict(recipe))
-    assert resolve(dataset="cora", sampler="neighbor").budgets == (15, 10, 5)
-    assert resolve(dataset="cora", sampler="bliss").budgets == (512, 256, 128)
+    assert budgets_of(resolve(dataset="cora", sampler="pladies")) == (512, 256, 128)
+    assert budgets_of(resolve(dataset="cora", sampler="labor-1").fitted(2708)) == (10, 10, 10)
+    assert budgets_of(resolve(dataset="cora", sampler="full")) == ()
+    given = resolve(dataset="cora", sampler="neighbor", budgets=(3, 2, 1))
+    assert budgets_of(given) == (3, 2, 1)
+    found = {"budgets": [512, 256, 128], "fanouts": [15, 10, 5]}
+    monkeypatch.setattr(recipe, "recipe", lambda *_: dict(found))
+    assert budgets_of(resolve(dataset="cora", sampler="neighbor")) == (15, 10, 5)
+    assert budgets_of(resolve(dataset="cora", sampler="bliss")) == (512, 256, 128)
 
 
 def test_a_recipes_options_are_for_samplers_that_have_them(monkeypatch):
-    monkeypatch.setattr(config, "recipe", lambda *_: {"estimator": "hajek", "policy": "exp3"})
-    bliss = resolve(sampler="bliss")
-    assert (bliss.sampler_options["estimator"], bliss.policy) == ("hajek", "exp3")
-    assert resolve(sampler="bliss", estimator="ht").sampler_options["estimator"] == "ht"
-    neighbor = resolve(sampler="neighbor")
-    assert (neighbor.sampler_options["estimator"], neighbor.policy) == ("hajek", "uniform")
-    assert resolve(sampler="full").sampler_options == {}
+    monkeypatch.setattr(recipe, "recipe", lambda *_: {"estimator": "hajek", "policy": "exp3"})
+    bliss = resolve(sampler="bliss").sampler.config
+    assert (bliss.estimator, bliss.policy_name) == ("hajek", "exp3")
+    assert resolve(sampler="bliss", estimator="ht").sampler.config.estimator == "ht"
+    neighbor = resolve(sampler="neighbor").sampler.config
+    assert (neighbor.estimator, neighbor.policy_name) == ("hajek", "uniform")
+    assert resolve(sampler="full").sampler.config == SAMPLERS["full"]
 
 
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_settings_of_every_sampler_survive_json(name):
-    settings = TrainConfig(sampler=name)
+    settings = TrainConfig.of(sampler=name)
+    assert settings.sampler.config == SAMPLERS[name]
     again = TrainConfig.from_dict(json.loads(json.dumps(settings.to_dict())))
     assert again == settings
-    assert again.sampler_config.to_dict() == SAMPLERS[name].to_dict()
-    assert bool(settings.policy) == ("policy" in SAMPLERS[name].options())
+    assert TrainConfig.of(**settings.flat()) == settings
+    assert bool(settings.sampler.config.policy_name) == ("policy" in SAMPLERS[name].options())
+
+
+def test_flat_names_are_distinct():
+    names = [name for part, kind in PARTS.items() for name in (one.name for one in fields(kind))]
+    assert len(names) == len(set(names))
+    options = {n for one in SAMPLERS.values() for n in one.known_options()}
+    options |= {n for one in SAMPLERS.values() for p in one.policies.values() for n in p.options()}
+    assert not options & set(PLACES)
+    assert set(PLACES) - set(names) == {"sampler"}  # it is the sampler's name
+
+
+def test_a_change_by_flat_names_leaves_everything_else_as_it_is():
+    config = TrainConfig.of(lr=0.1, budgets=[3, 2, 1], eta=0.3, estimator="hajek", hidden=8)
+    changed = config.with_settings(steps=7, memory=0.5, class_weights=[1, 2.5], model="gcn")
+    expected = {"steps": 7, "memory": 0.5, "class_weights": [1.0, 2.5], "model": "gcn"}
+    assert changed.flat() == config.flat() | expected
+    assert config.flat().items() >= {"lr": 0.1, "eta": 0.3, "estimator": "hajek"}.items()
+    assert config.with_settings() == config
+    assert sorted(changed.differences(config)) == [
+        "class_weights: [1.0, 2.5], none",
+        "memory: 0.5, 0.1",
+        "model: gcn, sage",
+        "steps: 7, 300",
+    ]
+
+
+def test_another_sampler_has_its_own_defaults():
+    config = TrainConfig.of(sampler="bliss", eta=0.3, estimator="hajek", lr=0.1)
+    other = config.with_settings(sampler="labor", shared=True)
+    assert other == TrainConfig.of(sampler="labor", shared=True, lr=0.1)
+    assert config.with_settings(sampler="bliss", memory=0.2).sampler.config.estimator == "hajek"
+    assert "iterations: None, 0" in config.differences(other)
+
+
+def test_settings_cannot_be_assigned():
+    config = TrainConfig()
+    for part in (config.data, config.network, config.sampler, config.training):
+        with pytest.raises(FrozenInstanceError):
+            setattr(part, fields(part)[0].name, "x")
+    assert len({config, TrainConfig.of(seed=1), TrainConfig()}) == 2  # hashable, too
 
 
 OPTIONS = {
@@ -90,7 +140,7 @@ def test_options_of_a_sampler_reach_it_and_survive_json(name, dataset, tmp_path)
     options = OPTIONS[name]
     chosen = settings(sampler=name, budgets=(), **options)
     assert TrainConfig.from_dict(json.loads(json.dumps(chosen.to_dict()))) == chosen
-    assert options.items() <= chosen.sampler_options.items()
+    assert options.items() <= chosen.flat().items()
     sampler = make_trainer(dataset, tmp_path, sampler=name, budgets=(), **options).stepper.sampler
     assert sampler.config == sampler_config(name, **options)
     policy = getattr(getattr(sampler, "policy", None), "config", None)
@@ -102,51 +152,44 @@ def test_options_of_a_sampler_reach_it_and_survive_json(name, dataset, tmp_path)
 
 REFUSED = {
     "an option of another": (
-        {"sampler": "neighbor", "sampler_options": {"shared": True}},
+        {"sampler": "neighbor", "shared": True},
         "shared=True is not an option of Neighbor, which takes estimator, first_hop",
     ),
     "an option for full": (
-        {"sampler": "full", "sampler_options": {"replace": True}},
+        {"sampler": "full", "replace": True},
         "is not an option of Full, which takes none",
     ),
     "an option the name fixes": (
-        {"sampler": "labor-1", "sampler_options": {"iterations": 3}},
+        {"sampler": "labor-1", "iterations": 3},
         "iterations=3 contradicts sampler 'labor-1', which has iterations=1",
     ),
-    "options without names": (
-        {"sampler": "bliss", "sampler_options": ["eta"]},
-        "must be a mapping",
-    ),
     "another policy's option": (
-        {"sampler": "bliss", "sampler_options": {"policy": "exp3", "memory": 0.5}},
+        {"sampler": "bliss", "policy": "exp3", "memory": 0.5},
         "memory=0.5 is not an option of Bliss, which takes .*eta, delta",
     ),
     "budgets for full": ({"sampler": "full", "budgets": (5, 5, 5)}, "leave them out"),
+    "no budgets": ({"budgets": None}, "budgets=None must be a list"),
     "policy for full": (
-        {"sampler": "full", "sampler_options": {"policy": "node"}},
+        {"sampler": "full", "policy": "node"},
         "policy='node' is not an option of Full",
     ),
     "policy for labor": (
-        {"sampler": "labor-1", "sampler_options": {"policy": "static"}},
+        {"sampler": "labor-1", "policy": "static"},
         "policy='static' is not an option of LABOR, which takes estimator, first_hop",
     ),
     "estimator for full": (
-        {"sampler": "full", "sampler_options": {"estimator": "ht"}},
+        {"sampler": "full", "estimator": "ht"},
         "estimator='ht' is not an option of Full",
     ),
-    "another's policy": (
-        {"sampler": "neighbor", "sampler_options": {"policy": "node"}},
-        "uniform, static",
-    ),
-    "another's estimator": (
-        {"sampler": "gcn-bs", "sampler_options": {"estimator": "sketch"}},
-        "ht, hajek",
-    ),
+    "another's policy": ({"sampler": "neighbor", "policy": "node"}, "uniform, static"),
+    "another's estimator": ({"sampler": "gcn-bs", "estimator": "sketch"}, "ht, hajek"),
     "fanouts for other layers": ({"sampler": "neighbor", "budgets": (5,)}, "1 entries for 3"),
-    "an empty exploration": (
-        {"sampler": "bliss", "sampler_options": {"eta": 0}},
-        "eta=0",
-    ),
+    "an empty exploration": ({"sampler": "bliss", "eta": 0}, "eta=0"),
+    "no sampler": ({"sampler": "blis"}, "sampler='blis' is not known: choose one of ladies"),
+    "no data": ({"dataset": ""}, "dataset='' must be the name of a data set"),
+    "no device": ({"device": None}, "device=None is not known"),
+    "no rate of dropout": ({"dropout": "x"}, "dropout='x' must be a finite number"),
+    "no flag": ({"residual": 1}, "residual=1 must be True or False"),
     "a negative penalty": (
         {"weight_decay": -0.1},
         r"weight_decay=-0.1 must be a finite number, 0 or larger: 0 adds no penalty\.$",
@@ -162,14 +205,62 @@ REFUSED = {
 def test_bad_settings_get_one_sentence(case):
     options, message = REFUSED[case]
     with pytest.raises(InputError, match=message):
-        TrainConfig(**options)
+        TrainConfig.of(**options)
+    if "sampler" in options:  # the change of a config is checked like a new one
+        sampler, others = options["sampler"], {k: v for k, v in options.items() if k != "sampler"}
+        if others:
+            with pytest.raises(InputError, match=message):
+                TrainConfig.of(sampler=sampler).with_settings(**others)
 
 
 def test_a_name_that_is_no_setting_and_no_option_is_refused():
     with pytest.raises(InputError, match="unheard=1 is not an option of Bliss"):
         resolve(unheard=1)
-    with pytest.raises(InputError, match="unheard=1 is not a setting"):
-        TrainConfig.from_dict({"unheard": 1})
+    with pytest.raises(InputError, match=r"sampler_options=\{\} is not an option of Bliss"):
+        resolve(sampler_options={})
+
+
+WRONG = {
+    "no entries": (lambda d: [], "the settings must be entries by name"),
+    "an unknown part": (lambda d: d | {"unheard": 1}, "unheard=1 is not a setting: remove it"),
+    "a missing part": (lambda d: {k: d[k] for k in d if k != "data"}, "data is missing"),
+    "a part without entries": (lambda d: d | {"network": None}, "network must be entries by name"),
+    "an unknown setting": (
+        lambda d: d | {"network": d["network"] | {"unheard": 1}},
+        "network.unheard=1 is not a setting",
+    ),
+    "a setting of another part": (
+        lambda d: d | {"network": d["network"] | {"lr": 1.0}},
+        "network.lr=1.0 is not a setting",
+    ),
+    "a missing setting": (
+        lambda d: d | {"training": {k: v for k, v in d["training"].items() if k != "lr"}},
+        "training.lr is missing",
+    ),
+    "a wrong setting": (lambda d: d | {"training": d["training"] | {"lr": 0}}, "lr=0 must be"),
+    "an unknown option": (lambda d: with_options(d, unheard=1), "unheard=1 is not an option of"),
+    "a missing option": (lambda d: with_options(d, eta=...), r"sampler\.config\.eta is missing"),
+    "no options": (lambda d: d | {"sampler": d["sampler"] | {"config": []}}, "sampler.config must"),
+    "the name among options": (lambda d: with_options(d, name="bliss"), "name='bliss' is not"),
+    "an unknown sampler": (
+        lambda d: d | {"sampler": d["sampler"] | {"name": ["bliss"]}},
+        "is not known: choose one of",
+    ),
+}
+
+
+def with_options(settings: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """Settings with changed options of the sampler; ... removes one."""
+    options = settings["sampler"]["config"] | changes
+    kept = {name: value for name, value in options.items() if value is not ...}
+    return settings | {"sampler": settings["sampler"] | {"config": kept}}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_entries_of_a_file_get_one_sentence(case):
+    change, message = WRONG[case]
+    with pytest.raises(InputError, match=message):
+        TrainConfig.from_dict(change(TrainConfig().to_dict()))
 
 
 def test_full_batch_training_finds_its_blocks_once(dataset, tmp_path, monkeypatch):
@@ -188,4 +279,4 @@ def test_full_batch_training_finds_its_blocks_once(dataset, tmp_path, monkeypatc
 
 @pytest.mark.parametrize("name", ["x" * 5000, "a\0b", "\ud800", "../recipes/cora"])
 def test_odd_names_of_data_have_no_recipe(name):
-    assert config.recipe(name, "sage", "bliss") == {}
+    assert recipe.recipe(name, "sage", "bliss") == {}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 import scipy.stats
@@ -12,7 +10,7 @@ from bliss.errors import InputError
 from bliss.train import RunFolder, Stepper, build_task, config, evaluate, evaluation
 from bliss.train.evaluation import evaluate_sampled, scored_nodes
 from tests.build import make_dataset
-from tests.train.runs import assert_same_run, make_trainer, settings, stopped, trained
+from tests.train.runs import make_trainer, settings, trained
 
 pytestmark = pytest.mark.slow
 
@@ -47,14 +45,14 @@ def test_a_split_is_scored_as_in_a_full_pass(dataset, tmp_path, name):
 
 
 def test_size_decides_and_config_json_tells(dataset, tmp_path, monkeypatch):
-    assert build_task(settings(), dataset).config.evaluate == "full"
+    assert build_task(settings(), dataset).config.training.evaluate == "full"
     monkeypatch.setattr(config, "FULL_EVALUATION_BYTES", 4 * 240 * 16)
-    assert build_task(settings(), dataset).config.evaluate == "full"
+    assert build_task(settings(), dataset).config.training.evaluate == "full"
     monkeypatch.setattr(config, "FULL_EVALUATION_BYTES", 4 * 240 * 16 - 1)
     trainer, _ = trained(dataset, tmp_path, steps=10)
-    assert trainer.folder.settings().evaluate == "split"
+    assert trainer.folder.settings().training.evaluate == "split"
     surveys = {"history": "surveys", "budgets": (30,)}
-    assert build_task(settings(**surveys), dataset).config.evaluate == "full"
+    assert build_task(settings(**surveys), dataset).config.training.evaluate == "full"
     with pytest.raises(InputError, match="history='surveys' is written by evaluations of all"):
         settings(evaluate="split", **surveys)
 
@@ -130,25 +128,10 @@ def test_errors_are_those_of_independent_draws(dataset, tmp_path):
     assert found == {**evaluate(everything.task, ("val",)), "val_error": 0.0}
 
 
-@pytest.mark.parametrize("mode", ["full", "sampled"])
-def test_a_run_of_an_earlier_version_resumes(dataset, tmp_path, mode):
-    options = {"full": {}, "sampled": {"evaluate": "sampled", "evaluate_draws": 1}}[mode]
-    stopped(make_trainer(dataset, tmp_path / "run", **options), 13, 15)
-    file = tmp_path / "run" / "config.json"
-    values = json.loads(file.read_text())
-    for name in ("evaluate", "evaluate_draws", "feature_cache"):
-        del values[name]
-    file.write_text(json.dumps(values | {"validation": mode}))
-    assert RunFolder(tmp_path / "run").settings().evaluate == mode
-    trained(dataset, tmp_path / "run", resume=True, **options)
-    trained(dataset, tmp_path / "whole", **options)
-    assert_same_run(tmp_path / "run", tmp_path / "whole")
-
-
 def test_the_cache_of_features_may_change_on_resuming(dataset, tmp_path):
     trained(dataset, tmp_path, steps=10)
     trained(dataset, tmp_path, steps=20, resume=True, feature_cache=1000)
-    assert RunFolder(tmp_path).settings().feature_cache == 1000
+    assert RunFolder(tmp_path).settings().data.feature_cache == 1000
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])

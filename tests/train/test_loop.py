@@ -10,7 +10,7 @@ from torchmetrics.functional.classification import multiclass_f1_score, multilab
 
 from bliss.errors import InputError, ResourceError
 from bliss.samplers import SAMPLERS
-from bliss.train import PARTS, TrainConfig, micro_f1, resolve
+from bliss.train import PARTS, LoopConfig, TrainConfig, micro_f1, resolve
 from tests.build import make_dataset
 from tests.train.runs import BUDGETS, SETTINGS, make_trainer, state, trained
 
@@ -46,7 +46,7 @@ def test_every_sampler_and_every_network_learns(dataset, tmp_path, sampler, mode
 @pytest.mark.parametrize("sampler", [name for name, kind in SAMPLERS.items() if kind.linear_only])
 def test_samplers_that_need_fixed_coefficients_refuse_attention(sampler, model):
     with pytest.raises(InputError, match=f"model='{model}' learns its coefficients"):
-        TrainConfig(model=model, sampler=sampler)
+        TrainConfig.of(model=model, sampler=sampler)
 
 
 def test_multi_label_data_trains(tmp_path):
@@ -94,7 +94,7 @@ REFUSED = {
 def test_bad_settings_get_one_sentence(case):
     changes, message = REFUSED[case]
     with pytest.raises(InputError, match=message):
-        TrainConfig(**(SETTINGS | changes))
+        TrainConfig.of(**(SETTINGS | changes))
 
 
 def test_an_empty_split_and_a_missing_gpu_are_refused(dataset, tmp_path):
@@ -108,11 +108,11 @@ def test_an_empty_split_and_a_missing_gpu_are_refused(dataset, tmp_path):
 
 def test_settings_come_from_options_then_recipe_then_defaults():
     plain = resolve(dataset="somewhere/else")
-    assert plain.lr == TrainConfig.lr
+    assert plain.training.lr == LoopConfig.lr
     recipe = resolve(dataset="Cora", model="sage")
-    assert recipe.batch_size == 32
-    assert recipe.budgets == (512, 256, 128)
-    assert resolve(dataset="cora", model="sage", batch_size=7).batch_size == 7
+    assert recipe.training.batch_size == 32
+    assert recipe.sampler.budgets == (512, 256, 128)
+    assert resolve(dataset="cora", model="sage", batch_size=7).training.batch_size == 7
 
 
 @pytest.mark.parametrize(

@@ -129,4 +129,4 @@ def test_without_tensorboard_the_remedy_is_named(tmp_path, monkeypatch):
 )
 def test_bad_options_are_refused(bad):
     with pytest.raises(InputError, match=next(iter(bad))):
-        TrainConfig(**SETTINGS | bad)
+        TrainConfig.of(**SETTINGS | bad)

@@ -191,4 +191,4 @@ def test_missing_targets_are_refused_in_splits_only():
 
 
 def test_a_recipe_of_the_same_name_gives_settings():
-    assert resolve(dataset="cora").steps != resolve(dataset="incomes").steps
+    assert resolve(dataset="cora").training.steps != resolve(dataset="incomes").training.steps

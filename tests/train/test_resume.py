@@ -127,7 +127,7 @@ def test_a_started_folder_needs_resume_and_the_same_settings(dataset, tmp_path):
         trained(dataset, tmp_path, steps=10)
     with pytest.raises(InputError, match=r"lr: 0.5, 0.02; seed: 3, 0"):
         trained(dataset, tmp_path, resume=True, steps=10, lr=0.5, seed=3)
-    with pytest.raises(InputError, match=r"sampler_options: .*'eta': 0.2"):
+    with pytest.raises(InputError, match=r"then\): eta: 0.2, 0.01\."):
         trained(dataset, tmp_path, resume=True, steps=10, eta=0.2)
 
 
@@ -136,7 +136,7 @@ def test_a_run_extended_by_more_steps_equals_a_run_of_that_many(dataset, tmp_pat
     trained(dataset, tmp_path, steps=20, prefetch=prefetch)
     trained(dataset, tmp_path, steps=30, prefetch=prefetch, resume=True)
     assert_same_run(tmp_path, whole(prefetch=prefetch))
-    assert RunFolder(tmp_path).settings().steps == 30
+    assert RunFolder(tmp_path).settings().training.steps == 30
 
 
 def test_an_extended_run_has_no_result_until_it_is_finished(dataset, tmp_path):
@@ -155,7 +155,7 @@ def test_fewer_steps_are_refused_and_nothing_changes(dataset, tmp_path):
     trained(dataset, tmp_path, steps=20)
     with pytest.raises(InputError, match=r"steps: 10, 20\. Resume with the same settings"):
         trained(dataset, tmp_path, steps=10, resume=True)
-    assert RunFolder(tmp_path).settings().steps == 20
+    assert RunFolder(tmp_path).settings().training.steps == 20
     assert RunFolder(tmp_path).result().steps == 20
 
 

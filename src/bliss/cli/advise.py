@@ -47,7 +47,7 @@ def advise(
         if json is not None:
             refuse_folder("json", json, "advice.json")
         config = resolve(**settings)
-        loaded = load_dataset(config.dataset, root, seed=config.seed)
+        loaded = load_dataset(config.data.dataset, root, seed=config.seed)
         advice = find_advice(
             settings, loaded, pilot_steps=pilot_steps, limit=limit, root=root, say=say
         )

@@ -20,11 +20,13 @@ import typer
 
 from bliss.cli.console import errors
 from bliss.errors import InputError
-from bliss.nn.model_config import MODELS, ModelConfig
+from bliss.nn.model_config import MODELS
 from bliss.policies.configs import POLICIES, PolicyConfig
 from bliss.samplers.config_base import SamplerConfig
 from bliss.samplers.configs import SAMPLERS
-from bliss.train.config import AUTO, TrainConfig, recipe, resolve
+from bliss.train.config import PARTS, PLACES, TrainConfig
+from bliss.train.config_parts import AUTO
+from bliss.train.recipe import recipe, resolve
 
 
 def folder(text: str | Path) -> Path:
@@ -64,6 +66,13 @@ CHOICES: Mapping[str, Sequence[str]] = {
     ),
 }
 """Allowed values of settings, for their help."""
+PANELS = {
+    "data": "Data",
+    "network": "Network",
+    "sampler": "Samplers and policies",
+    "training": "Training",
+}
+"""Titles of the parts of the settings in the help."""
 _PLAIN = (str, int, float, bool)
 
 
@@ -132,19 +141,19 @@ def takes_settings(
 
 @cache
 def run_settings() -> list[Setting]:
-    """All settings of a run, its network, samplers and policies."""
-    network = {one.name for one in fields(ModelConfig)}
-    in_force, recipe_names = settings_in_force(sys.argv[1:])
+    """All settings of a run: its data, network, sampler, policy and training."""
+    config, recipe_names = settings_in_force(sys.argv[1:])
+    in_force = config.flat()
+    fields_of = {part: {f: (t, doc) for f, t, doc in declared(k)} for part, k in PARTS.items()}
     found = []
-    for name, kind, doc in declared(TrainConfig):
-        if name != "sampler_options":
-            panel = "Network" if name in network else "Training"
-            default = _default(name, getattr(in_force, name), recipe_names)
-            found.append(Setting(name, kind, doc + _choices(name), default, panel))
+    for name, (part, field) in PLACES.items():
+        kind, doc = fields_of[part][field]
+        default = _default(name, in_force[name], recipe_names)
+        found.append(Setting(name, kind, doc + _choices(name), default, PANELS[part]))
     for name, (kind, doc, held_by) in sampler_options().items():
-        default = _default(name, in_force.sampler_options.get(name), recipe_names)
+        default = _default(name, in_force.get(name), recipe_names)
         text = f"{doc}{_choices(name)} Option of {', '.join(held_by)}."
-        found.append(Setting(name, kind, text, default, "Samplers and policies"))
+        found.append(Setting(name, kind, text, default, PANELS["sampler"]))
     return found
 
 
@@ -176,7 +185,8 @@ def settings_in_force(arguments: Sequence[str]) -> tuple[TrainConfig, set[str]]:
         config = resolve(**given)
     except Exception:  # the command reports it
         return TrainConfig(), set()
-    return config, set(recipe(config.dataset, config.model, config.sampler))
+    names = recipe(config.data.dataset, config.network.model, config.sampler.name)
+    return config, set(names)
 
 
 def sampler_option_names() -> set[str]:

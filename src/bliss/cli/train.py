@@ -12,7 +12,7 @@ from bliss.cli.advise import auto_config
 from bliss.cli.console import console, errors, say, shown, silence
 from bliss.cli.options import Debug, Root, Run, Threads, Verify, folder, set_threads, takes_settings
 from bliss.errors import InputError
-from bliss.train.config import AUTO
+from bliss.train.config_parts import AUTO
 
 if TYPE_CHECKING:
     from bliss.train import RunResult, Task, TrainConfig
@@ -106,7 +106,7 @@ def train(
             is_auto = settings.get("budgets") == AUTO
             config = resolve(**{k: v for k, v in settings.items() if not is_auto or k != "budgets"})
             place = out or run_folder(config, AUTO if is_auto else "")
-            check_processes(config.shards, me.size)
+            check_processes(config.training.shards, me.size)
             if is_auto and me.size > 1:
                 raise InputError(
                     "budgets='auto' needs a single process: run `bliss advise` first, and pass the "
@@ -115,7 +115,7 @@ def train(
             set_threads(threads)
             loaded = shared_dataset(
                 group,
-                lambda: load_dataset(config.dataset, root, seed=config.seed, verify=verify),
+                lambda: load_dataset(config.data.dataset, root, seed=config.seed, verify=verify),
             )
             if is_auto:
                 config = chosen_before(place, config) or auto_config(settings, loaded)
@@ -125,7 +125,7 @@ def train(
                 f"edges; {summary(config, me.size)}"
             )
             logs = place if tensorboard and me.rank == 0 else None
-            with tensorboard_writer(logs) as log, shown(config.steps) as bar:
+            with tensorboard_writer(logs) as log, shown(config.training.steps) as bar:
                 result = trainer.run(resume or me.restarts > 0, bar, log)
         if me.rank == 0:
             show_result(result)
@@ -168,11 +168,12 @@ def train_with_ray(
             "that it chooses."
         )
     config = resolve(**settings)
-    number = config.shards if workers is None else workers
+    number = config.training.shards if workers is None else workers
     place = out or run_folder(config)
     threads = options["threads"] or 1
-    ray.check_workers(config.shards, number)
-    made = ray.trainer(config, ray.workers(number, threads, config.device), out=place, **options)
+    ray.check_workers(config.training.shards, number)
+    workers_of = ray.workers(number, threads, config.training.device)
+    made = ray.trainer(config, workers_of, out=place, **options)
     with ray.cluster(number, threads):
         say(summary(config, 1))
         result = ray.fit(made)
@@ -198,10 +199,11 @@ def summary(config: TrainConfig, processes: int) -> str:
     """Network, sampler, steps and processes in a few words."""
     import torch
 
-    policy = f" ({config.policy})" if config.policy else ""
-    text = f"{config.model} with {config.sampler}{policy}, {config.steps} steps"
-    if config.shards > 1:
-        text += f" of {config.shards} shards"
+    sampler, training = config.sampler, config.training
+    policy = f" ({sampler.config.policy_name})" if sampler.config.policy_name else ""
+    text = f"{config.network.model} with {sampler.name}{policy}, {training.steps} steps"
+    if training.shards > 1:
+        text += f" of {training.shards} shards"
     if processes > 1:
         threads = torch.get_num_threads()
         text += f" in {processes} processes of {threads} thread{'s' if threads > 1 else ''} each"
@@ -215,9 +217,7 @@ def chosen_before(place: Path, config: TrainConfig) -> TrainConfig | None:
     run = RunFolder(place)
     if not run.is_started:
         return None
-    then = run.settings()
-    options = then.sampler_options
-    return replace(config, sampler=then.sampler, sampler_options=options, budgets=then.budgets)
+    return replace(config, sampler=run.settings().sampler)
 
 
 def evaluate(
@@ -285,5 +285,5 @@ def open_run(run: Path, root: Path | None, verify: bool) -> Task:
 
     return open_task(
         RunFolder(run),
-        lambda config: load_dataset(config.dataset, root, seed=config.seed, verify=verify),
+        lambda config: load_dataset(config.data.dataset, root, seed=config.seed, verify=verify),
     )

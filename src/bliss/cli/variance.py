@@ -69,10 +69,10 @@ def variance(
             raise InputError(
                 f"policies={policies!r} names no policy: write for instance static,exp3,node."
             )
-        loaded = load_dataset(config.dataset, root, seed=config.seed)
-        every = every or max(config.steps // 10, 1)
+        loaded = load_dataset(config.data.dataset, root, seed=config.seed)
+        every = every or max(config.training.steps // 10, 1)
         study = VarianceStudy(config, loaded, chosen, every, survey_every, history)
-        with shown_steps(config.steps, "training step") as move:
+        with shown_steps(config.training.steps, "training step") as move:
             measured = study.run(move)
         measured = replace(measured, machine=machine(), date=today(), graph=graph_facts(loaded))
         show_variance(measured)

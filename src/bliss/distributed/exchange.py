@@ -60,15 +60,23 @@ class LocalExchange:
 
     def combine(self) -> Combined:
         """Return the shard's results. Its gradient is that of the step."""
-        return self._step
+        step = self._step
+        del self._step  # news may be large
+        return step
+
+
+class _ShardResult(NamedTuple):
+    vector: Tensor  # float32[P], see `ShardVector`
+    news: Sequence[News]
+    counts: Sequence[int]
 
 
 class ShardExchange:
     """The exchange of steps of several shards, in one process or in many.
 
-    Every number is that of one process with the same shards: gradients and losses are added in the
-    order of shards (see `VectorReduction`), running statistics are the mean over shards (see
-    `ShardVector`), and all news passes through `pack_news`, which rounds it.
+    With reduction "exact", any number of processes gives the same bits: gradients and losses are
+    added in the order of shards (see `VectorReduction`), running statistics are the mean over
+    shards (see `ShardVector`), and all news passes through `pack_news`, which rounds it.
 
     Parameters
     ----------
@@ -92,15 +100,14 @@ class ShardExchange:
         reduction: str,
         device: torch.device,
     ) -> None:
+        self._results: list[_ShardResult] = []  # of the own shards of the current step
         self._vector = ShardVector(model)
         self._reduce = VectorReduction(communicator, shards, reduction, self._vector.length, device)
 
     def begin_step(self) -> None:
         """Remember the running statistics before the step."""
         self._vector.begin_step()
-        self._vectors: list[Tensor] = []
-        self._news: list[Sequence[News]] = []
-        self._counts: list[Sequence[int]] = []
+        self._results.clear()
 
     def begin_shard(self) -> None:
         """Restore the running statistics."""
@@ -108,16 +115,16 @@ class ShardExchange:
 
     def end_shard(self, loss: Tensor, news: Sequence[News], counts: Sequence[int]) -> None:
         """Copy gradients, running statistics and loss from the model; keep news and counts."""
-        self._vectors.append(self._vector.read(loss))
-        self._news.append(news)
-        self._counts.append(counts)
+        self._results.append(_ShardResult(self._vector.read(loss), news, counts))
 
     def combine(self) -> Combined:
         """Exchange the results of all shards, and write their mean to the model."""
-        packed = pack_news(self._news) if any(self._news) else np.empty(0, np.uint8)
-        counts = [sum(column) for column in zip(*self._counts, strict=True)]
-        reduced = self._reduce(self._vectors, packed, counts)
+        vectors, own_news, counts = zip(*self._results, strict=True)
+        packed = pack_news(own_news) if any(own_news) else np.empty(0, np.uint8)
+        sums = [sum(column) for column in zip(*counts, strict=True)]
+        reduced = self._reduce(vectors, packed, sums)
         self._vector.write(reduced.vector)
+        self._results.clear()
         news: list[Sequence[News]] = []
         for payload in reduced.payloads:
             news += unpack_news(payload) if payload.size else []

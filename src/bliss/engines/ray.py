@@ -62,7 +62,7 @@ def trainer(
     Parameters
     ----------
     config
-        The settings. The number of workers must divide config.shards.
+        The settings. The number of workers must divide config.training.shards.
     scaling_config
         A `ray.train.ScalingConfig`.
     out
@@ -83,7 +83,7 @@ def trainer(
     check_every
         Steps between comparisons of the weights and policies of all workers; 0: never.
     """
-    check_workers(config.shards, scaling_config.num_workers)
+    check_workers(config.training.shards, scaling_config.num_workers)
     place = checks.path("out", run_folder(config) if out is None else out).absolute()
     _import_ray()
     from ray.train import CheckpointConfig, FailureConfig, RunConfig
@@ -100,7 +100,7 @@ def trainer(
     job = Job(
         config=config.to_dict(),
         out=str(place),
-        dataset=_dataset_place(config.dataset),
+        dataset=_dataset_place(config.data.dataset),
         root=_absolute(root or os.environ.get("BLISS_DATA")),
         verify=verify,
         threads=None if threads is None else checks.whole("threads", threads, least=1),

@@ -61,7 +61,7 @@ def work(values: dict[str, Any]) -> dict[str, Any]:
     def on_evaluation(evaluation: Evaluation) -> None:
         score = short_name(evaluation.metric)
         shown = f"loss {evaluation.loss:.4f}  val {score} {evaluation.val_score:.4f}"
-        say(f"step {evaluation.step}/{config.steps}  {shown}")
+        say(f"step {evaluation.step}/{config.training.steps}  {shown}")
         report(evaluation)
 
     checkpoint = train.get_checkpoint()

@@ -110,6 +110,11 @@ class Graph:
     def __deepcopy__(self, memo: Any) -> Graph:
         return self  # immutable, and as large as the data
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        arrays = {"indptr": self.indptr, "indices": self.indices, "weight": self.weight}
+        self._freeze(**arrays, **({} if self.edge_id is None else {"edge_id": self.edge_id}))
+
     def _freeze(self, **arrays: Array) -> None:
         for name, array in arrays.items():
             view = array.view()  # the caller's array stays writeable

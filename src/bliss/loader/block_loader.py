@@ -164,6 +164,10 @@ class BlockLoader:
         self._unlearnt = 0  # batches with gradients, before the first update
         self._threads: dict[int, ThreadPoolExecutor] = {}  # of this process, by its id
 
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the threads, for copies and pickles; a copy starts threads of its own."""
+        return self.__dict__ | {"_threads": {}}
+
     def _check_shards(self) -> None:
         """Refuse shards of unequal size or number, with which processes would wait forever."""
         makes_batches = self.node_sampler.makes_batches

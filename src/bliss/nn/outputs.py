@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from bliss.storage.files import check_space, writing
-from bliss.storage.mapped import MappedFile, RowReader
+from bliss.storage.mapped import MappedFile, RowReader, new_map, new_npy
 
 
 class Outputs:
@@ -25,7 +25,7 @@ class Outputs:
     Parameters
     ----------
     shape
-        RowReader and columns, float32.
+        Rows and columns, float32.
     place
         An .npy file, or a folder; None: in memory.
     room
@@ -43,13 +43,13 @@ class Outputs:
             return
         check_space(place / "outputs", size)
         if place.is_file():
-            mapped = np.lib.format.open_memmap(place, mode="w+", dtype=np.float32, shape=shape)
-            self.tensor = torch.from_numpy(mapped)
+            with writing(place):
+                self.tensor = torch.from_numpy(new_npy(place, shape, np.float32))
             return
         with writing(place):
             place.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=place) as file:  # the map and the handle outlive it
-                array = np.memmap(file, np.float32, "w+", shape=shape)
+                array = new_map(file, shape, np.float32)
                 self._handle = os.dup(file.fileno())
             weakref.finalize(self, os.close, self._handle)
             self.tensor = torch.from_numpy(array)

@@ -94,7 +94,6 @@ def _study(path: Path, expected: Study | None = None) -> StudyFile:
 
 def _run(path: Path) -> Run:
     folder = RunFolder(path)
-    every = records.read_object(path / "config.json", "train again")
-    identity = folder.identity()
+    every, identity = folder.settings().flat(), folder.identity()
     result = folder.result()  # before the metrics: a run may end meanwhile
     return Run(path, identity, every, folder.metrics(), result)

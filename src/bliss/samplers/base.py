@@ -19,7 +19,7 @@ from bliss.distributed.packing import pack_news, unpack_news
 from bliss.errors import InputError
 from bliss.feedback import Feedback, News, Survey, check_feedback
 from bliss.graph import Graph, HiddenEdges, Rows
-from bliss.nn.block import Block
+from bliss.nn.block import Block, Observation
 from bliss.nn.inference import LayerSurvey, infer
 from bliss.nn.layers import Layer, layers_of
 from bliss.policies.learner import Learner
@@ -108,6 +108,14 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
             self.graph, self.layers, self._make_learners(), type(self).__name__
         )
         self._scratch = threading.local()
+        self._learnt_from: Observation | None = None  # the last one that `update` was given
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the scratch memory of threads, for copies and pickles."""
+        return {name: value for name, value in self.__dict__.items() if name != "_scratch"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _scratch=threading.local())
 
     @classmethod
     def _default_config(cls) -> SamplerConfig:
@@ -217,11 +225,18 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         """
         if not self.learns:
             return
+        observation = blocks[-1].observation if blocks else None
+        if observation is not None and observation is self._learnt_from:
+            raise InputError(
+                "update was called twice with the same blocks, from which the sampler has learnt: "
+                "call it once per batch."
+            )
         news = [self.digest(blocks)]
         if group is not None:
             packed = as_group(group).all_gather_bytes(pack_news(news))
             news = [shard for content in packed for shard in unpack_news(content)]
         self.apply(news)
+        self._learnt_from = observation
 
     def survey(
         self, model: Iterable[Layer] | Layer, x: torch.Tensor, **options: Any

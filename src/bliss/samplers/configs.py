@@ -355,7 +355,7 @@ SAMPLERS: dict[str, SamplerConfig] = {
 """Samplers by name, each with its default settings."""
 
 
-def sampler_config(name: str, **options: Any) -> SamplerConfig:
+def sampler_config(name: str, /, **options: Any) -> SamplerConfig:
     """Settings of a sampler by name, with options applied; "labor-1" fixes iterations."""
     preset = SAMPLERS[checks.choice("sampler", name, list(SAMPLERS))]
     return check_preset(name, preset.with_options(**options))

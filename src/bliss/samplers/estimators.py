@@ -1,7 +1,8 @@
 """Estimators: weights of kept edges, chosen so that a sampled sum estimates the full one.
 
 An estimator is an object with `weights(kept)`. To add one, write a class and add it to
-`ESTIMATORS`; or pass an object as `estimator=` to a sampler. Imports neither numba nor torch.
+`ESTIMATORS`; or pass an object as `estimator=` to a sampler. NumPy is imported when it is needed,
+because settings name estimators, and `--help` shows settings.
 """
 
 from __future__ import annotations
@@ -9,12 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-import numpy as np
-
 from bliss import checks
-from bliss.arrays import FloatArray
 
 if TYPE_CHECKING:
+    from bliss.arrays import FloatArray
     from bliss.samplers.kept import KeptEdges
 
 
@@ -91,6 +90,8 @@ class Plain:
 
     def weights(self, kept: KeptEdges) -> FloatArray:
         """The coefficients, as if the edges of a group had equal probabilities."""
+        import numpy as np
+
         weight, number = kept.coefficients(), np.diff(kept.indptr)
         share = number / np.maximum(kept.rows.degree, 1)
         weight /= np.repeat(share, number).astype(np.float32)
@@ -110,6 +111,8 @@ class Released:
 
     def weights(self, kept: KeptEdges) -> FloatArray:
         """The policy's shares, corrected and rescaled."""
+        import numpy as np
+
         assert kept.prob is not None and kept.edge_mass is not None
         offset, slope, value, table = kept.edge_mass
         number = np.diff(kept.indptr)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,9 +13,9 @@ import torch
 from bliss.arrays import FloatArray
 from bliss.graph import Graph, Rows
 from bliss.nn.block import Block, Control
-from bliss.storage.digests import array_digest
-from bliss.storage.files import replacing
-from bliss.storage.mapped import RowReader
+from bliss.storage.digests import array_digest, file_digest
+from bliss.storage.files import replace_file, replacing
+from bliss.storage.mapped import RowReader, new_npy
 
 SUM_BYTES_IN_MEMORY = 2**28
 """Bytes above which aggregated features are memory-mapped, if there is a folder for them."""
@@ -36,7 +38,8 @@ class FirstHop:
         float32[V, F].
     folder
         Where to keep aggregated features of more than SUM_BYTES_IN_MEMORY, as a memory-mapped file.
-        Its name is a digest of graph and features, so another run with the same data finds it.
+        Its name is a digest of graph and features, so another run with the same data finds it; a
+        digest of its content beside it tells whether it is whole.
     """
 
     def __init__(self, graph: Graph, features: FloatArray, folder: Path | None = None) -> None:
@@ -47,14 +50,14 @@ class FirstHop:
             self.sums = np.empty(features.shape, np.float32)
             _fill(self.sums, graph, features)
             return
-        path = folder / f"first-hop-{_digest(graph, features)}.npy"
-        if not path.is_file():
+        path = folder / f"first-hop-{_key(graph, features)}.npy"
+        if not _is_whole(path, features.shape):
             with replacing(path) as scratch:
-                made = np.lib.format.open_memmap(
-                    scratch, mode="w+", dtype=np.float32, shape=features.shape
-                )
+                made = new_npy(scratch, features.shape, np.float32)
                 _fill(made, graph, features)
-                made.flush()
+                made.flush()  # type: ignore[attr-defined]
+                seal = json.dumps({"digest": file_digest(scratch)})
+            replace_file(_seal(path), seal.encode())
         self.sums = np.load(path, mmap_mode="r")
         self._reader = RowReader.of(self.sums)
 
@@ -77,6 +80,29 @@ def _fill(sums: FloatArray, graph: Graph, features: FloatArray) -> None:
         sums[nodes[0] : nodes[-1] + 1] = graph.rows(nodes).full_sums(features)
 
 
-def _digest(graph: Graph, features: FloatArray) -> str:
+def _key(graph: Graph, features: FloatArray) -> str:
+    """Name of the sums of a graph and its features."""
     content = array_digest(graph.indptr, graph.indices, graph.weight, features)
     return f"{graph.norm}-{content}"
+
+
+def _seal(path: Path) -> Path:
+    """The file beside `path` that holds its digest."""
+    return path.with_suffix(".json")
+
+
+def _is_whole(path: Path, shape: tuple[int, ...]) -> bool:
+    """Whether the file has the shape and the digest with which it was written."""
+    if not path.is_file():
+        return False
+    try:
+        seal = json.loads(_seal(path).read_bytes())["digest"]
+        if np.load(path, mmap_mode="r").shape == shape and file_digest(path) == seal:
+            return True
+    except (OSError, EOFError, ValueError, KeyError, TypeError):
+        pass
+    warnings.warn(
+        f"{path} is damaged or was not finished: the aggregated features are computed again.",
+        stacklevel=5,
+    )
+    return False

@@ -21,6 +21,7 @@ from bliss.nn.block import Block, Control
 from bliss.policies.learner import Learner, RowSets, State
 from bliss.storage import memory
 from bliss.storage.files import writing
+from bliss.storage.mapped import new_map
 
 PREFIX = "history."
 _LARGEST_HALF = 65504.0
@@ -177,6 +178,19 @@ class History(Learner):
             state |= {f"{PREFIX}{layer}.value": value, f"{PREFIX}{layer}.stamp": stamp}
         return state
 
+    def check_state(self, state: Mapping[str, Any]) -> None:
+        """Raise an error for a state of other settings, or with impossible steps."""
+        super().check_state(state)
+        now = int(checks.as_array("now", state[f"{PREFIX}now"])[0])
+        for layer in range(len(self._stamp)):
+            name = f"{PREFIX}{layer}.stamp"
+            stamp = checks.as_array(name, state[name])
+            if now < 0 or stamp.min(initial=-1) < -1 or stamp.max(initial=-1) > now:
+                raise InputError(
+                    f"the saved {name} holds steps outside [-1, {now}], the steps taken so far: "
+                    "load another checkpoint, because this one is damaged."
+                )
+
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load a saved state, and sum it if sums are looked up."""
         super().load_state_dict(state)
@@ -209,7 +223,7 @@ class History(Learner):
         with writing(self._folder):
             self._folder.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=self._folder) as file:  # the map outlives it
-                return np.memmap(file, self._type, "w+", shape=shape)
+                return new_map(file, shape, self._type)
 
     def _check_width(self, layer: int, inputs: FloatArray) -> None:
         width = self._value[layer].shape[1]

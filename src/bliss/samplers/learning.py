@@ -54,6 +54,18 @@ class Learning:
         self._take_turn: Callable[[Callable[[], None]], None] = _at_once
         self._lock = threading.RLock()  # of the news and of the state that they change
 
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the lock, for copies and pickles."""
+        if self._take_turn is not _at_once:
+            raise InputError(
+                f"this {self.owner} shares what it has learnt with other processes and cannot be "
+                "copied: build another one, and load state_dict() into it."
+            )
+        return {name: value for name, value in self.__dict__.items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _lock=threading.RLock())
+
     @property
     def learns(self) -> bool:
         """Whether feedback changes the state."""

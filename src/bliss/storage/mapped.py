@@ -16,9 +16,10 @@ import threading
 import weakref
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from bliss.arrays import Array, FloatArray, IntArray
 from bliss.errors import DamagedError, TruncatedError
@@ -27,6 +28,35 @@ from bliss.storage.limits import memory_limit
 SMALLEST = 4096
 """Bytes of an array from which on it may be mapped."""
 _MAPS = Path("/proc/self/maps")
+
+
+def new_map(
+    file: IO[bytes], shape: tuple[int, ...], dtype: npt.DTypeLike, offset: int = 0
+) -> Array:
+    """Zeros in an open file, mapped from `offset` on. The space on the disk is reserved first.
+
+    Without that, a write to the map on a full disk would end the process by a signal. Raises an
+    `OSError` if there is too little space.
+    """
+    kind = np.dtype(dtype)
+    size = int(np.prod(shape)) * kind.itemsize
+    file.flush()
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(file.fileno(), 0, max(offset + size, 1))
+    else:
+        file.truncate(offset + size)
+    if not size:
+        return np.zeros(shape, kind)
+    array: Array = np.memmap(file, kind, "r+", offset, shape)
+    return array
+
+
+def new_npy(path: Path, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
+    """Zeros in a new .npy file, mapped, as `new_map` makes them."""
+    header = {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": shape}
+    with path.open("w+b") as file:
+        np.lib.format.write_array_header_1_0(file, header)
+        return new_map(file, shape, dtype, file.tell())
 
 
 class MappedFile(NamedTuple):
@@ -162,6 +192,9 @@ class RowReader:
         self._is_cold = is_cold
         self._lock = threading.Lock()
         self.hits, self.reads = 0, 0  # rows from the cache, and from the file
+
+    def __deepcopy__(self, memo: Any) -> RowReader:
+        return self  # rows do not depend on the cache
 
     @classmethod
     def of(cls, matrix: Any, cache: int = 0) -> RowReader | None:

@@ -1,5 +1,7 @@
 from .config import TrainConfig as TrainConfig
-from .config import resolve as resolve
+from .config_parts import DataConfig as DataConfig
+from .config_parts import LoopConfig as LoopConfig
+from .config_parts import SamplingConfig as SamplingConfig
 from .entry import predict as predict
 from .entry import train as train
 from .evaluation import evaluate as evaluate
@@ -11,6 +13,7 @@ from .loop import open_task as open_task
 from .metrics import micro_f1 as micro_f1
 from .metrics import probabilities as probabilities
 from .metrics import r2 as r2
+from .recipe import resolve as resolve
 from .results import Evaluation as Evaluation
 from .results import RunResult as RunResult
 from .step import PARTS as PARTS

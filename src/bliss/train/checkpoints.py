@@ -49,7 +49,7 @@ def capture(stepper: Stepper, progress: Progress) -> Checkpoint:
     tensors |= {f"times.{part}": torch.tensor(list(t)) for part, t in stepper.times.items()}
     counters = {
         "data": stepper.task.dataset.fingerprint,
-        "settings": settings_digest(stepper.task.config.to_dict()),
+        "settings": settings_digest(stepper.task.config),
         "loader": stepper.loader.state_dict(),
         "losses": stepper.losses,
         "step_seconds": stepper.step_seconds,

@@ -10,10 +10,11 @@ from typing import Any
 from bliss import checks
 from bliss.data import Dataset, load_dataset
 from bliss.errors import InputError
-from bliss.train.config import TrainConfig, resolve
+from bliss.train.config import TrainConfig
 from bliss.train.folder import RunFolder
 from bliss.train.loop import Trainer, open_task
 from bliss.train.predictions import prediction_columns
+from bliss.train.recipe import resolve
 from bliss.train.results import RunResult
 
 StrPath = str | PathLike[str]
@@ -50,7 +51,7 @@ def train(
         config, loaded = resolve(dataset=dataset.name, **settings), dataset
     else:
         config = resolve(dataset=str(dataset), **settings)
-        loaded = load_dataset(config.dataset, root, seed=config.seed)
+        loaded = load_dataset(config.data.dataset, root, seed=config.seed)
     place = run_folder(config) if out is None else checks.path("out", out)
     return Trainer(config, loaded, place, say).run(resume)
 
@@ -83,7 +84,7 @@ def predict(
         if dataset is not None:
             return dataset
         try:
-            return load_dataset(config.dataset, root, seed=config.seed)
+            return load_dataset(config.data.dataset, root, seed=config.seed)
         except InputError as error:
             raise InputError(
                 f"{error} If the run was trained on a Dataset of your own, pass it to predict as "
@@ -96,5 +97,6 @@ def predict(
 
 def run_folder(config: TrainConfig, sampler: str = "") -> Path:
     """Default folder of a run: runs/DATASET-MODEL-SAMPLER-SEED, with another name by choice."""
-    name = f"{Path(config.dataset).name}-{config.model}-{sampler or config.sampler}-{config.seed}"
+    data, model = Path(config.data.dataset).name, config.network.model
+    name = f"{data}-{model}-{sampler or config.sampler.name}-{config.seed}"
     return Path("runs") / name.replace("*", "star")

@@ -106,7 +106,7 @@ def evaluate_and_survey(
 
 def infers_all(task: Task) -> bool:
     """Whether `evaluate` infers all nodes."""
-    mode = task.config.evaluate
+    mode = task.config.training.evaluate
     is_small = not task.config.is_large(task.graph.num_nodes)
     return mode == "full" or (mode == "sampled" and is_small)
 
@@ -158,11 +158,11 @@ def evaluate_sampled(
     was_training = task.model.training
     task.model.eval()
     scores: dict[str, float] = {}
-    draws, gather = task.config.evaluate_draws, Gather(NodeData(x=task.x), sampler)
+    draws, gather = task.config.training.evaluate_draws, Gather(NodeData(x=task.x), sampler)
     try:
         for split in splits:
             nodes = scored_nodes(task, split)
-            batches = torch.split(nodes, task.config.batch_size)
+            batches = torch.split(nodes, task.config.training.batch_size)
             drawn = []  # scores of each draw
             for draw in range(draws):
                 logits = []

@@ -18,9 +18,8 @@ import fcntl
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import safetensors.torch
 from torch import Tensor
@@ -116,23 +115,23 @@ class RunFolder:
 
     def _owner(self) -> str:
         """Digest of the settings in config.json, or "" if there are none."""
-        path = self.path / "config.json"
-        return settings_digest(records.read_object(path, REMEDY)) if path.exists() else ""
+        return settings_digest(self.settings()) if self.is_started else ""
 
     def check_settings(self, config: TrainConfig, may_extend: bool = False) -> None:
         """Raise an error that lists the differences if the settings are not those of the run.
 
         With `may_extend`, more steps are allowed, unless the learning rate depends on their number.
         """
-        then = replace(self.settings(), feature_cache=config.feature_cache)  # changes no number
-        if may_extend and config.steps > then.steps:
-            if config.schedule != "constant":
+        then = self.settings().with_settings(feature_cache=config.data.feature_cache)
+        now, before = config.training, then.training
+        if may_extend and now.steps > before.steps:
+            if now.schedule != "constant":
                 raise InputError(
-                    f"steps={config.steps} exceeds the run's {then.steps}, but with "
-                    f"schedule={config.schedule!r} the learning rate depends on the number of "
+                    f"steps={now.steps} exceeds the run's {before.steps}, but with "
+                    f"schedule={now.schedule!r} the learning rate depends on the number of "
                     "steps: start a run in another folder."
                 )
-            then = replace(then, steps=config.steps)
+            then = then.with_settings(steps=now.steps)
         differences = config.differences(then)
         if differences:
             raise InputError(
@@ -143,7 +142,7 @@ class RunFolder:
 
     def write_settings(self, config: TrainConfig) -> None:
         """Write config.json; delete the result of a run with fewer steps."""
-        if self.is_started and self.settings().steps < config.steps:
+        if self.is_started and self.settings().training.steps < config.training.steps:
             with writing(self.path / "result.json"):
                 (self.path / "result.json").unlink(missing_ok=True)
         text = json.dumps(config.to_dict(), indent=2) + "\n"
@@ -164,12 +163,16 @@ class RunFolder:
             self._files.remove_leftovers()
 
     def identity(self) -> RunSettings:
-        """Settings that identify the run, also of runs by other versions of bliss."""
-        path = self.path / "config.json"
-        values = records.read_object(path, REMEDY)
-        options = values.get("sampler_options")
-        policy = options.get("policy", "") if isinstance(options, dict) else ""
-        return records.decode({"policy": policy} | values, RunSettings, path, REMEDY)
+        """Settings that identify the run."""
+        config = self.settings()
+        return RunSettings(
+            dataset=config.data.dataset,
+            model=config.network.model,
+            sampler=config.sampler.name,
+            policy=config.sampler.config.policy_name,
+            seed=config.seed,
+            steps=config.training.steps,
+        )
 
     def write_result(self, result: RunResult) -> None:
         """Write result.json."""
@@ -287,21 +290,14 @@ class RunFolder:
         return self._files.steps()
 
 
-def settings_digest(settings: Mapping[str, Any]) -> str:
+def settings_digest(config: TrainConfig) -> str:
     """Digest of the settings that results depend on.
 
     Left out are the number of steps, which may grow, the place of the data, the device and the
-    cache of features. "evaluate" has the name that it had in earlier versions.
+    cache of features.
     """
-    left_out = {"dataset", "device", "steps", "evaluate", "feature_cache"}
-    if settings.get("evaluate") != "sampled" or settings.get("evaluate_draws") == 1:
-        left_out.add("evaluate_draws")  # earlier versions had one draw
-    if settings.get("shards") == 1:
-        left_out |= {"shards", "reduction"}  # earlier versions had one shard
-    kept = {k: v for k, v in settings.items() if k not in left_out}
-    if "evaluate" in settings:
-        kept["validation"] = settings["evaluate"]
-    return json_digest(kept)
+    left_out = ("dataset", "device", "steps", "feature_cache")
+    return json_digest({k: v for k, v in config.flat().items() if k not in left_out})
 
 
 def read_metadata(data: bytes) -> dict[str, str]:

@@ -113,7 +113,7 @@ class Trainer:
         """Train to the end and return the result."""
         communicator, stepper = self.communicator, self.stepper
         with ExitStack() as lock, communicator.sharing_signals(), communicator.sharing_errors():
-            check_same_start(communicator, self.config.to_dict(), self.task.dataset.fingerprint)
+            check_same_start(communicator, self.config.flat(), self.task.dataset.fingerprint)
             if communicator.is_root:
                 lock.enter_context(self.folder.locked())
             forget_peak(self.task.device)
@@ -139,7 +139,7 @@ class Trainer:
     def _stop_if_signalled(self) -> None:
         """Write a checkpoint and stop after a signal, which all processes have agreed on."""
         number = self.communicator.signal
-        if not number or self.stepper.steps >= self.config.steps:
+        if not number or self.stepper.steps >= self.config.training.steps:
             return
         if self.progress.evaluated != self.stepper.steps:
             self._checkpoint()
@@ -181,14 +181,14 @@ class Trainer:
         checkpoint = self.folder.load_checkpoint(self.say)
         if checkpoint is None:
             return None
-        if checkpoint.counters.get("settings") != settings_digest(self.config.to_dict()):
+        if checkpoint.counters.get("settings") != settings_digest(self.config):
             raise DamagedError(
                 f"the checkpoints in {str(self.folder.path)!r} belong to other settings than those "
                 "in config.json: restore the files of one run, or start a run in another folder."
             )
         if checkpoint.counters.get("data") != self.task.dataset.fingerprint:
             raise InputError(
-                f"dataset={self.config.dataset!r} has changed since the run in "
+                f"dataset={self.config.data.dataset!r} has changed since the run in "
                 f"{str(self.folder.path)!r} was started: restore the same data (check --root), or "
                 "start a run in another folder."
             )
@@ -199,9 +199,8 @@ class Trainer:
 
         With prefetch=1 the next batch was already drawn then, so that it must not see the survey.
         """
-        ahead = (
-            self.stepper.sampler.learning.drawing_ahead() if self.config.prefetch else nullcontext()
-        )
+        learning, training = self.stepper.sampler.learning, self.config.training
+        ahead = learning.drawing_ahead() if training.prefetch else nullcontext()
         with ahead:
             self._evaluate_if_due(on_evaluation)
 
@@ -210,8 +209,8 @@ class Trainer:
 
         A signal interrupts a long evaluation, which is repeated when the run is resumed.
         """
-        step = self.stepper.steps
-        is_due = step % self.config.evaluate_every == 0 or step == self.config.steps
+        step, training = self.stepper.steps, self.config.training
+        is_due = step % training.evaluate_every == 0 or step == training.steps
         if not is_due or step == self.progress.evaluated:
             return
         try:
@@ -233,12 +232,13 @@ class Trainer:
     def _evaluate(self) -> SurveyedScores:
         """Scores of training and validation nodes, with the news of a survey if there is one."""
         splits, progress = ("train", "val"), self.communicator.check_signals
-        if self.config.evaluate == "sampled":
+        training = self.config.training
+        if training.evaluate == "sampled":
             scores = evaluate_sampled(self.task, self.stepper.sampler, splits, progress)
             return SurveyedScores(scores, [])
         # The evaluation after the last step is no survey, so that a run may be extended.
-        is_regular = self.stepper.steps % self.config.evaluate_every == 0
-        if self.config.survey and is_regular and self.config.evaluate == "full":
+        is_regular = self.stepper.steps % training.evaluate_every == 0
+        if training.survey and is_regular and training.evaluate == "full":
             return evaluate_and_survey(self.task, self.stepper.sampler, splits, progress)
         return SurveyedScores(evaluate(self.task, splits, progress), [])
 
@@ -271,12 +271,12 @@ class Trainer:
         track_if_large(self.stepper)
 
     def _is_patience_spent(self) -> bool:
-        return 0 < self.config.patience <= self.progress.stale
+        return 0 < self.config.training.patience <= self.progress.stale
 
     def _step_progress(self, loss: float) -> StepProgress:
         return StepProgress(
             self.stepper.steps,
-            self.config.steps,
+            self.config.training.steps,
             loss,
             self.progress.evaluated,
             self.progress.val_score,
@@ -286,20 +286,20 @@ class Trainer:
     def _finish(self) -> RunResult:
         """Evaluate the best weights once, on all splits, and write the result."""
         config, stepper, progress = self.config, self.stepper, self.progress
-        if stepper.steps < config.steps:
+        if stepper.steps < config.training.steps:
             score = short_name(self.task.metric)
             self.say(
                 f"Stopped early at step {stepper.steps}: no better validation {score} in "
-                f"{progress.stale} evaluations (--patience {config.patience})."
+                f"{progress.stale} evaluations (--patience {config.training.patience})."
             )
         load_weights(self.task, self.folder.load_best(), self.folder)
         splits = ("train", "val", "test")
         scores = evaluate(self.task, splits, self.communicator.check_signals)
         result = RunResult(
-            dataset=config.dataset,
-            model=config.model,
-            sampler=config.sampler,
-            policy=config.policy,
+            dataset=config.data.dataset,
+            model=config.network.model,
+            sampler=config.sampler.name,
+            policy=config.sampler.config.policy_name,
             seed=config.seed,
             steps=stepper.steps,
             best_step=progress.best_step,
@@ -353,10 +353,11 @@ def open_task(folder: RunFolder, load: Callable[[TrainConfig], Dataset]) -> Task
     """Task of a run, with the weights of its best step."""
     config, weights = folder.settings(), folder.load_best()  # both fit before a network is built
     sides = [side for tensor in weights.values() for side in tensor.shape]
-    hidden = config.hidden if config.layers > 1 else 1
-    if config.layers > len(weights) or hidden > max(sides, default=0):  # would take all memory
+    network = config.network
+    hidden = network.hidden if network.layers > 1 else 1
+    if network.layers > len(weights) or hidden > max(sides, default=0):  # would take all memory
         raise DamagedError(
-            f"the weights in {str(folder.path)!r} are smaller than layers={config.layers} and "
-            f"hidden={config.hidden} in config.json: restore the files of one run, or train again."
+            f"the weights in {str(folder.path)!r} are smaller than layers={network.layers} and "
+            f"hidden={network.hidden} in config.json: restore the files of one run, or train again."
         )
     return load_weights(build_task(config, load(config)), weights, folder)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from math import isfinite
 from statistics import median
@@ -53,51 +52,52 @@ class Stepper:
 
     def __init__(self, task: Task, group: Group = ALONE) -> None:
         self.task, self.communicator = task, Communicator(group)
-        config = task.config
-        self.own_shards = shards_of(group, config.shards)
-        kind = config.sampler_config
+        config, training = task.config, task.config.training
+        self.own_shards = shards_of(group, training.shards)
+        kind = config.sampler.config
         build = partial(
             kind.build,
             task.graph,
-            config.budgets,
-            layers=config.layers,
+            config.sampler.budgets,
+            layers=config.network.layers,
             seed=config.seed,
             x=task.x if kind.needs_features else None,
             widths=task.model.widths[:-1],
             folder=cache_folder(),
         )
-        self.sampler = build_shared(build, self.communicator, draws_ahead=config.prefetch > 0)
-        seeds, batch_size = task.dataset.splits["train"], config.batch_size
-        if config.shards > len(seeds):
+        self.sampler = build_shared(build, self.communicator, draws_ahead=training.prefetch > 0)
+        seeds, batch_size = task.dataset.splits["train"], training.batch_size
+        if training.shards > len(seeds):
             raise InputError(
-                f"shards={config.shards} exceeds the {len(seeds)} training nodes: lower --shards."
+                f"shards={training.shards} exceeds the {len(seeds)} training nodes: lower --shards."
             )
         if not self.sampler.makes_batches:  # subgraph samplers may draw more nodes than seeds
-            batch_size = min(batch_size, len(seeds) // config.shards)
+            batch_size = min(batch_size, len(seeds) // training.shards)
         self.loader = NodeLoader(
             NodeData(x=task.x, y=task.y, num_nodes=task.graph.num_nodes),
             self.sampler,
             seeds,
             batch_size=batch_size,
             # order is irrelevant in a batch of all seeds
-            shuffle=config.batch_size < len(seeds) or config.shards > 1,
+            shuffle=training.batch_size < len(seeds) or training.shards > 1,
             drop_last=True,
-            prefetch=config.prefetch,
-            shards=config.shards,
+            prefetch=training.prefetch,
+            shards=training.shards,
             shard=self.own_shards,
-            feature_cache=config.feature_cache,
+            feature_cache=config.data.feature_cache,
         )
         self.exchange = build_exchange(
-            self.communicator, task.model, config.shards, config.reduction, task.device
+            self.communicator, task.model, training.shards, training.reduction, task.device
         )
         self.optimizer = Adam(
-            task.model.parameters(), lr=config.lr, weight_decay=config.weight_decay, fused=True
+            task.model.parameters(), lr=training.lr, weight_decay=training.weight_decay, fused=True
         )
         self.losses = [0.0, 0.0]  # sum and number since the last call of `mean_loss`
         self.step_seconds = 0.0  # sum over all steps
         self.sampled = [0, 0]  # input nodes and edges of all layers, summed over steps and shards
         self.times = {part: deque[float](maxlen=TIMED) for part in PARTS}
         self._seconds: dict[str, float] = {}  # of the parts of the current step
+        self._started = 0.0
 
     @property
     def steps(self) -> int:
@@ -106,7 +106,7 @@ class Stepper:
 
     def batches(self, is_done: Callable[[], bool] = lambda: False) -> Iterator[Iterable[NodeData]]:
         """Batches of the own shards by step, until the last one of the settings or `is_done()`."""
-        last = self.task.config.steps
+        last = self.task.config.training.steps
         while self.steps < last and not is_done():
             for batches in self.loader.steps():
                 yield batches
@@ -120,36 +120,34 @@ class Stepper:
         self._seconds = dict.fromkeys(PARTS[:-1], 0.0)
         self.exchange.begin_step()
         for shard, batch in zip(self.own_shards, batches, strict=True):
-            for part, seconds in batch.seconds._asdict().items():  # of sampling and gathering
-                self._seconds[part] += seconds
+            self._start_timer()
             self.exchange.begin_shard()
-            with self._timed("forward"):
-                self._seed_dropout(shard)
-                batch = batch.to(self.task.device)
-                loss = self._loss(batch)
-            with self._timed("backward"):
-                self.optimizer.zero_grad(set_to_none=True)
-                loss.backward()  # type: ignore[no-untyped-call]
-            with self._timed("update"):
-                news = self.sampler.digest(batch.blocks) if self.sampler.learns else []
-                self.exchange.end_shard(loss.detach(), news, _counts(batch))
-        with self._timed("backward"):
-            combined = self.exchange.combine()
-            self.optimizer.step()
-        with self._timed("update"):
-            if combined.news:
-                self.sampler.apply(combined.news)
+            batch = batch.to(self.task.device)
+            loss = self._loss(batch, shard)
+            self._end_part("forward")
+            self.optimizer.zero_grad(set_to_none=True)
+            loss.backward()  # type: ignore[no-untyped-call]
+            self._end_part("backward")
+            news = self.sampler.digest(batch.blocks) if self.sampler.learns else []
+            self.exchange.end_shard(loss.detach(), news, _counts(batch))
+            self._end_part("update")
+            self._seconds["sample"] += batch.seconds.sample
+            self._seconds["gather"] += batch.seconds.gather
+        self._start_timer()
+        combined = self.exchange.combine()
+        self.optimizer.step()
+        self._end_part("backward")
+        if combined.news:
+            self.sampler.apply(combined.news)
+        self._end_part("update")
         self._record(combined)
         return combined.loss
 
-    def _seed_dropout(self, shard: int) -> None:
-        within = (shard,) if shard else ()
-        seed = torch_seed(self.task.config.seed, Stream.DROPOUT, self.steps, *within)
-        torch.manual_seed(seed)
-
-    def _loss(self, batch: NodeData) -> Tensor:
-        """Loss of a batch; raises an error with the likely cause if it is not finite."""
-        is_half = self.task.config.precision == "bfloat16"
+    def _loss(self, batch: NodeData, shard: int) -> Tensor:
+        """Loss of a shard's batch; raises an error with the likely cause if it is not finite."""
+        config, within = self.task.config, (shard,) if shard else ()
+        torch.manual_seed(torch_seed(config.seed, Stream.DROPOUT, self.steps, *within))
+        is_half = config.training.precision == "bfloat16"
         with torch.autocast(self.task.device.type, torch.bfloat16, enabled=is_half):
             logits = self.task.model(batch.x.float(), batch.blocks)  # features may be float16
         loss = self.task.loss(logits, batch.y, batch.blocks[-1].dst_weight)
@@ -165,7 +163,7 @@ class Stepper:
             return "features hold NaN or infinity, replace them by finite numbers."
         if largest > UNSCALED_FEATURE:
             return f"features reach {largest:.3g}, scale them to a deviation of about 1."
-        rate = self.task.config.lr
+        rate = self.task.config.training.lr
         return f"the network has diverged, lower lr (now {rate}) and start again."
 
     def mean_loss(self) -> float:
@@ -180,7 +178,7 @@ class Stepper:
 
     def mean_sampled(self) -> Sampled:
         """Mean numbers of nodes and edges per batch."""
-        batches = max(self.steps, 1) * self.task.config.shards
+        batches = max(self.steps, 1) * self.task.config.training.shards
         nodes, edges = (count / batches for count in self.sampled)
         return Sampled(nodes=nodes, edges=edges)
 
@@ -194,12 +192,14 @@ class Stepper:
             self.times[part].append(seconds)
         self.step_seconds += total
 
-    @contextmanager
-    def _timed(self, part: str) -> Iterator[None]:
-        """Context manager that adds its duration to a part of the step."""
-        started = self._clock()
-        yield
-        self._seconds[part] += self._clock() - started
+    def _start_timer(self) -> None:
+        self._started = self._clock()
+
+    def _end_part(self, part: str) -> None:
+        """Add the time since the last part, or the start of the timer, to a part of the step."""
+        now = self._clock()
+        self._seconds[part] += now - self._started
+        self._started = now
 
     def _clock(self) -> float:
         if self.task.device.type == "cuda":
@@ -211,7 +211,7 @@ class Stepper:
 
         The linear schedule multiplies this by 1 - (t - 1) / T.
         """
-        config = self.task.config
+        config = self.task.config.training
         rate = config.lr * config.lr_decay ** (self.loader.epoch // config.decay_epochs)
         if config.schedule == "linear":
             rate *= 1 - (self.steps - 1) / config.steps

@@ -54,10 +54,10 @@ def build_task(config: TrainConfig, dataset: Dataset) -> Task:
     """Check the settings against the data, and initialise the network from the seed."""
     _check(config, dataset)
     config = config.fitted(dataset.graph.num_nodes)
-    device = torch.device(config.device)
+    device = torch.device(config.training.device)
     torch.manual_seed(torch_seed(config.seed, Stream.WEIGHTS))
-    model = GNN(dataset.num_features, dataset.num_outputs, config.model_config).to(device)
-    x = _row_normalised(dataset.x) if config.features == "row" else dataset.x
+    model = GNN(dataset.num_features, dataset.num_outputs, config.network).to(device)
+    x = _row_normalised(dataset.x) if config.data.features == "row" else dataset.x
     scale = None
     if dataset.is_regression:
         scale = TargetScale.of(dataset.y[dataset.splits["train"]])
@@ -91,16 +91,16 @@ def _check(config: TrainConfig, dataset: Dataset) -> None:
                 f"the {name} split of {dataset.name!r} is empty, but training needs all three: "
                 "import the graph with train, validation and test nodes."
             )
-    if config.device.startswith("cuda") and not torch.cuda.is_available():
+    device = config.training.device
+    if device.startswith("cuda") and not torch.cuda.is_available():
         raise ResourceError(
-            f"device={config.device!r} is not available, because torch sees no GPU: choose "
-            "--device cpu."
+            f"device={device!r} is not available, because torch sees no GPU: choose --device cpu."
         )
 
 
 def _class_weight(config: TrainConfig, dataset: Dataset) -> Tensor | None:
     """Weights of the classes in the loss, float32[C]; None if all are 1."""
-    given = config.class_weights
+    given = config.data.class_weights
     if given == "none":
         return None
     if dataset.is_regression:
@@ -126,6 +126,6 @@ def _row_normalised(x: Tensor) -> Tensor:
 
 def _with_norm(graph: Graph, config: TrainConfig) -> Graph:
     """The graph with the network's coefficients; SAGE keeps given edge weights."""
-    if graph.norm == "weights" and config.model == "sage":
+    if graph.norm == "weights" and config.network.model == "sage":
         return graph
-    return graph.with_norm(config.model_config.norm)
+    return graph.with_norm(config.network.norm)

@@ -80,8 +80,8 @@ def advise(
     given = {k: v for k, v in settings.items() if v is not None and k != "budgets"}
     number = dataset.graph.num_nodes
     eligible = {name: config.fitted(number) for name, config in _eligible(given).items()}
-    teacher = max(eligible.values(), key=lambda config: config.sampler_config.has_history)
-    say(f"Pilot: {pilot_steps} steps with {teacher.sampler}")
+    teacher = max(eligible.values(), key=lambda config: config.sampler.config.has_history)
+    say(f"Pilot: {pilot_steps} steps with {teacher.sampler.name}")
     pilot = Pilot(teacher, dataset, pilot_steps)
     wanted = {name: with_best_estimator(config, pilot, given) for name, config in eligible.items()}
     others = references(given) if compare else {}
@@ -99,21 +99,21 @@ def advise(
         default = resolve(**given).fitted(number)
         usual = next((kind for _, kind in choices if kind.config == default), None)
         usual = usual or Candidate(DEFAULT, default, pilot, limit)
-        usual.measure([default.budgets])
-        choices.append((_row(DEFAULT, usual, default.budgets), usual))
+        usual.measure([default.sampler.budgets])
+        choices.append((_row(DEFAULT, usual, default.sampler.budgets), usual))
         checked = {best.name, DEFAULT, *others}
         choices = [
             (_checked(row, candidate) if row.name in checked else row, candidate)
             for row, candidate in choices
         ]
         best = next(row for row, _ in choices if row.name == best.name)
-    config = TrainConfig.from_dict({**chosen.config.to_dict(), "budgets": best.budgets})
+    config = chosen.config.with_settings(budgets=best.budgets)
     rows = [row for row, _ in choices]
     noise = pilot.noise.batch / max(pilot.noise.square, 1e-300)
     return Advice(
-        dataset=config.dataset,
-        model=config.model,
-        batch_size=config.batch_size,
+        dataset=config.data.dataset,
+        model=config.network.model,
+        batch_size=config.training.batch_size,
         command=command(given, config, root),
         reason=_reason(best, rows),
         choice=best,
@@ -136,7 +136,7 @@ def _eligible(given: Mapping[str, Any]) -> dict[str, TrainConfig]:
     if not eligible:
         names = dict.fromkeys(str(kind["sampler"]) for kind in KINDS.values())
         raise InputError(
-            f"no advice is known for sampler={resolve(**given).sampler!r} with these options: "
+            f"no advice is known for sampler={resolve(**given).sampler.name!r} with these options: "
             f"choose one of {', '.join(names)}, with the estimator ht or hajek, or pass budgets as "
             "numbers."
         )
@@ -145,17 +145,14 @@ def _eligible(given: Mapping[str, Any]) -> dict[str, TrainConfig]:
 
 def command(given: Mapping[str, Any], config: TrainConfig, root: Path | None = None) -> str:
     """The command that trains with a choice, and with all settings that were given."""
-    given = dict(given)
-    options = {**given.pop("sampler_options", {}), **given} | {
-        "dataset": config.dataset,
-        "model": config.model,
-    }
-    options["sampler"] = config.sampler
+    options = {**given, "dataset": config.data.dataset, "model": config.network.model}
+    options["sampler"] = config.sampler.name
+    chosen = config.flat()
     for name in ("estimator", "first_hop", "history"):
-        if (value := config.sampler_options.get(name)) not in (None, "none", "sampled"):
+        if (value := chosen.get(name)) not in (None, "none", "sampled"):
             options[name] = value
-    if config.budgets:
-        options["budgets"] = ",".join(map(str, config.budgets))
+    if config.sampler.budgets:
+        options["budgets"] = ",".join(map(str, config.sampler.budgets))
     words = ["bliss", "train"]
     for name, value in (options | ({} if root is None else {"root": root})).items():
         flag = name.replace("_", "-")
@@ -172,10 +169,10 @@ def _rank(limit: float) -> Callable[[tuple[AdviceRow, Candidate]], tuple[float, 
 
 
 def _row(name: str, candidate: Candidate, budgets: Budgets) -> AdviceRow:
-    expected, options = candidate.expect(budgets), candidate.config.sampler_options
+    expected, options = candidate.expect(budgets), candidate.config.flat()
     return AdviceRow(
         name=name,
-        sampler=candidate.config.sampler,
+        sampler=candidate.config.sampler.name,
         estimator=str(options.get("estimator", "")),
         first_hop=str(options.get("first_hop", "")),
         history=str(options.get("history", "")),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from bliss.errors import InputError
@@ -13,6 +13,7 @@ from bliss.studies.advice.budgets import Budgets, Expectation, Sensitivity, fit_
 from bliss.studies.advice.costs import CostModel, Work, fit_costs
 from bliss.studies.advice.pilot import Pilot
 from bliss.train import TrainConfig, resolve
+from bliss.train.config import PLACES
 
 KINDS: Mapping[str, Mapping[str, Any]] = {
     "pladies": {"sampler": "pladies"},
@@ -54,20 +55,20 @@ def configs(given: Mapping[str, Any]) -> dict[str, TrainConfig]:
 
 def references(given: Mapping[str, Any]) -> dict[str, TrainConfig]:
     """Settings of the references: those given for training, without those of the sampler."""
-    own = {setting.name for setting in fields(TrainConfig)} - {"sampler", "sampler_options"}
+    own = PLACES.keys() - {"sampler"}
     plain = configs({name: value for name, value in given.items() if name in own})
     return {name: plain[name] for name in REFERENCES}
 
 
 def _is_supported(config: TrainConfig) -> bool:
     """Whether the errors of the sampler have a closed form."""
-    options = config.sampler_options
-    if config.sampler == "full":
+    options = config.flat()
+    if config.sampler.name == "full":
         return True
-    if config.sampler_config.sampled_layers(config.layers) < 1:
+    if config.sampler.config.sampled_layers(config.network.layers) < 1:
         return False
-    is_uniform = options["policy"] == "uniform" and not options["replace"]
-    is_nodewise = config.sampler_config.unit == "neighbours"
+    is_uniform = options["policy"] == "uniform" and not options.get("replace")
+    is_nodewise = config.sampler.config.unit == "neighbours"
     if is_nodewise and (not is_uniform or options["history"] != "none"):
         return False
     return options["estimator"] in ("ht", "hajek")
@@ -97,7 +98,7 @@ class Candidate:
     @property
     def is_sampled(self) -> bool:
         """Whether there are budgets to choose."""
-        return self.config.sampler != "full"
+        return self.config.sampler.name != "full"
 
     def choose(self) -> Budgets:
         """Best budgets: measure some, search, measure around the result, search again, ..."""
@@ -105,7 +106,7 @@ class Candidate:
             self.measure([()])
             return ()
         self.measure(list(self._first_settings()))
-        best = self._search(self.config.budgets)
+        best = self._search(self.config.sampler.budgets)
         for _ in range(ROUNDS):
             if best in self.settings:
                 break
@@ -135,7 +136,7 @@ class Candidate:
     def expect(self, budgets: Budgets) -> Expectation:
         """Errors and time that are expected; the gradient error as measured, if it was."""
         if not self.is_sampled:
-            return Expectation(self.ms[0], 0.0, (0.0,) * self.config.layers)
+            return Expectation(self.ms[0], 0.0, (0.0,) * self.config.network.layers)
         if budgets not in self._known:
             assert self.sensitivity is not None and self.costs is not None
             errors, work = self.pilot.expected(self.sampler, budgets, self.changes)
@@ -181,8 +182,8 @@ class Candidate:
         self.works += works
 
     def _first_settings(self) -> Iterator[Budgets]:
-        base = self.config.budgets
-        if self.config.sampler_config.unit == "neighbours":
+        base = self.config.sampler.budgets
+        if self.config.sampler.config.unit == "neighbours":
             base = (FANOUT,) * len(base)
         for scale in SCALES:
             yield tuple(max(1, int(scale * budget)) for budget in base)
@@ -202,11 +203,10 @@ def with_best_estimator(config: TrainConfig, pilot: Pilot, given: Mapping[str, A
 
     A given estimator stays. With attention the coefficients do not come from the estimator.
     """
-    offered = [name for name in ("hajek", "ht") if config.sampler_config.allows("estimator", name)]
-    if "estimator" in given or config.is_attention or len(offered) < 2:
+    offered = [name for name in ("hajek", "ht") if config.sampler.config.allows("estimator", name)]
+    if "estimator" in given or config.network.is_attention or len(offered) < 2:
         return config
-    tried = [
-        replace(config, sampler_options={**config.sampler_options, "estimator": name})
-        for name in offered
-    ]
-    return min(tried, key=lambda kind: pilot.gradient_error(pilot.sampler(kind), kind.budgets))
+    tried = [config.with_settings(estimator=name) for name in offered]
+    return min(
+        tried, key=lambda kind: pilot.gradient_error(pilot.sampler(kind), kind.sampler.budgets)
+    )

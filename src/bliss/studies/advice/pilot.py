@@ -91,9 +91,9 @@ class Pilot:
         model = self.task.model
         self.weights = {name: value.clone() for name, value in model.state_dict().items()}
         self.exact = ExactErrors(model, self.task.graph, self.task.x)
-        number = min(max(BATCHES, SEEDS // config.batch_size), 4 * BATCHES)
+        number = min(max(BATCHES, SEEDS // config.training.batch_size), 4 * BATCHES)
         self.batches = [self._seeds(place) for place in range(number)]
-        full = Full(self.task.graph, layers=self.task.config.layers)
+        full = Full(self.task.graph, layers=self.task.config.network.layers)
         self.noise = Noise(torch.stack([self._gradient(full, seeds, 0) for seeds in self.batches]))
 
     @property
@@ -104,9 +104,9 @@ class Pilot:
     def _train(self, config: TrainConfig, dataset: Dataset, steps: int) -> list[float]:
         """Train a new network; returns the loss of each step."""
         self.settings["steps"] = steps
-        self.task = build_task(replace(config, **self.settings), dataset)
+        self.task = build_task(config.with_settings(**self.settings), dataset)
         self.stepper = Stepper(self.task)
-        age = min(steps, config.evaluate_every) // 2
+        age = min(steps, config.training.evaluate_every) // 2
         losses = []
         for batch in self.stepper.batches():
             losses.append(self.stepper.step(batch))
@@ -116,7 +116,7 @@ class Pilot:
 
     def sampler(self, config: TrainConfig) -> Sampler:
         """A sampler as it is in training: the one that trained, or a new one after a survey."""
-        if config.sampler_config == self.task.config.sampler_config:
+        if config.sampler.config == self.task.config.sampler.config:
             return self.stepper.sampler
         made = self._stepper(config).sampler
         if self._surveys(made):
@@ -125,7 +125,7 @@ class Pilot:
 
     def _surveys(self, sampler: Sampler) -> bool:
         """Whether evaluations during training survey the network for this sampler."""
-        config = self.task.config
+        config = self.task.config.training
         return sampler.learns_from_surveys and config.survey and config.evaluate == "full"
 
     def gradient_error(self, sampler: Sampler, budgets: Budgets, first: int = 0) -> float:
@@ -181,8 +181,8 @@ class Pilot:
         return list(map(median, ms)), [mean_work(each) for each in works]
 
     def _stepper(self, config: TrainConfig) -> Stepper:
-        task = replace(self.task, config=replace(config, **self.settings | {"steps": 10**9}))
-        return Stepper(task)
+        lasting = config.with_settings(**self.settings | {"steps": 10**9})
+        return Stepper(replace(self.task, config=lasting))
 
     def _count(self, blocks: Sequence[Block]) -> list[LayerWork]:
         return count(self.task.graph, blocks, self.task.model.widths)
@@ -191,7 +191,7 @@ class Pilot:
         """A batch of training nodes: the first in the order of their hashes."""
         nodes: IntArray = self.task.dataset.splits["train"].numpy()
         key = derive_key(self.task.config.seed, Stream.FRONTIERS, 0, number)
-        return nodes[np.argsort(hashes(key, nodes))[: self.task.config.batch_size]]
+        return nodes[np.argsort(hashes(key, nodes))[: self.task.config.training.batch_size]]
 
     def _gradient(self, sampler: Sampler, seeds: IntArray, step: int) -> Tensor:
         """Gradient of a batch's loss by all parameters. float32[P]."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -126,7 +125,7 @@ def compare(
         for note in unmatched:
             say(f"Warning: {note}")
         result = Comparison(
-            dataset=rows[0][1].dataset,
+            dataset=rows[0][1].data.dataset,
             command=command,
             machine=machine(),
             date=today(),
@@ -190,7 +189,7 @@ def _search(
     tuned = []
     for key, config in rows:
         lr, dropout = picked[key[:2]][0]
-        tuned.append((key, replace(config, lr=lr, dropout=dropout)))
+        tuned.append((key, config.with_settings(lr=lr, dropout=dropout)))
     return tuned, {own: search for own, (_, search) in picked.items()}
 
 
@@ -202,4 +201,4 @@ def _name(request: Request, key: RowKey) -> str:
 
 def _runs(request: Request, key: RowKey, config: TrainConfig) -> list[StudyRun]:
     name = _name(request, key)
-    return [StudyRun(f"{name}-{seed}", replace(config, seed=seed)) for seed in request.seeds]
+    return [StudyRun(f"{name}-{seed}", config.with_settings(seed=seed)) for seed in request.seeds]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
@@ -12,6 +12,7 @@ import msgspec
 
 from bliss.data import Dataset
 from bliss.storage import records
+from bliss.storage.digests import json_digest
 from bliss.storage.records import Record
 from bliss.studies.comparison.sizes import Size, scaled, size_of, unit_of, with_size
 from bliss.train import Stepper, TrainConfig, build_task
@@ -61,7 +62,7 @@ class Matcher:
 
     def measure(self, config: TrainConfig) -> Work:
         """Work of a step with these settings on this data; measured once."""
-        key = settings_digest(config.to_dict() | {"data": self.dataset.fingerprint})
+        key = json_digest([settings_digest(config), self.dataset.fingerprint])
         if key not in self._works:
             self._works[key] = pilot(config, self.dataset)
             records.write(self.file, Pilots(works=self._works))
@@ -73,7 +74,7 @@ class Matcher:
 
     def match(self, config: TrainConfig, target: float) -> MatchedSize:
         """The size, in the proportions of the settings, whose work is nearest to the target."""
-        unit = unit_of(config.sampler_config)
+        unit = unit_of(config.sampler.config)
         start = size_of(config)
 
         def ratio(size: Size) -> float:
@@ -87,7 +88,7 @@ class Matcher:
 def pilot(config: TrainConfig, dataset: Dataset) -> Work:
     """Work of a few training steps from new weights and a new policy."""
     steps = WARM_UP + STEPS
-    stepper = Stepper(build_task(replace(config, steps=steps, schedule="constant"), dataset))
+    stepper = Stepper(build_task(config.with_settings(steps=steps, schedule="constant"), dataset))
     for batch in stepper.batches():
         stepper.step(batch)
     counted = stepper.mean_sampled()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -36,7 +36,7 @@ from bliss.studies.comparison.sizes import (
     unit_of,
     with_size,
 )
-from bliss.train import TrainConfig, resolve
+from bliss.train import DataConfig, TrainConfig, resolve
 
 
 class RowKey(NamedTuple):
@@ -117,7 +117,7 @@ class Start:
     @property
     def unit(self) -> str:
         """Unit of the sampler's size; empty without one."""
-        return unit_of(self.config.sampler_config)
+        return unit_of(self.config.sampler.config)
 
 
 @dataclass
@@ -133,11 +133,11 @@ def plan(request: Request, num_nodes: int) -> Plan:
     """Settings of every network and sampler; those that are impossible with the reason."""
     made = Plan()
     names = [sampler.name for sampler in request.samplers]
-    dataset = str(request.settings.get("dataset", TrainConfig.dataset))
+    dataset = str(request.settings.get("dataset", DataConfig.dataset))
     authors = authors_settings(dataset, names) if request.sizes else {}
     for model in request.models:
         base = {"dataset": dataset, "model": model, "layers": request.settings.get("layers")}
-        check_layers(request.budgets, resolve(**base, sampler="full").layers)
+        check_layers(request.budgets, resolve(**base, sampler="full").network.layers)
     for model, sampler in product(request.models, request.samplers):
         estimator = estimator_of(request.settings, model, request.estimator)
         own = authors.get(sampler.name, {})
@@ -175,7 +175,7 @@ def _remarks(request: Request, start: Start, is_authors: bool) -> list[str]:
         remarks.append(f"{name} has no published size for this data: it runs at {size}.")
     if request.match == "none" and request.budgets and start.unit not in (*request.budgets, ""):
         remarks.append(f"{name} has no {start.unit}= in --budgets: it runs at its default {size}.")
-    if start.config.sampler_config.has_history:
+    if start.config.sampler.config.has_history:
         remarks.append(
             f"{name} also reads the history of in-edges that it does not sample; they are counted "
             "neither as nodes nor as edges, only in the time."
@@ -200,7 +200,7 @@ def sized(
     for start in starts:
         leader = first[start.model]
         for share in request.shares if start.unit else [max(request.shares)]:
-            config = replace(start.config, seed=request.seeds[0])
+            config = start.config.with_settings(seed=request.seeds[0])
             if start.unit:
                 config = with_size(config, scaled(size_of(config), share, start.unit))
             if matcher is not None:
@@ -222,7 +222,7 @@ def sized(
 
 def _target(matcher: Matcher, leader: Start, share: float, seed: int) -> float:
     """Work of the first sampler at a share of its size, or a share of its work without a size."""
-    config = replace(leader.config, seed=seed)
+    config = leader.config.with_settings(seed=seed)
     if not leader.unit:
         return share * matcher.work(config)
     return matcher.work(with_size(config, scaled(size_of(config), share, leader.unit)))
@@ -230,7 +230,7 @@ def _target(matcher: Matcher, leader: Start, share: float, seed: int) -> float:
 
 def _shaped_like(config: TrainConfig, leader: Start, share: float) -> TrainConfig:
     """The settings with the first sampler's size, if it has the same unit and layers."""
-    if unit_of(config.sampler_config) != leader.unit:
+    if unit_of(config.sampler.config) != leader.unit:
         return config
     size = scaled(size_of(leader.config), share, leader.unit)
     if len(size) > len(size_of(config)):  # the input layer is exact
@@ -242,7 +242,8 @@ def coverage_notes(rows: Sequence[tuple[RowKey, TrainConfig]], dataset: Dataset)
     """One sentence for each row whose budget covers everything, so that it equals `full`."""
     return [
         f"{key.sampler} with {key.model} at share {key.share:g} keeps every neighbour of a batch "
-        f"(budgets {', '.join(map(str, config.budgets))}), so it equals full. Lower --budgets."
+        f"(budgets {', '.join(map(str, config.sampler.budgets))}), so it equals full. Lower "
+        "--budgets."
         for key, config in rows
         if covers_everything(config, dataset)
     ]
@@ -250,13 +251,13 @@ def coverage_notes(rows: Sequence[tuple[RowKey, TrainConfig]], dataset: Dataset)
 
 def covers_everything(config: TrainConfig, dataset: Dataset) -> bool:
     """Whether the budgets cover the full neighbourhoods of a batch of training nodes."""
-    kind = config.sampler_config
-    if kind.unit == "none" or config.sampler == "fastgcn" or getattr(kind, "replace", False):
+    kind = config.sampler.config
+    if kind.unit == "none" or config.sampler.name == "fastgcn" or getattr(kind, "replace", False):
         return False
     sampler, nodes = Full(dataset.graph, layers=1), dataset.splits["train"].numpy()
     order = np.argsort(hashes(derive_key(config.seed, Stream.ORDER, 0), nodes))  # ids are no sample
-    targets = nodes[order[: config.batch_size]]
-    for budget in reversed(config.budgets):
+    targets = nodes[order[: config.training.batch_size]]
+    for budget in reversed(config.sampler.budgets):
         (block,) = sampler.sample(targets, 0)
         needed = block.num_src if kind.unit == "sources" else int(block.indptr.diff().max())
         if budget < needed:

@@ -57,7 +57,7 @@ class DataCache:
         """The data set of a run; random splits depend on the seed."""
         if self.given is not None:
             return self.given
-        key = (config.dataset, config.seed if split_seed is None else split_seed)
+        key = (config.data.dataset, config.seed if split_seed is None else split_seed)
         if self._key != key:
             self._key, self._last = key, load_dataset(key[0], self.root, seed=key[1])
         return self._last
@@ -96,7 +96,7 @@ def run_each(
 
     Runs are ordered by seed, so that a partial study covers every setting.
     """
-    total, done = sum(run.config.steps for run in runs), 0
+    total, done = sum(run.config.training.steps for run in runs), 0
     outcomes: dict[str, Outcome] = {}
     for number, run in enumerate(sorted(runs, key=lambda run: run.config.seed), start=1):
         config, folder = run.config, RunFolder(out / run.name)
@@ -108,7 +108,7 @@ def run_each(
 
         result, dataset = folder.result(), data.load(config, run.split_seed)
         config = config.fitted(dataset.graph.num_nodes)
-        done += config.steps
+        done += config.training.steps
         if result is None:
             trainer = Trainer(config, dataset, folder.path, say)
             try:

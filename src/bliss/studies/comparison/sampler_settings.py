@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -15,8 +15,9 @@ from bliss.samplers import SAMPLERS
 from bliss.samplers.configs import sampler_config
 from bliss.samplers.estimators import ESTIMATORS
 from bliss.studies.comparison.sizes import Budgets, sized_by
-from bliss.train import TrainConfig, resolve
-from bliss.train.config import recipe
+from bliss.train import DataConfig, TrainConfig, resolve
+from bliss.train.config import PLACES
+from bliss.train.recipe import recipe
 
 ALIASES = ("labor-0",)  # second names of a sampler
 ALL_SAMPLERS = ("bliss", *(name for name in SAMPLERS if name not in (*ALIASES, "bliss")))
@@ -82,7 +83,7 @@ def estimator_of(settings: Mapping[str, Any], model: str, wanted: str | None) ->
     """The estimator of a comparison: as asked for, or the recipe's, or Hajek's."""
     if wanted is not None:
         return wanted
-    dataset = canonical(str(settings.get("dataset", TrainConfig.dataset)))
+    dataset = canonical(str(settings.get("dataset", DataConfig.dataset)))
     return str(recipe(dataset, model, "").get("estimator", DEFAULT_ESTIMATOR))
 
 
@@ -100,12 +101,11 @@ def settings_of(
     """
     given = {k: v for k, v in settings.items() if k not in ("budgets", "estimator")}
     given |= {"model": model, "sampler": sampler.name} | dict(sampler.options)
-    fixed = {part.name for part in fields(TrainConfig)}
-    options = {k: v for k, v in given.items() if k not in fixed}
+    options = {k: v for k, v in given.items() if k not in PLACES}
     own = getattr(SAMPLERS[sampler.name], "estimator", None)
     chosen = own if estimator == OWN else estimator
     is_free = own is not None and "estimator" not in sampler.options
-    unbiased = [name for name, one in ESTIMATORS.items() if one.is_unbiased]
+    unbiased = [name for name, kind in ESTIMATORS.items() if kind.is_unbiased]
     for name in dict.fromkeys((chosen, own, *unbiased)) if is_free else ():
         try:
             kind = sampler_config(sampler.name, **options, estimator=name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from bliss.errors import InputError
 from bliss.studies.comparison.comparison_record import Search, Trial
@@ -23,11 +22,11 @@ def candidates(config: TrainConfig, number: int) -> list[Tuning]:
     if not 0 <= number <= LARGEST:
         raise InputError(f"search={number} must be from 0 (no search) to {LARGEST}: start with 6.")
     settings = [
-        (float(f"{factor * config.lr:.3g}"), dropout)
-        for dropout in dict.fromkeys((config.dropout, *DROPOUTS))
+        (float(f"{factor * config.training.lr:.3g}"), dropout)
+        for dropout in dict.fromkeys((config.network.dropout, *DROPOUTS))
         for factor in RATES
     ]
-    settings[0] = (config.lr, config.dropout)
+    settings[0] = (config.training.lr, config.network.dropout)
     return settings[:number]
 
 
@@ -48,7 +47,7 @@ def trials(
     return [
         StudyRun(
             f"{name}-search-{number}",
-            replace(config, lr=lr, dropout=dropout, seed=seed),
+            config.with_settings(lr=lr, dropout=dropout, seed=seed),
             split_seed=seeds[0],
         )
         for number, (lr, dropout) in enumerate(settings)
@@ -62,20 +61,22 @@ def chosen(runs: Sequence[StudyRun], outcomes: Mapping[str, Outcome]) -> tuple[T
     """
     done = [outcomes[run.name] for run in runs if run.name in outcomes]
     if not done:
+        first = runs[0].config
         raise InputError(
-            f"search={len(runs)}: every trial of {runs[0].config.sampler} diverged: lower lr "
-            f"(now {runs[0].config.lr:g}) with --lr, and choose another folder with --out."
+            f"search={len(runs)}: every trial of {first.sampler.name} diverged: lower lr "
+            f"(now {first.training.lr:g}) with --lr, and choose another folder with --out."
         )
     best = max(done, key=lambda outcome: outcome.result.val_score)
     search = Search(
         trials=[
             Trial(
-                lr=run.config.lr,
-                dropout=run.config.dropout,
+                lr=run.config.training.lr,
+                dropout=run.config.network.dropout,
                 val_score=outcomes[run.name].result.val_score if run.name in outcomes else None,
             )
             for run in runs
         ],
         seconds=sum(outcome.result.seconds for outcome in done),
     )
-    return (best.run.config.lr, best.run.config.dropout), search
+    config = best.run.config
+    return (config.training.lr, config.network.dropout), search

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from importlib import resources
 from typing import Any
 
@@ -65,14 +64,15 @@ def check_layers(budgets: Budgets, layers: int) -> None:
 
 def size_of(config: TrainConfig) -> Size:
     """The size of a sampler; empty if it has none."""
-    return (config.batch_size,) if config.sampler_config.makes_batches else config.budgets
+    makes_batches = config.sampler.config.makes_batches
+    return (config.training.batch_size,) if makes_batches else config.sampler.budgets
 
 
 def with_size(config: TrainConfig, size: Size) -> TrainConfig:
     """The settings with another size."""
-    if config.sampler_config.makes_batches:
-        return replace(config, batch_size=size[0])
-    return replace(config, budgets=size)
+    if config.sampler.config.makes_batches:
+        return config.with_settings(batch_size=size[0])
+    return config.with_settings(budgets=size)
 
 
 def sized_by(kind: SamplerConfig, budgets: Budgets) -> dict[str, Any]:

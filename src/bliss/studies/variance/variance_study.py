@@ -76,15 +76,15 @@ class VarianceStudy:
             checks.choice("policies", name, list(POLICIES))
         self.every = checks.whole("every", every, least=1)
         self.survey_every = checks.whole("survey_every", survey_every)
-        if config.shards > 1:
+        if config.training.shards > 1:
             raise InputError(
-                f"shards={config.shards} must be 1 here, because variance is measured per batch: "
-                "leave it out."
+                f"shards={config.training.shards} must be 1 here, because variance is measured "
+                "per batch: leave it out."
             )
         self.task = build_task(config, dataset)
         self.stepper = Stepper(self.task)
         self.config = config = self.task.config
-        self.fixed = PLADIES(self.task.graph, config.budgets, seed=config.seed)
+        self.fixed = PLADIES(self.task.graph, config.sampler.budgets, seed=config.seed)
         self.students = {name: self._student(name) for name in policies}
         self.surveyed = self._surveyed_students() if self.survey_every else {}
         self.students |= self.surveyed
@@ -94,18 +94,18 @@ class VarianceStudy:
 
     def _student(self, policy: str) -> Bliss:
         config = self.config
-        return Bliss(self.task.graph, config.budgets, policy=policy, seed=config.seed)
+        return Bliss(self.task.graph, config.sampler.budgets, policy=policy, seed=config.seed)
 
     def _with_history(self, policy: str) -> Bliss:
         task, config = self.task, self.config
-        if config.is_attention:
+        if config.network.is_attention:
             raise InputError(
-                f"history=True has no meaning for model={config.model!r}, which learns its "
+                f"history=True has no meaning for model={config.network.model!r}, which learns its "
                 "coefficients: choose model sage or gcn, or leave it out."
             )
         return Bliss(
             task.graph,
-            config.budgets[1:],
+            config.sampler.budgets[1:],
             policy=policy,
             seed=config.seed,
             history="nodes",
@@ -124,7 +124,7 @@ class VarianceStudy:
 
     def run(self, on_step: Callable[[int], None] | None = None) -> Variance:
         """Train, measure, and return the ratios and their history."""
-        steps = self.config.steps
+        steps = self.config.training.steps
         for (batch,) in self.stepper.batches():
             self.stepper.step([batch])
             step = self.stepper.steps
@@ -157,7 +157,7 @@ class VarianceStudy:
         student.update(blocks)
 
     def _measure(self, step: int) -> Moment:
-        layers = self.config.layers
+        layers = self.config.network.layers
         was_training = self.task.model.training
         self.task.model.eval()
         batches = [
@@ -187,7 +187,8 @@ class VarianceStudy:
             derive_key(self.config.seed, Stream.FRONTIERS, step, number)
             for number in range(FRONTIERS)
         ]
-        return [nodes[np.argsort(hashes(key, nodes))[: self.config.batch_size]] for key in keys]
+        size = self.config.training.batch_size
+        return [nodes[np.argsort(hashes(key, nodes))[:size]] for key in keys]
 
     def _layer(self, frontiers: list[Frontier]) -> LayerErrors:
         """Errors of one layer, summed over its frontiers."""
@@ -209,15 +210,15 @@ class VarianceStudy:
         config = self.config
         late = [moment for moment in self.history if moment.step > self.history[-1].step / 2]
         return Variance(
-            dataset=config.dataset,
-            model=config.model,
-            budgets=list(config.budgets),
-            batch_size=config.batch_size,
-            steps=config.steps,
+            dataset=config.data.dataset,
+            model=config.network.model,
+            budgets=list(config.sampler.budgets),
+            batch_size=config.training.batch_size,
+            steps=config.training.steps,
             seed=config.seed,
             layers=[
                 layer_ratios(budget, [moment.layers[layer] for moment in late])
-                for layer, budget in enumerate(config.budgets)
+                for layer, budget in enumerate(config.sampler.budgets)
             ],
             history=self.history,
             survey_every=self.survey_every,

@@ -1,0 +1,154 @@
+"""Parts of a run's settings: data, sampler and training loop. `bliss.nn` has those of the network.
+
+A field's docstring is its help on the command line.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from bliss import checks
+from bliss.errors import InputError
+from bliss.samplers.config_base import SamplerConfig
+from bliss.samplers.configs import SAMPLERS, check_preset
+
+AUTO = "auto"
+"""Value of budgets that asks for a pilot, and of evaluate that asks for a choice by size."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataConfig:
+    """Data set, features and weights of classes."""
+
+    dataset: str = "synthetic"
+    """Name of a data set, or path of a folder."""
+    features: str = "raw"
+    """Features: raw, or row (each row with a sum above 1 is divided by its sum; makes a copy)."""
+    class_weights: str | tuple[float, ...] = "none"
+    """Weights of classes in the loss: none, balanced (n / (C n_c) over training nodes; with several
+    labels per node (n - n_c) / n_c), or one number per class, separated by commas."""
+    feature_cache: int = 0
+    """Bytes of memory for the rows of memory-mapped features that are drawn most; 0: no cache."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.dataset, str) or not self.dataset:
+            raise InputError(
+                f"dataset={self.dataset!r} must be the name of a data set or the path of a folder: "
+                "write for instance cora."
+            )
+        checks.choice("features", self.features, ("raw", "row"))
+        object.__setattr__(self, "class_weights", _class_weights(self.class_weights))
+        checks.whole("feature_cache", self.feature_cache)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplingConfig:
+    """A sampler by name, with its settings and budgets."""
+
+    name: str = "bliss"
+    """Name of the sampler."""
+    config: SamplerConfig = SAMPLERS["bliss"]
+    """Settings of the sampler and its policy."""
+    budgets: tuple[int, ...] = ()
+    """Budget per layer, input layer first: sources kept on average, or, for node-wise samplers,
+    neighbours kept per target. Default: 2048,1024,512 for three layers (less on small graphs), or
+    10 neighbours (vrgcn: 2). With auto, `bliss train` chooses them by a pilot; see
+    docs/advice.md."""
+
+    def __post_init__(self) -> None:
+        check_preset(self.name, self.config)
+        if isinstance(self.budgets, str) and self.budgets == AUTO:
+            raise InputError(
+                "budgets='auto' needs a pilot on the graph: use `bliss train --budgets auto`, or "
+                "config = bliss.studies.advise(settings, dataset).config, or pass numbers."
+            )
+        is_open = isinstance(self.budgets, (tuple, list)) and not self.budgets
+        budgets = () if is_open else self.config.check_budgets(self.budgets)
+        object.__setattr__(self, "budgets", budgets)
+
+    @property
+    def needs_budgets(self) -> bool:
+        """Whether budgets are still to be filled in for a graph."""
+        return not self.budgets and self.config.unit != "none"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoopConfig:
+    """Batches, optimizer, evaluation and processes of the training loop."""
+
+    batch_size: int = 256
+    """Seed nodes per step and shard; for subgraph samplers see docs/subgraphs.md."""
+    shards: int = 1
+    """Batches that make a step, each with its own seeds, draws and gradient; several processes
+    divide them among themselves. See docs/scaling.md."""
+    reduction: str = "exact"
+    """How gradients of several processes are added: exact (in the order of shards, the same bits
+    for any number of processes), or allreduce (sends less)."""
+    steps: int = 300
+    """Training steps."""
+    lr: float = 0.002
+    """Learning rate of Adam."""
+    weight_decay: float = 0.0
+    """L2 penalty, added to the gradient."""
+    schedule: str = "constant"
+    """Learning rate schedule: constant, or linear decay to 0 at the last step."""
+    lr_decay: float = 1.0
+    """Factor applied to the learning rate every --decay-epochs epochs."""
+    decay_epochs: int = 1
+    """Epochs between decays of the learning rate."""
+    seed: int = 0
+    """Seed of initial weights, batch order, draws and dropout."""
+    evaluate_every: int = 50
+    """Steps between evaluations; a checkpoint follows each of them."""
+    evaluate: str = AUTO
+    """How networks are evaluated: full (exact, all nodes), split (exact, only the nodes of a split
+    and what they see), sampled (during training from sampled neighbourhoods, with a standard
+    error), or auto: split if a layer's outputs at all nodes take more than 4 GiB, otherwise full.
+    See docs/larger-than-memory.md."""
+    evaluate_draws: int = 4
+    """Draws of every neighbourhood with --evaluate sampled; the score is their mean."""
+    survey: bool = True
+    """Let the policy learn exact norms and attention from full evaluations during training."""
+    patience: int = 0
+    """Evaluations without a better validation score before the run stops; 0: never stop early."""
+    prefetch: int = 0
+    """Batches drawn ahead in a thread: 0, or 1 (the policy is then one step old)."""
+    precision: str = "float32"
+    """Precision of forward passes: float32, or bfloat16 (autocast)."""
+    device: str = "cpu"
+    """Device: cpu or cuda."""
+
+    def __post_init__(self) -> None:
+        checks.choice("schedule", self.schedule, ("constant", "linear"))
+        checks.choice("evaluate", self.evaluate, (AUTO, "full", "split", "sampled"))
+        checks.flag("survey", self.survey)
+        checks.choice("reduction", self.reduction, ("exact", "allreduce"))
+        checks.choice("precision", self.precision, ("float32", "bfloat16"))
+        device = self.device.split(":")[0] if isinstance(self.device, str) else self.device
+        checks.choice("device", device, ("cpu", "cuda"))
+        for name in ("batch_size", "shards", "steps", "evaluate_every", "decay_epochs"):
+            checks.whole(name, getattr(self, name), least=1)
+        checks.whole("evaluate_draws", self.evaluate_draws, least=1)
+        for name in ("seed", "patience"):
+            checks.whole(name, getattr(self, name))
+        checks.positive("lr", self.lr, "start with 0.002.")
+        checks.positive("lr_decay", self.lr_decay, "1 leaves the learning rate unchanged.")
+        checks.not_negative("weight_decay", self.weight_decay, "0 adds no penalty.")
+        if isinstance(self.prefetch, bool) or self.prefetch not in (0, 1):
+            raise InputError(
+                f"prefetch={self.prefetch!r} must be 0 or 1: pass 1 to draw the next batch in a "
+                "thread, or 0 to draw each on request."
+            )
+
+
+def _class_weights(given: Any) -> str | tuple[float, ...]:
+    """Check class weights: none, balanced or positive numbers."""
+    if isinstance(given, str):
+        return checks.choice("class_weights", given, ("none", "balanced"))
+    if not isinstance(given, (tuple, list)) or not given:
+        raise InputError(
+            f"class_weights={given!r} must be 'none', 'balanced' or one number per class: write "
+            "for instance (1, 2.5, 1)."
+        )
+    return tuple(checks.positive("class_weights", one, "give each class one.") for one in given)
