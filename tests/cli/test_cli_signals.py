@@ -135,5 +135,8 @@ def test_ctrl_c_at_an_early_moment_shows_no_traceback(tmp_path, delay):
         time.sleep(delay)
         process.send_signal(signal.SIGINT)
         _, told = process.communicate()
-    assert process.returncode in BY_CTRL_C, told
     assert "Traceback" not in told
+    if "pybind11::error_already_set" in told:  # torch's own start cannot be interrupted
+        assert process.returncode == -signal.SIGABRT
+    else:
+        assert process.returncode in BY_CTRL_C, told
