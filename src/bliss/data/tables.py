@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bliss.arrays import Array
+from bliss.data.formats import reader
 from bliss.data.safe_reading import LimitedStream, check_unpacked, in_one_sentence, reading
 from bliss.errors import InputError
 
-TEXT = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")
 INDEX = ("", "__index_level_0__")
 """Names of an index column that pandas writes."""
 MOST_COLUMNS = 1 << 15
@@ -64,17 +64,13 @@ class Table:
         )
 
 
-def suffix(file: Path) -> str:
-    """The ending that names the format: ".npy", ".csv", ".csv.gz" and so on."""
-    return "".join(file.suffixes[-2:] if file.suffix == ".gz" else file.suffixes[-1:])
+def read_table(field: str, file: Path, header: Collection[str] = (), **options: bool) -> Table:
+    """Read a table of any format; options are those of `read_text`."""
+    table: Table = reader(field, file, "table")(field, file, header, **options)
+    return table
 
 
-def is_table(file: Path) -> bool:
-    """Whether the ending is that of text or parquet."""
-    return suffix(file) in (*TEXT, ".parquet")
-
-
-def read_table(
+def read_text(
     field: str,
     file: Path,
     header: Collection[str] = (),
@@ -82,7 +78,7 @@ def read_table(
     may_lack_header: bool = False,
     counts: bool = False,
 ) -> Table:
-    """Read a text or parquet file. Types of columns are found from their fields.
+    """Read a text file. Types of columns are found from their fields.
 
     Text is separated by commas, semicolons, tabs or blanks, and may be compressed with gzip. A #
     at the start of a line, or after a blank or a digit, starts a comment.
@@ -101,8 +97,6 @@ def read_table(
     counts
         Whether a first line 0,1,2,... is a header, as pandas writes it.
     """
-    if suffix(file) == ".parquet":
-        return read_parquet(field, file)
     import pyarrow as arrow
 
     border = reading(file, "text", "check that it is complete", field)
@@ -380,6 +374,11 @@ def _parse(source: Any, kinds: Sequence[Any], delimiter: str) -> Any:
             column_types={n: kind for n, kind in zip(names, kinds, strict=True) if kind is not None}
         ),
     )
+
+
+def parquet_table(field: str, file: Path, header: Collection[str] = (), **options: bool) -> Table:
+    """Read a parquet file. Its columns have names, so the options of text have no effect."""
+    return read_parquet(field, file)
 
 
 def read_parquet(field: str, file: Path, only: Sequence[str] | None = None) -> Table:
