@@ -169,7 +169,8 @@ BOMB = """<?xml version="1.0"?>
 <graphml><graph edgedefault="directed"><node id="&b;"/></graph></graphml>"""
 
 TWICE = """<graphml><key id="a" for="node" attr.name="a" attr.type="int"/>
-<graph edgedefault="directed"><node id="n"><data key="a">1</data></node><node id="m"><data key="a">3</data></node>
+<graph edgedefault="directed"><node id="n"><data key="a">1</data></node>
+<node id="m"><data key="a">3</data></node>
 <node id="n"><data key="a">2</data></node><edge source="n" target="m"/></graph></graphml>"""
 
 BAD_XML = {
