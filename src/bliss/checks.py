@@ -240,7 +240,7 @@ def path(field: str, value: Any) -> Path:
     shown = text if len(text) <= 200 else f"{text[:200]}..."
     try:
         found = Path(text).expanduser()
-        os.lstat(found)
+        os.stat(found)
     except RuntimeError as error:  # ~name of an unknown user
         raise InputError(
             f"{field}={shown!r} names an unknown user: write the path in full."
