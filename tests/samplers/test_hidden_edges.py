@@ -201,6 +201,7 @@ def test_groups_of_a_target_are_joined_for_its_block():
         graph, np.array([0, 1]), owner, pointer, start, stop, stop - start, np.array([0, 1, 1])
     )
     assert rows.node.tolist() == [0, 0, 1]
+    assert rows.is_partial.tolist() == [True, True, False]
     assert rows.by_target(np.array([0, 1, 3, 4])).tolist() == [0, 3, 4]
     np.testing.assert_allclose(rows.target_scale, [1 / 2, 1 / 3, 1 / 2])
 
