@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from bliss import PLADIES, Graph, InputError, Neighbor
+from bliss import LABOR, PLADIES, SKETCH, FastGCN, Graph, InputError, Neighbor
 from bliss.nn import GNN, ModelConfig
 from bliss.policies.base import CoefficientPolicy
 from bliss.samplers.estimators import ESTIMATORS, HorvitzThompson
@@ -92,3 +92,24 @@ def test_an_estimator_of_ones_own_is_an_object(toy_graph):
     with pytest.raises(InputError, match="is biased"):
         PLADIES(toy_graph, [12], estimator=Doubled(), history="nodes")
     assert all(name == one.name for name, one in ESTIMATORS.items())
+
+
+def test_an_estimator_of_the_library_may_be_given_as_an_object(toy_graph):
+    for kind, budgets, names in (
+        (SKETCH, [12], ("debiased", "sketch", "hajek")),
+        (LABOR, [4], ("ht", "hajek")),
+    ):
+        for name in names:
+            ours, usual = (kind(toy_graph, budgets, estimator=e) for e in (ESTIMATORS[name], name))
+            weights = [one.sample(np.arange(9), 0)[0].edge_weight for one in (ours, usual)]
+            torch.testing.assert_close(*weights, rtol=0, atol=0)
+            assert ours.config.with_options(**ours.config.to_dict()) == ours.config
+
+
+def test_an_object_that_a_sampler_cannot_weigh_with_gets_one_sentence(toy_graph):
+    with pytest.raises(InputError, match=r"estimator=3 has no name .* and no weights: pass a name"):
+        PLADIES(toy_graph, [12], estimator=3)
+    for kind in (Neighbor, FastGCN):
+        sampler = kind(toy_graph, [4], estimator=ESTIMATORS["released"])
+        with pytest.raises(InputError, match="'released' needs the masses of a policy"):
+            sampler.sample(np.arange(9), 0)

@@ -10,6 +10,7 @@ from torch_geometric.data import Data
 from bliss import PLADIES, Bliss, BlockLoader, Graph, InputError
 from bliss.feedback import Survey, check_news
 from bliss.nn import GNN, ModelConfig, infer
+from bliss.policies import Learner
 from tests.conftest import heavy_tailed_pairs
 
 NODES = 80
@@ -61,6 +62,36 @@ def test_layers_of_ones_own_teach_a_sampler(graph):
     other = Bliss(graph, [30])
     other.policy.survey(0, Survey(x.norm(dim=1).numpy()))
     assert same(state(sampler), state(other))
+
+
+class Second(Learner):
+    """A learner beside the policy: the largest surveyed attention of each layer."""
+
+    prefix = "second."
+    learns_from_surveys = True
+
+    def __init__(self, layers: int) -> None:
+        self.largest = np.zeros(layers, np.int64)
+
+    def survey(self, layer: int, survey: Survey) -> None:
+        self.largest[layer] = survey.attention.max()
+
+    def state_dict(self) -> dict[str, np.ndarray]:
+        return {"second.largest": self.largest}
+
+
+class Two(Bliss):
+    def _make_learners(self) -> tuple[Learner, ...]:
+        return (*super()._make_learners(), Second(self.layers))
+
+
+def test_all_learners_are_surveyed_whatever_the_prefix_of_their_arrays(graph):
+    sampler, alone = Two(graph, [30, 20]), Bliss(graph, [30, 20])
+    for one in (sampler, alone):
+        one.survey(network(), features())
+    largest = sampler.state_dict()["second.largest"]
+    assert (largest > 0).all()
+    assert same(state(sampler), state(alone) | {"second.largest": largest})
 
 
 def test_a_sampler_that_does_not_learn_from_surveys_only_infers(graph):

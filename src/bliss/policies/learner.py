@@ -33,6 +33,10 @@ class Learner(ABC):  # noqa: B024  # every method has a default: a learner need 
     learns: ClassVar[bool] = False
     """Whether feedback changes the state."""
     learns_from_surveys: ClassVar[bool] = False
+    """Whether `survey` changes the state."""
+    needs_survey_input: ClassVar[bool] = False
+    """Whether `survey` needs the layer's input (`Survey.input`). Other learners of the sampler are
+    then not surveyed."""
     shares_state: ClassVar[bool] = False
     """Whether `apply` and `survey` change nothing but the arrays of `state_dict`, in place, and
     these are allocated by `bliss.storage.memory`. The processes of a machine then share them, and

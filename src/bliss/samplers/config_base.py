@@ -143,7 +143,7 @@ class SamplerConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """All settings by name, as accepted by `with_options`."""
-        return asdict(self)
+        return {name: getattr(self, name) for name in self.options()}
 
     def check_budgets(self, budgets: Sequence[int], layers: int | None = None) -> tuple[int, ...]:
         """The budgets, checked: one per sampled layer, or none if the sampler has no budgets."""
@@ -203,12 +203,13 @@ class EstimatorConfig(SamplerConfig):
         super().__post_init__()
         if isinstance(self.estimator, str):
             checks.choice("estimator", self.estimator, self.estimators)
+        estimator = estimator_of(self.estimator)
         checks.choice("first_hop", self.first_hop, get_args(FirstHop))
         checks.choice("history", self.history, get_args(HistoryKind))
         checks.choice("history_type", self.history_type, get_args(HistoryType))
         if self.has_history:
             object.__setattr__(self, "first_hop", "exact")
-            if not estimator_of(self.estimator).is_unbiased:
+            if not estimator.is_unbiased:
                 raise InputError(
                     f"estimator={self.estimator!r} is biased, but history={self.history!r} needs "
                     "an unbiased one: choose estimator ht."
@@ -310,7 +311,7 @@ class PolicySamplerConfig(EstimatorConfig):
 
     def to_dict(self) -> dict[str, Any]:
         """All settings by name, including those of the policy."""
-        own = {name: getattr(self, name) for name in self.options()}
+        own = super().to_dict()
         if self.is_built:
             return own
         chosen = {"policy": self.policy_name} if "policy" in own else {}

@@ -11,10 +11,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from bliss import checks
+from bliss.errors import InputError
 
 if TYPE_CHECKING:
     from bliss.arrays import FloatArray
     from bliss.samplers.kept import KeptEdges
+
+
+_NEEDED = ("name", "is_unbiased", "needs_prob", "weights")
 
 
 class Estimator(Protocol):
@@ -113,7 +117,11 @@ class Released:
         """The policy's shares, corrected and rescaled."""
         import numpy as np
 
-        assert kept.prob is not None and kept.edge_mass is not None
+        if kept.prob is None or kept.edge_mass is None:
+            raise InputError(
+                "estimator 'released' needs the masses of a policy and inclusion probabilities of "
+                "sources: choose sampler bliss or pladies, or another estimator."
+            )
         offset, slope, value, table = kept.edge_mass
         number = np.diff(kept.indptr)
         share = np.repeat(offset, number)
@@ -139,5 +147,11 @@ def estimator_of(given: Any) -> Estimator:
     """The estimator with a name, or the object itself."""
     if isinstance(given, str):
         return ESTIMATORS[checks.choice("estimator", given, list(ESTIMATORS))]
+    missing = [name for name in _NEEDED if not hasattr(given, name)]
+    if missing:
+        raise InputError(
+            f"estimator={given!r} has no {' and no '.join(missing)}: pass a name "
+            f"({', '.join(ESTIMATORS)}) or an object like those of bliss.samplers.estimators."
+        )
     estimator: Estimator = given
     return estimator

@@ -76,6 +76,7 @@ class History(Learner):
     prefix = PREFIX
     learns = True
     learns_from_surveys = True
+    needs_survey_input = True
     shares_state = True
 
     def __init__(
@@ -165,7 +166,7 @@ class History(Learner):
     def survey(self, layer: int, survey: Survey) -> None:
         """Write the history of all nodes: the surveyed input."""
         inputs = survey.input
-        assert inputs is not None  # `Learning` keeps it for histories
+        assert inputs is not None  # because of `needs_survey_input`
         self._check_width(layer, inputs)
         self._value[layer][:] = self._rounded(inputs)
         self._stamp[layer][:] = self.now[0]

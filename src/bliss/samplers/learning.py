@@ -73,12 +73,12 @@ class Learning:
 
     @property
     def surveyed(self) -> list[Learner]:
-        """The learners that learn from surveys.
+        """The learners that learn from surveys: with a history, only the history.
 
-        A history does it for all: a policy beside it follows changes, which a survey does not show.
+        A policy beside a history follows the change of inputs, which a survey does not show.
         """
         learners = [learner for learner in self.learners if learner.learns_from_surveys]
-        return [learner for learner in learners if learner.prefix] or learners
+        return [learner for learner in learners if learner.needs_survey_input] or learners
 
     def digest(self, feedback: Sequence[Feedback]) -> list[News]:
         """News of all learners by layer. The state does not change."""
@@ -91,10 +91,10 @@ class Learning:
         return news
 
     def digest_survey(self, survey: Survey) -> News:
-        """News of the survey of one layer: what its learners need."""
-        keeps_input = any(learner.prefix for learner in self.surveyed)
+        """News of the survey of one layer: its norms, and its inputs or its attention."""
+        needs_input = any(learner.needs_survey_input for learner in self.surveyed)
         return survey_news(
-            survey._replace(attention=None) if keeps_input else survey._replace(input=None)
+            survey._replace(attention=None) if needs_input else survey._replace(input=None)
         )
 
     def apply(self, shards: Sequence[StepNews]) -> None:

@@ -7,6 +7,7 @@ from typing import ClassVar
 from bliss.samplers.config_base import SamplerConfig
 from bliss.samplers.configs import SKETCHConfig
 from bliss.samplers.draws import Draw, Successive
+from bliss.samplers.estimators import estimator_of
 from bliss.samplers.layerwise import LayerSampler
 
 
@@ -32,4 +33,4 @@ class SKETCH(LayerSampler):
     Config: ClassVar[type[SamplerConfig]] = SKETCHConfig
 
     def _make_draw(self) -> Draw:
-        return Successive(debiased=self.config.estimator != "sketch")
+        return Successive(debiased=estimator_of(self.config.estimator).name != "sketch")
