@@ -188,7 +188,7 @@ def time_side(store: Path, side: dict[str, Any], repeats: int) -> dict[str, Any]
         "input_nodes": stepper.sampled[0] / stepper.steps,
         "start_seconds": fill,
     }
-    readers = stepper.loader._gather.rows
+    readers = stepper.loader._gather.readers
     if "x" in readers and readers["x"].capacity:
         reader = readers["x"]
         drawn = reader.hits + reader.reads - reader.capacity

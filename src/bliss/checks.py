@@ -185,9 +185,9 @@ def whole(field: str, value: Any, least: int = 0) -> int:
 
 def byte_count(field: str, value: Any, least: int = 1) -> int:
     """A number of bytes: a whole number, or a text such as "4GiB", "512 MiB" or "2e9"."""
-    found = _BYTES.fullmatch(value.strip()) if isinstance(value, str) else None
-    if found:
-        value = int(float(found[1]) * _UNITS[found[2].lower()])
+    match = _BYTES.fullmatch(value.strip()) if isinstance(value, str) else None
+    if match:
+        value = int(float(match[1]) * _UNITS[match[2].lower()])
     is_whole = isinstance(value, Integral) and not isinstance(value, bool)
     if not (is_whole and least <= value < 2**63):
         raise InputError(
@@ -239,8 +239,8 @@ def path(field: str, value: Any) -> Path:
         raise InputError(f"{field}={value!r} must be the path of a file or folder: pass a string.")
     shown = text if len(text) <= 200 else f"{text[:200]}..."
     try:
-        found = Path(text).expanduser()
-        os.lstat(found)
+        expanded = Path(text).expanduser()
+        os.stat(expanded)
     except RuntimeError as error:  # ~name of an unknown user
         raise InputError(
             f"{field}={shown!r} names an unknown user: write the path in full."
@@ -251,7 +251,7 @@ def path(field: str, value: Any) -> Path:
             raise InputError(
                 f"{field}={shown!r} cannot be a path ({reason}): choose another name."
             ) from error
-    return found
+    return expanded
 
 
 def _is_number(value: Any) -> bool:

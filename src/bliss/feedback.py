@@ -188,8 +188,8 @@ def is_survey(news: News) -> bool:
 
 def survey_news(survey: Survey) -> News:
     """A survey as news."""
-    shown = survey._asdict().items()
-    return {f"{SURVEY}{name}": array for name, array in shown if array is not None}
+    arrays = survey._asdict().items()
+    return {f"{SURVEY}{name}": array for name, array in arrays if array is not None}
 
 
 def survey_of(news: News) -> Survey:
@@ -212,10 +212,10 @@ def _check_ids(name: str, ids: Array, limit: int) -> None:
 
 
 def _check_size(name: str, array: Array, size: int) -> None:
-    found = len(array) if array.ndim else 0
-    if found != size:
+    entries = len(array) if array.ndim else 0
+    if entries != size:
         raise InputError(
-            f"a block's {name} has {found} entries, but {size} are expected: update each sampler "
+            f"a block's {name} has {entries} entries, but {size} are expected: update each sampler "
             "with the blocks that it drew."
         )
 
@@ -231,7 +231,7 @@ def _check_pointers(indptr: Array, targets: int, edges: int) -> None:
 
 def joined(news: Sequence[News], name: str) -> Array:
     """Array `name` of all news, concatenated in order; not copied if there is only one."""
-    return news[0][name] if len(news) == 1 else np.concatenate([one[name] for one in news])
+    return news[0][name] if len(news) == 1 else np.concatenate([shard[name] for shard in news])
 
 
 def encode_attention(attention: FloatArray) -> npt.NDArray[np.uint8]:

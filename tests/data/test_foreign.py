@@ -168,12 +168,18 @@ BOMB = """<?xml version="1.0"?>
 <!DOCTYPE graphml [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;">]>
 <graphml><graph edgedefault="directed"><node id="&b;"/></graph></graphml>"""
 
+TWICE = """<graphml><key id="a" for="node" attr.name="a" attr.type="int"/>
+<graph edgedefault="directed"><node id="n"><data key="a">1</data></node>
+<node id="m"><data key="a">3</data></node>
+<node id="n"><data key="a">2</data></node><edge source="n" target="m"/></graph></graphml>"""
+
 BAD_XML = {
     "a document type": (BOMB, {}, "it has a document type"),
     "a document type in UTF-16": (BOMB.encode("utf-16"), {}, "it has a document type"),
     "no XML": ("hello", {}, "cannot be read as GraphML"),
     "nothing": ("", {}, "cannot be read as GraphML"),
     "another root": ("<a/>", {}, "cannot be read as GraphML"),
+    "a node twice": (TWICE, {}, "has the node id 'n' more than once: keep one"),
     "no such attribute": (None, {"feature_columns": ["age"]}, "has no node attribute 'age'"),
     "no such label": (None, {"label": "age"}, "choose among kind, size"),
     "features of text": (None, {"feature_columns": ["kind"]}, "no number in attribute 'kind'"),
@@ -191,6 +197,14 @@ def test_a_bad_graphml_file_gets_one_sentence(tmp_path, case):
     with pytest.raises(InputError, match=message) as caught:
         import_graph(tmp_path / "store", graph=file, **options)
     assert "\n" not in str(caught.value)
+
+
+def test_a_gexf_file_may_not_have_a_node_twice(tmp_path):
+    file = tmp_path / "people.gexf"
+    networkx.write_gexf(people(), file)
+    file.write_text(file.read_text().replace('id="bob"', 'id="ann"'))
+    with pytest.raises(InputError, match="has the node id 'ann' more than once"):
+        import_graph(tmp_path / "store", graph=file)
 
 
 def ogb(folder, form="csv", **changes):

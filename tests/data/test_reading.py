@@ -49,6 +49,16 @@ def test_pipes_and_devices_are_not_opened(tmp_path, good, field, ending, kind):
         import_graph(tmp_path / "store", **good | {field: file})
 
 
+@pytest.mark.parametrize("field", [*ENDINGS, "graph", "out"])
+def test_a_link_to_itself_is_no_path(tmp_path, good, field):
+    link = tmp_path / "link.csv"
+    link.symlink_to(link.name)
+    paths = {"out": tmp_path / "store"} | ({} if field == "graph" else good)
+    label = {"label": "y"} if field == "labels" else {}
+    with pytest.raises(InputError, match=rf"{field}='.*' cannot be a path \(Too many levels"):
+        import_graph(**paths | {field: link} | label)
+
+
 @pytest.mark.parametrize("name", ["dataset.json", "graph.json", "indices.npy", "features.npy"])
 def test_a_store_may_hold_no_pipe(tmp_path, good, name):
     folder = import_graph(tmp_path / "store", **good)

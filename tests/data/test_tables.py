@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import gzip
+import os
+import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pyarrow as arrow
 import pytest
 
 from bliss import InputError
+from bliss.data import tables
 from bliss.data.edges import open_edges
 from bliss.data.features import finite_rows, open_features
 from bliss.data.nodes import id_column
@@ -193,3 +198,112 @@ def test_features_may_repeat_a_name(tmp_path):
     table = arrow.Table.from_arrays([column, column], ["a", "a"])
     arrow.parquet.write_table(table, tmp_path / "x.parquet")
     assert features_of(tmp_path / "x.parquet")[0].tolist() == [[1, 1], [2, 2]]
+
+
+COUNT_LOCKS = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+int PyGILState_Ensure(void) {
+    static int (*real)(void);
+    if (!real) real = (int (*)(void))dlsym(RTLD_NEXT, "PyGILState_Ensure");
+    if (syscall(SYS_gettid) != getpid()) write(2, "locked\\n", 7);
+    return real();
+}
+"""
+READ_OFTEN = """
+import sys
+import numpy as np
+import pyarrow
+from pathlib import Path
+from bliss import InputError
+from bliss.data.chunked_tables import table_blocks
+from bliss.data.tables import read_matrix, read_table
+
+pyarrow.set_cpu_count(4)
+folder = Path(sys.argv[1])
+for file in sorted(folder.glob("*.csv")):
+    readers = (
+        lambda: read_table("features", file),
+        lambda: list(table_blocks("edges", file, 1000)),
+        lambda: read_matrix(file, np.float32),
+    )
+    for reader in readers:
+        for _ in range(20):
+            try:
+                reader()
+            except InputError:
+                print("refused")
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux" or not shutil.which("cc"), reason="needs a C compiler")
+def test_no_thread_of_arrow_takes_the_interpreters_lock(tmp_path):
+    """A thread that takes it while the interpreter ends would abort the process."""
+    (tmp_path / "count.c").write_text(COUNT_LOCKS)
+    library = tmp_path / "count.so"
+    build = ["cc", "-w", "-shared", "-fPIC", "-o", library, tmp_path / "count.c", "-ldl"]
+    subprocess.run(build, check=True)
+    rows = ["a,b", *["1.5,2.5"] * 200_000]
+    write(tmp_path, "late.csv", "\n".join([*rows, "1,2,3", *rows[1:]]))
+    write(tmp_path, "early.csv", "0,1\n1,2,3\n4,5\n")
+    write(tmp_path, "comments.csv", "0,1\n# none\n1,2,3\n4,5\n")
+    write(tmp_path, "good.csv", "\n".join(rows[1:]))
+    found = subprocess.run(
+        [sys.executable, "-c", READ_OFTEN, tmp_path],
+        env=os.environ | {"LD_PRELOAD": str(library)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert found.stdout.count("refused") == 3 * 3 * 20
+    assert found.stderr == ""
+
+
+@pytest.mark.parametrize("mark", [",", ";", " "])
+def test_tables_of_too_many_columns_are_refused_before_they_are_read(tmp_path, mark, monkeypatch):
+    monkeypatch.setattr(tables, "_parse", None)  # nothing is parsed
+    line = mark.join(["1"] * (tables.MOST_COLUMNS + 1))
+    file = write(tmp_path, "x.csv", f"{line}\n{line}\n")
+    with pytest.raises(InputError, match=r"has more than 32,768 columns, .* save features"):
+        open_features(file)
+    if mark == ",":
+        with pytest.raises(InputError, match="more than 32,768 columns"):
+            read_matrix(file, np.float32)
+
+
+def test_parquet_of_too_many_columns_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "MOST_COLUMNS", 3)
+    file = write(tmp_path, "x.parquet", {name: [1.0] for name in "abcd"})
+    with pytest.raises(InputError, match="has more than 3 columns"):
+        open_features(file)
+    open_features(write(tmp_path, "y.parquet", {name: [1.0] for name in "abc"}))
+
+
+def test_a_wide_table_is_read_in_blocks_of_many_rows(tmp_path):
+    """Its numbers are 105 MB. In blocks of a megabyte it would take 1 GB."""
+    line = ",".join(["1.5"] * 16384)
+    file = write(tmp_path, "x.csv", f"{line}\n" * 800)
+    code = (
+        "import sys; from pathlib import Path; from bliss.data.tables import read_table\n"
+        "import pyarrow.csv\n"
+        "peak = lambda: int(open('/proc/self/status').read().split('VmHWM:')[1].split()[0])\n"
+        "before = peak(); read_table('features', Path(sys.argv[1])); print(peak() - before)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, file], capture_output=True, check=True)
+    assert int(done.stdout) < 700_000  # kB
+
+
+def test_a_million_quotes_are_refused_in_a_sentence(tmp_path):
+    file = write(tmp_path, "x.csv", '"' * 1_000_000)
+    with pytest.raises(InputError, match=r"^features=.* cannot be read as a table .*: check"):
+        open_features(file)
+
+
+@pytest.mark.parametrize("ids", ["0x10 0X11 18", "16 0x11 18"])
+def test_hexadecimal_ids_are_names(tmp_path, ids):
+    rows = "".join(f"{name},1.5\n" for name in ids.split())
+    found = open_features(write(tmp_path, "x.csv", f"id,a\n{rows}"))
+    assert found.ids.to_pylist() == ids.split()

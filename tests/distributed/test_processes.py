@@ -92,12 +92,14 @@ def test_what_stops_one_process_stops_all(refusals, case):
         assert all(words in found[case] for found in refusals)
 
 
-def test_an_all_reduce_gives_nearly_the_same_weights_and_the_same_in_all_processes(tmp_path):
+def test_an_all_reduce_gives_nearly_the_same_steps_and_the_same_in_all_processes(tmp_path):
     first, second = run_group(2, work.train_two_ways, tmp_path)
     for reduction in ("exact", "allreduce"):
         assert all(np.array_equal(first[reduction][k], v) for k, v in second[reduction].items())
+    assert {"first loss", "last loss"} < first["exact"].keys()
     for name, value in first["exact"].items():
-        assert np.allclose(first["allreduce"][name], value, atol=1e-3)
+        atol = 1e-6 if name.startswith("first") else 1e-3
+        np.testing.assert_allclose(first["allreduce"][name], value, 1e-4, atol, err_msg=name)
 
 
 def test_a_process_that_is_too_late_is_lost():

@@ -116,6 +116,14 @@ def test_shards_are_added_in_their_order():
     assert right != other  # rounding shows the order
 
 
+@pytest.mark.parametrize("reduction", ["exact", "allreduce"])
+def test_a_reduction_divides_by_the_number_of_shards(reduction):
+    vectors = [torch.tensor([value, 1 + value]) for value in (3.0, 5.0, 10.0)]
+    reduced = VectorReduction(Communicator(), 3, reduction, 2, CPU)(vectors, NONE)
+    assert reduced.vector.tolist() == [6.0, 7.0]
+    assert reduced.last == 7.0
+
+
 def exchanges(model: torch.nn.Module) -> dict[str, Exchange]:
     """Exchanges of one shard in one process."""
     kinds = ("exact", "allreduce")

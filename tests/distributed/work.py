@@ -176,13 +176,25 @@ def no_space(*_: Any) -> None:
 
 
 def train_two_ways(group: Group, folder: Path) -> dict[str, dict[str, np.ndarray]]:
-    """Weights after the last step with both reductions."""
-    found = {}
+    """Weights, gradients and loss after the first step and the last with both reductions."""
+    found: dict[str, dict[str, np.ndarray]] = {}
     for reduction in ("exact", "allreduce"):
         plain = {"model": "sage", "sampler": "pladies", "reduction": reduction}
         made = trainer(group, folder / reduction, **plain)
-        made.run(on_step=lambda now, m=made, r=reduction: found.update({r: weights(m)}))
+
+        def note(now: StepProgress, made: Trainer = made, reduction: str = reduction) -> None:
+            when = "first" if now.step == 1 else "last"
+            values = weights(made) | gradients(made) | {"loss": np.array(now.loss)}
+            mine = found.setdefault(reduction, {})
+            mine.update({f"{when} {name}": value for name, value in values.items()})
+
+        made.run(on_step=note)
     return found
+
+
+def gradients(made: Trainer) -> dict[str, np.ndarray]:
+    named = made.task.model.named_parameters()
+    return {f"gradient of {n}": p.grad.numpy().copy() for n, p in named if p.grad is not None}
 
 
 def weights(made: Trainer) -> dict[str, np.ndarray]:

@@ -132,6 +132,25 @@ def test_scan_agrees_bit_for_bit_and_clears_what_it_used(seed, index_type, is_co
             assert not case.seen.any()
 
 
+@pytest.mark.parametrize("is_coded", [False, True])
+@pytest.mark.parametrize("slope", [0.0, 1.0])
+def test_edges_of_weight_zero_give_each_candidate_once(slope, is_coded):
+    """A word of 0 means "not seen", so a sum of zeros must not look like it."""
+    case = Case(1)
+    groups = case.rows.degree.size
+    value, table = np.zeros(case.edges), NOTHING
+    if is_coded:
+        value, table = value.astype(np.uint8), np.zeros(256, np.float32)
+    edges = *case.rows.ranges, case.indices, case.dst
+    rows = (*edges, np.zeros(groups), np.full(groups, slope), value, table)
+    buffer = np.empty(case.nodes + case.edges + 1, np.int32)  # room for any mistake
+    count = frontier.scan(*rows, case.seen, buffer)
+    candidate, squares = reference.scan(*rows)
+    np.testing.assert_array_equal(buffer[:count], candidate)
+    np.testing.assert_array_equal(case.seen[candidate], squares)
+    assert count == np.unique(candidate).size > case.dst.size
+
+
 @cases
 def test_scaling_by_node_agrees(seed):
     case = Case(seed)

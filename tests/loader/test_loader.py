@@ -142,6 +142,7 @@ def test_a_run_resumed_after_any_batch_goes_on_as_if_it_had_not_stopped(data, pr
     seen: list[tuple] = []
     saved = None
     while len(seen) < 8:
+        before = len(seen)
         for batch in loader:
             for block in batch.blocks:
                 block.observe(data.x[block.src] ** 3)
@@ -153,7 +154,25 @@ def test_a_run_resumed_after_any_batch_goes_on_as_if_it_had_not_stopped(data, pr
                 sampler.load_state_dict(saved[0])
                 loader.load_state_dict(saved[1])
                 break
+        assert len(seen) > before  # no epoch is empty
     assert seen == run(data, shuffle=True, prefetch=prefetch)
+
+
+@pytest.mark.parametrize("prefetch", [0, 1])
+@pytest.mark.parametrize(("batches", "left"), [(1, 3), (3, 1), (4, 4), (5, 3), (8, 4)])
+def test_a_loaded_position_yields_the_rest_of_its_epoch_or_a_whole_one(
+    data, prefetch, batches, left
+):
+    def make() -> BlockLoader:
+        return BlockLoader(data, PLADIES(data, [9]), batch_size=50, prefetch=prefetch)
+
+    saved, other = make(), make()
+    steps = (batch for _ in range(3) for batch in saved)
+    for _ in range(batches):
+        next(steps)
+    other.load_state_dict(saved.state_dict())
+    assert len(list(other)) == left
+    assert len(list(other)) == len(other) == 4
 
 
 def test_leaving_an_epoch_early_starts_the_next_one(data):

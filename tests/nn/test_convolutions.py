@@ -14,7 +14,7 @@ from bliss.nn import SAGEConv as OurSAGEConv
 from bliss.nn.block import Block
 from tests.build import make_sampler
 from tests.nn import convolutions
-from tests.statistics import heavy_tailed_graph
+from tests.statistics import heavy_tailed_graph, normal_limit
 
 pytestmark = pytest.mark.slow
 
@@ -147,6 +147,22 @@ def test_attention_equals_that_of_the_library(graph):
     weighted = (raised / total)[:, None] * values[block.src][block.row]
     expected = torch.zeros(block.num_dst, 3).index_add(0, block.col, weighted)
     torch.testing.assert_close(block.propagate(theirs, x[block.src]), expected)
+
+
+@pytest.mark.parametrize("kind", [convs.GATConv, convs.GATv2Conv, convs.TransformerConv])
+def test_dropout_of_attention_comes_after_the_correction(graph, kind):
+    """The mean over masks is then the output without dropout; before it, a sum would be rescaled.
+
+    False-alarm rate 1e-6. The mutant divides what dropout left by its sum.
+    """
+    block, x = block_of(graph), random(60)
+    torch.manual_seed(0)
+    conv = kind(4, 3, dropout=0.5)
+    with torch.no_grad():
+        exact = block.propagate(conv.eval(), x[block.src])
+        found = torch.stack([block.propagate(conv.train(), x[block.src]) for _ in range(600)])
+    error = found.std(0) / len(found) ** 0.5 + 1e-6
+    assert ((found.mean(0) - exact).abs() < normal_limit(1e-6, exact.numel()) * error).all()
 
 
 class OwnConv(MessagePassing):

@@ -31,6 +31,9 @@ VARIANTS = {
     **{f"neighbor/{e}": {"estimator": e} for e in ("ht", "hajek")},
     "neighbor/static": {"policy": "static"},
     "neighbor/replace": {"policy": "static", "replace": True},
+    "labor-0/ht": {"estimator": "ht"},
+    "asgcn/hajek": {"estimator": "hajek"},
+    "gat-bs": {},
     "gcn-bs": {},
     "gcn-bs/plain": {"estimator": "plain"},
     "gcn-bs/single": {"policy": "exp3-single"},
@@ -136,9 +139,12 @@ def test_a_draw_is_that_of_the_graph_without_the_edges(name, norm):
         assert_same(shown, theirs, np.arange(sampler.graph.num_edges))
 
 
-def test_fastgcn_keeps_its_distribution_and_weighs_by_what_is_visible():
-    graph, built, hidden, left = graphs("mean")
-    sampler, other = (make_sampler("fastgcn", one, seed=5) for one in (graph, built))
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("estimator", ["ht", "hajek"])
+def test_fastgcn_keeps_its_distribution_and_weighs_by_what_is_visible(norm, estimator):
+    graph, built, hidden, left = graphs(norm)
+    settings = {"seed": 5, "estimator": estimator}
+    sampler, other = (make_sampler("fastgcn", one, **settings) for one in (graph, built))
     other._share, other._ladder = sampler._share, sampler._ladder
     assert_same(sampler.sample(SEEDS, 1, without=hidden), other.sample(SEEDS, 1), left)
 
@@ -195,6 +201,7 @@ def test_groups_of_a_target_are_joined_for_its_block():
         graph, np.array([0, 1]), owner, pointer, start, stop, stop - start, np.array([0, 1, 1])
     )
     assert rows.node.tolist() == [0, 0, 1]
+    assert rows.is_partial.tolist() == [True, True, False]
     assert rows.by_target(np.array([0, 1, 3, 4])).tolist() == [0, 3, 4]
     np.testing.assert_allclose(rows.target_scale, [1 / 2, 1 / 3, 1 / 2])
 

@@ -313,16 +313,15 @@ def test_a_belief_grows_with_the_age_of_a_history():
 def test_ages_count_steps_and_start_at_zero():
     x = torch.from_numpy(features().astype(np.float32))
     sampler, net = make("bliss", "mean", [12, 12], [3, 8, 8]), network()
+    last, found = np.full(60, -1), {0}  # the step that wrote each history; ages that occurred
     assert (sampler.history.ages(0, np.arange(60)) == 0).all()
-    first = step(net, sampler, x, 0)
-    assert (sampler.history.ages(0, first[1].src.numpy()) == 1).all()
-    second = step(net, sampler, x, 1)
-    gone = np.setdiff1d(first[1].src, second[1].src)
-    assert gone.size
-    assert (sampler.history.ages(0, gone) == 1).all()  # drawn at the next step: one step old
-    step(net, sampler, x, 2)
-    gone = np.setdiff1d(gone, sampler.sample(TARGETS, 2)[1].src)
-    assert set(sampler.history.ages(0, gone)) <= {1, 2}
+    for number in range(6):
+        blocks = step(net, sampler, x, number)
+        last[blocks[1].src] = number
+        expected = np.where(last < 0, 0, np.maximum(number - last, 1))
+        np.testing.assert_array_equal(sampler.history.ages(0, np.arange(60)), expected)
+        found |= set(expected.tolist())
+    assert found >= {0, 1, 2, 3}
 
 
 def test_state_loads_into_a_fresh_sampler():
@@ -379,6 +378,46 @@ def test_histories_of_surveys_are_looked_up():
     other.load_state_dict(sampler.state_dict())
     again = other.sample(TARGETS, 1)
     assert torch.equal(again[2].control.baseline, blocks[2].control.baseline)
+
+
+def test_sums_of_surveys_are_renewed_at_each_survey_and_load():
+    random = np.random.default_rng(4)
+    inputs = [random.normal(size=(60, 8)).astype(np.float32) for _ in range(3)]
+
+    def surveyed(sampler: Sampler, value: np.ndarray) -> Sampler:
+        sampler.history.survey(0, Survey(NOTHING, input=value))
+        return sampler
+
+    def check(sampler: Sampler, value: np.ndarray) -> None:
+        _, block = sampler.sample(TARGETS, 0)
+        expected = full_aggregate(sampler.graph, TARGETS, value)
+        np.testing.assert_allclose(block.control.baseline, expected, rtol=1e-4, atol=1e-5)
+
+    sampler, other, fresh = (
+        make("pladies", "mean", [30], [3, 8], history="surveys") for _ in range(3)
+    )
+    for value in inputs[:2]:
+        check(surveyed(sampler, value), value)
+    sampler.load_state_dict(surveyed(other, inputs[2]).state_dict())
+    check(sampler, inputs[2])
+    sampler.load_state_dict(fresh.state_dict())
+    assert sampler.sample(TARGETS, 0)[1].control is None  # as before the first survey
+
+
+@pytest.mark.parametrize("kind", ["nodes", "surveys"])
+def test_inputs_beyond_the_range_of_float16_are_clamped(kind):
+    sampler = make("pladies", "mean", [30], [3, 8], history=kind, history_type="float16")
+    inputs = np.random.default_rng(4).normal(0, 1e5, (60, 8)).astype(np.float32)
+    assert np.abs(inputs).max() > 65504
+    sampler.history.survey(0, Survey(NOTHING, input=inputs))
+    np.testing.assert_allclose(sampler.history.value(0), inputs.clip(-65504, 65504), rtol=1e-3)
+    _, block = sampler.sample(TARGETS, 0)
+    x = torch.from_numpy(inputs)[block.src]
+    assert aggregate(block, x).isfinite().all()
+    first, block = sampler.sample(TARGETS, 1)
+    block.observe(2 * x[:1].abs().max() * torch.ones(block.num_src, 8))
+    sampler.update([first, block])
+    assert np.isfinite(sampler.history.value(0)).all()
 
 
 def test_blocks_move_with_their_history():

@@ -75,6 +75,26 @@ def test_an_update_is_the_application_of_its_digest(name, toy_graph):
 
 
 @every_learner
+def test_all_rows_that_the_shards_of_a_step_change_are_dirty(name, toy_graph):
+    """An incremental checkpoint leaves out the others. None: any row may have changed."""
+    sampler, shards = made(name, toy_graph), [np.arange(n, n + 4) for n in (0, 20, 40)]
+    dirty, is_tracked, changes = sampler.learning.track_changes(), False, 0
+    for step in range(6):
+        dirty.clear()
+        before = copied(sampler.state_dict())
+        sampler.apply([sampler.digest(observed(sampler, seeds, step)) for seeds in shards])
+        rows, after = sampler.learning.changed_rows(), sampler.state_dict()
+        is_tracked |= rows is not None
+        for array, ids in (rows or {}).items():
+            differs = (after[array] != before[array]).view(len(before[array]), -1).any(1)
+            changed = differs.nonzero().view(-1).tolist()
+            assert set(changed) <= set(ids.tolist()), array
+            changes += len(changed)
+    assert is_tracked == (changes > 0)
+    assert is_tracked or name in ("exp3-scale-free", "asgcn")
+
+
+@every_learner
 def test_a_digest_changes_nothing(name, toy_graph):
     sampler = made(name, toy_graph)
     for step in range(3):

@@ -170,7 +170,7 @@ def test_batches_are_the_same_with_and_without_a_cache(store, prefetch):
             loader.renew_cache()
         found.append(batches)
         if cache:
-            rows = loader._gather.rows["x"]
+            rows = loader._gather.readers["x"]
             assert rows.hits > 0.2 * (rows.hits + rows.reads)  # with a tenth of the rows
     for one, other in zip(*found, strict=True):
         assert torch.equal(one[0], other[0])

@@ -9,6 +9,7 @@ from statistics import mean, stdev
 import numpy as np
 import pytest
 import scipy.stats
+import torch
 
 from bliss import Graph
 from bliss.errors import InputError
@@ -118,6 +119,17 @@ def test_every_run_reaches_the_default_target_and_none_an_impossible_one(compare
 def test_budgets_that_cover_every_neighbour_are_noticed(dataset, sampler, budgets, expected):
     config = TrainConfig.of(**SMALL | {"budgets": budgets}, sampler=sampler)
     assert covers_everything(config, dataset) is expected
+
+
+@pytest.mark.parametrize(("budgets", "expected"), [((12, 11), True), ((11, 12), False)])
+def test_budgets_are_read_from_the_output_layer_down(dataset, budgets, expected):
+    """Ten neighbours on a path see one node more in each layer: 11 in the output layer, then 12."""
+    node = np.arange(240)
+    graph = Graph.from_edge_index(np.stack([node[:-1], node[1:]]), 240)
+    starts = {"train": 100, "val": 0, "test": 20}
+    splits = {name: torch.arange(start, start + 10) for name, start in starts.items()}
+    config = TrainConfig.of(**SMALL | {"budgets": budgets, "batch_size": 10}, sampler="bliss")
+    assert covers_everything(config, replace(dataset, graph=graph, splits=splits)) is expected
 
 
 def test_the_batch_that_is_looked_at_is_not_of_the_lowest_ids(dataset):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 import scipy.stats
 
 from bliss.errors import DivergedError, InputError
 from bliss.studies.comparison import comparison
-from bliss.studies.comparison.matching import Matcher, nearest
+from bliss.studies.comparison.matching import Matcher, Work, nearest
 from bliss.studies.comparison.plan import Request, plan, sized
 from bliss.studies.comparison.ranking import interval, paired, ranks
 from bliss.studies.comparison.sampler_settings import parse_sampler, settings_of
@@ -169,6 +170,21 @@ def test_a_continued_study_finds_the_same_sizes_without_new_pilots(matched, data
     request, made, _, rows, file = matched
     monkeypatch.setattr("bliss.studies.comparison.matching.pilot", None)
     assert sized(request, made.starts, Matcher("nodes", dataset, file), quiet) == rows
+
+
+def test_pilots_are_measured_again_on_other_data(matched, dataset, monkeypatch, tmp_path):
+    """Two data sets of one name and size differ in their fingerprint alone."""
+    config, file, measured = matched[3][0][1], tmp_path / "pilots.json", []
+
+    def pilot(config, dataset):
+        measured.append(dataset.fingerprint)
+        return Work(nodes=1.0, edges=1.0, ms=1.0)
+
+    monkeypatch.setattr("bliss.studies.comparison.matching.pilot", pilot)
+    other = replace(dataset, x=dataset.x + 1)
+    for one in (dataset, other, dataset, other):
+        Matcher("nodes", one, file).measure(config)
+    assert measured == [dataset.fingerprint, other.fingerprint]
 
 
 def test_counts_of_pilots_are_reproducible(matched, dataset, tmp_path):

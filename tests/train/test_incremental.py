@@ -22,6 +22,7 @@ OPTIONS = {
     "exp3, prefetch": {"policy": "exp3", "prefetch": 1},
     "histories": {"history": "nodes", "budgets": (30,), "survey": False},
     "node-wise": {"sampler": "gcn-bs", "budgets": (5, 5)},
+    "shards": {"survey": False, "shards": 3, "batch_size": 20},
 }
 EVERY = {"evaluate_every": 5}
 

@@ -14,7 +14,12 @@ import numpy as np
 from bliss.arrays import FloatArray, IntArray
 from bliss.kernels.edge_bandits import INVISIBLE, LARGEST_WEIGHT, SMALLEST_WEIGHT
 from bliss.kernels.frontier import TINY
-from bliss.kernels.node_bandit import CODE_OF_ONE, CODES_PER_UNIT, LARGEST_NEWS, SMALLEST_ATTENTION
+from bliss.kernels.node_bandit import (
+    CODE_OF_ONE,
+    CODES_PER_UNIT,
+    LARGEST_SIGNAL,
+    SMALLEST_ATTENTION,
+)
 from bliss.rng import uniforms
 
 
@@ -347,8 +352,8 @@ def scale_free_update(
     """Move the kept edges' log weights towards their signals, in place."""
     owner = np.repeat(np.arange(dst.size), np.diff(kept_indptr))
     before = weight[edge].astype(np.float64)
-    news = np.clip(signal, -LARGEST_NEWS, LARGEST_NEWS)
-    weight[edge] = np.exp((1 - step) * np.log(before) + step * news)
+    clipped = np.clip(signal, -LARGEST_SIGNAL, LARGEST_SIGNAL)
+    weight[edge] = np.exp((1 - step) * np.log(before) + step * clipped)
     total[dst] += np.bincount(owner, weights=weight[edge] - before, minlength=dst.size)
 
 
@@ -370,15 +375,15 @@ def relative_attention(
 def source_scores(
     kept_indptr: IntArray, row: IntArray, attention: FloatArray, score: FloatArray
 ) -> FloatArray:
-    """What the kept softmax says of each source's log a_j. float64[S]."""
+    """Observation of each source's log a_j from the kept softmax. float64[S]."""
     rows, number = kept_indptr.size - 1, np.diff(kept_indptr)
     owner = np.repeat(np.arange(rows), number)
     seen = np.log(np.maximum(attention.astype(np.float64), SMALLEST_ATTENTION))
     left = np.bincount(owner, weights=seen - score[row], minlength=rows)
     own = left / np.maximum(number, 1)
-    told = (number > 1)[owner]
-    total = np.bincount(row[told], weights=(seen - own[owner])[told], minlength=score.size)
-    count = np.bincount(row[told], minlength=score.size)
+    usable = (number > 1)[owner]
+    total = np.bincount(row[usable], weights=(seen - own[owner])[usable], minlength=score.size)
+    count = np.bincount(row[usable], minlength=score.size)
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
@@ -422,17 +427,18 @@ def follow(
     prior: float,
     arm: FloatArray,
 ) -> tuple[FloatArray, float, float, float]:
-    """Move the running means of the seen nodes, in place, and tell what to believe."""
-    news = np.clip(signal.astype(np.float64) - level, -LARGEST_NEWS, LARGEST_NEWS)
+    """Update the running means of the observed nodes, in place; returns their estimates."""
+    x = np.clip(signal.astype(np.float64) - level, -LARGEST_SIGNAL, LARGEST_SIGNAL)
     mean, seen = arm[source].astype(np.float64).T
     again, longest = seen > 0, 2 / memory - 1
-    missed = np.square(news - mean)[again] / (1 + 1 / np.minimum(seen[again], longest))
+    missed = np.square(x - mean)[again] / (1 + 1 / np.minimum(seen[again], longest))
     seen += 1
-    mean += np.maximum(1 / seen, memory) * (news - mean)
+    mean += np.maximum(1 / seen, memory) * (x - mean)
     arm[source] = np.stack([mean, seen], axis=1)
-    looks = np.minimum(seen, longest)
-    squares = float(np.square(news[again]).sum())
-    return mean * looks / (looks + prior), float(missed.sum()), squares, float(again.sum())
+    effective = np.minimum(seen, longest)
+    squares = float(np.square(x[again]).sum())
+    estimate = mean * effective / (effective + prior)
+    return estimate, float(missed.sum()), squares, float(again.sum())
 
 
 def encode(source: IntArray, logarithm: FloatArray, code: IntArray) -> None:

@@ -227,9 +227,9 @@ def errors(debug: bool, remedy: str = "Run the same command again to continue.")
 
 def _explain(error: Exception) -> tuple[int, str]:
     """Exit code and sentence of an error."""
-    codes = {InputError: 2, DamagedError: 3, ResourceError: 4}
-    if type(error) in codes:
-        return codes[type(error)], str(error)
+    for kind, code in ((InputError, 2), (DamagedError, 3), (ResourceError, 4)):
+        if isinstance(error, kind):
+            return code, str(error)
     if _is_out_of_memory(error):
         return 4, (
             "the machine does not have enough memory: lower --hidden, --batch-size or --budgets, "

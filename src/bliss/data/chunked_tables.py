@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from bliss.data.formats import suffix
 from bliss.data.safe_reading import LimitedStream, check_unpacked, reading
 from bliss.data.tables import (
     Table,
@@ -15,7 +16,6 @@ from bliss.data.tables import (
     parse_rows,
     parse_text,
     reading_parquet,
-    suffix,
 )
 from bliss.errors import InputError
 

@@ -11,9 +11,10 @@ import numpy as np
 
 from bliss.arrays import Array, IntArray
 from bliss.data.chunked_tables import parquet_rows, table_blocks
+from bliss.data.formats import reader
 from bliss.data.nodes import Nodes, id_column
 from bliss.data.npy import NpyRows, npz_names, read_npz, read_sparse
-from bliss.data.tables import Table, column_values, is_table, suffix
+from bliss.data.tables import Table, column_values
 from bliss.errors import InputError
 from bliss.graph import Graph
 from bliss.storage.files import check_regular
@@ -62,17 +63,7 @@ def held(edges: Edges) -> EdgeSource:
 def open_edges(file: Path, weight: Path | None = None) -> EdgeSource:
     """Open a file of edges. Weights come from the same file or from the .npy file `weight`."""
     check_regular(file, f"edges={str(file)!r}")
-    form = suffix(file)
-    if form == ".npy":
-        source = _pairs(NpyRows(file))
-    elif form == ".npz":
-        source = held(_archive(file))
-    elif is_table(file):
-        source = _table(file)
-    else:
-        raise InputError(
-            f"edges={str(file)!r} must be a .npy, .npz, .csv or .parquet file: convert it."
-        )
+    source: EdgeSource = reader("edges", file, "edges")(file)
     if weight is None:
         return source
     if source.is_weighted:
@@ -178,6 +169,16 @@ def undirected(pairs: Array, num_nodes: int) -> Graph:
     return Graph.from_edge_index(both, num_nodes, duplicates="coalesce")
 
 
+def npy_edges(file: Path) -> EdgeSource:
+    """Edges of a .npy file, [2, E] or [E, 2]."""
+    return _pairs(NpyRows(file))
+
+
+def npz_edges(file: Path) -> EdgeSource:
+    """Edges of an .npz file: a SciPy matrix, or arrays src, dst and optionally weight."""
+    return held(_archive(file))
+
+
 def _pairs(array: NpyRows) -> EdgeSource:
     if len(array.shape) != 2 or 2 not in array.shape:
         raise InputError(
@@ -248,7 +249,7 @@ class _Layout(NamedTuple):
     notes: tuple[str, ...]
 
 
-def _table(file: Path) -> EdgeSource:
+def table_edges(file: Path) -> EdgeSource:
     """Open a table: columns by name, or the first two and a weight if no name is known."""
     header, is_parquet = (*SOURCES, *TARGETS), file.suffix == ".parquet"
     first = next(table_blocks("edges", file, _FIRST_ROWS, header))

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from bliss.arrays import Array, FloatArray
+from bliss.data.formats import is_table, reader
 from bliss.data.nodes import ID_NAMES, id_column, id_place
 from bliss.data.npy import NpyRows, read_sparse
 from bliss.data.safe_reading import check_unpacked
 from bliss.data.tables import (
     INDEX,
     column_values,
-    is_table,
     open_parquet,
     parquet_values,
     read_parquet,
@@ -56,21 +56,21 @@ def open_features(
             f"feature_columns={list(columns)} names columns, but features={str(file)!r} has no "
             "names: leave it out."
         )
-    if file.suffix == ".npy":
-        source = _dense(NpyRows(file))
-    elif file.suffix == ".npz":
-        source = _sparse(read_sparse(file))
-    elif file.suffix == ".parquet":
-        source = _parquet(file, columns, without)
-    elif is_table(file):
-        source = _text(file, columns, without)
-    else:
-        raise InputError(
-            f"features={str(file)!r} must be a .npy, .npz, .csv or .parquet file: convert it."
-        )
+    read = reader("features", file, "features")
+    source: FeatureSource = read(file, columns, without)
     if 0 in source.shape:
         raise InputError(f"features has shape {source.shape}: there must be rows and columns.")
     return source
+
+
+def npy_features(file: Path, columns: Sequence[str], without: Sequence[str]) -> FeatureSource:
+    """Features of a .npy file, [V, F]; it has no names of columns."""
+    return _dense(NpyRows(file))
+
+
+def npz_features(file: Path, columns: Sequence[str], without: Sequence[str]) -> FeatureSource:
+    """Features of a SciPy sparse matrix; it has no names of columns."""
+    return _sparse(read_sparse(file))
 
 
 def dense_features(matrix: Array, ids: Any = None, notes: tuple[str, ...] = ()) -> FeatureSource:
@@ -133,7 +133,8 @@ def _sparse(matrix: Any) -> FeatureSource:
     return FeatureSource(rows.shape, lambda: (part.toarray() for part in row_chunks(rows)))
 
 
-def _text(file: Path, columns: Sequence[str], without: Sequence[str]) -> FeatureSource:
+def text_features(file: Path, columns: Sequence[str], without: Sequence[str]) -> FeatureSource:
+    """Features of a text file, a column each."""
     table = read_table("features", file, (*ID_NAMES, *map(str.lower, columns)), counts=True)
     place = id_place(table)
     skipped = 0 if table.has_counting_index() else place
@@ -182,7 +183,8 @@ def _refuse_text(names: Sequence[str], kinds: Sequence[Any]) -> None:
             )
 
 
-def _parquet(file: Path, columns: Sequence[str], without: Sequence[str]) -> FeatureSource:
+def parquet_features(file: Path, columns: Sequence[str], without: Sequence[str]) -> FeatureSource:
+    """Features of a parquet file: a column each, or one column of lists."""
     with reading_parquet("features", file), open_parquet(file) as table:
         schema, height = table.schema_arrow, table.metadata.num_rows
         first_name = schema.names[0].lower() if len(schema.names) > 1 else "-"

@@ -14,6 +14,7 @@ from bliss.arrays import Array, IntArray
 from bliss.data.dataset import SPLITS
 from bliss.data.edges import Edges, held
 from bliss.data.features import dense_features
+from bliss.data.formats import endings, listed, reader, suffix
 from bliss.data.from_data import data_parts, data_splits
 from bliss.data.importing import Parts
 from bliss.data.labels import Labels, make_labels
@@ -23,28 +24,34 @@ from bliss.data.safe_reading import check_unpacked, in_one_sentence, reading
 from bliss.data.tables import read_matrix
 from bliss.errors import InputError
 
-XML = (".graphml", ".gexf")
 _PT_REMEDY = "save one torch_geometric Data with torch.save, on the CPU and without other objects"
 
 
 def read_graph_file(file: Path, label: str, columns: tuple[str, ...], task: str) -> Parts:
     """Read a file or folder that holds a whole graph."""
-    if file.suffix in XML:
-        from bliss.data.graphml import read_xml
+    if file.is_dir():
+        _refuse_names(file, label, columns)
+        return read_ogb_folder(file, task)
+    if suffix(file) not in endings("graph"):
+        raise InputError(
+            f"graph={str(file)!r} must be a {listed(endings('graph'))} file, or a folder of OGB: "
+            "convert it, or pass edges and features."
+        )
+    parts: Parts = reader("graph", file, "graph")(file, label, columns, task)
+    return parts
 
-        return read_xml(file, label, columns, task)
+
+def read_pt_file(file: Path, label: str, columns: tuple[str, ...], task: str) -> Parts:
+    """Read a PyG `Data`, as `read_pt` does; it has no named columns."""
+    _refuse_names(file, label, columns)
+    return read_pt(file, task)
+
+
+def _refuse_names(file: Path, label: str, columns: tuple[str, ...]) -> None:
     if label or columns:
         raise InputError(
             f"graph={str(file)!r} has no named columns: leave label and feature_columns out."
         )
-    if file.is_dir():
-        return read_ogb_folder(file, task)
-    if file.suffix == ".pt":
-        return read_pt(file, task)
-    raise InputError(
-        f"graph={str(file)!r} must be a .pt, .graphml or .gexf file, or a folder of OGB: convert "
-        "it, or pass edges and features."
-    )
 
 
 def read_pt(file: Path, task: str = "auto") -> Parts:

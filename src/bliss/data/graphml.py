@@ -23,10 +23,6 @@ from bliss.errors import InputError
 from bliss.text import printable
 
 
-class _Started(Exception):
-    """The first element was reached, so there is no document type."""
-
-
 def read_xml(file: Path, label: str, columns: tuple[str, ...], task: str) -> Parts:
     """Read a .graphml or .gexf file: names of nodes, attributes, and the edge attribute weight.
 
@@ -80,29 +76,34 @@ def _load(file: Path) -> Any:
         ) from error
     form = "GraphML" if file.suffix == ".graphml" else "GEXF"
     with reading(file, form, "write it again", "graph"):
-        _refuse_doctype(file)
+        _check_xml(file)
         graph = networkx.read_graphml(file) if form == "GraphML" else networkx.read_gexf(file)
         if not isinstance(graph, networkx.Graph):
             raise ValueError("it holds no graph")
     return graph
 
 
-def _refuse_doctype(file: Path) -> None:
-    """Read up to the first element, and raise if a document type comes before it."""
+def _check_xml(file: Path) -> None:
+    """Raise if the file has a document type, or a node twice, which networkx would merge."""
+    ids: set[str] = set()
 
     def refuse(*_: Any) -> None:
         raise ValueError("it has a document type, which can hide a file of any size")
 
-    def stop(*_: Any) -> None:
-        raise _Started
+    def start(element: str, attributes: dict[str, str]) -> None:
+        if element.rpartition(":")[2] != "node" or (name := attributes.get("id")) is None:
+            return
+        if name in ids:
+            raise InputError(
+                f"graph={str(file)!r} has the node id {shown(name)} more than once: keep one node "
+                "with this id."
+            )
+        ids.add(name)
 
     parser = expat.ParserCreate()
-    parser.StartDoctypeDeclHandler, parser.StartElementHandler = refuse, stop
+    parser.StartDoctypeDeclHandler, parser.StartElementHandler = refuse, start
     with open(file, "rb") as stream:
-        try:
-            parser.ParseFile(stream)
-        except _Started:
-            return
+        parser.ParseFile(stream)
 
 
 def _ids(file: Path, names: list[str]) -> Any:

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bliss.arrays import Array
+from bliss.data.formats import is_table, reader
 from bliss.data.names import LONGEST
 from bliss.data.nodes import ID_NAMES, Nodes, as_rows, id_column, id_place
-from bliss.data.npy import read_npy
-from bliss.data.tables import is_table, read_table, suffix
+from bliss.data.tables import Table
 from bliss.errors import InputError
 from bliss.storage.files import check_regular
 from bliss.text import printable
@@ -44,16 +44,15 @@ def read_labels(file: Path, nodes: Nodes, label: str = "", task: str = "auto") -
     one column; otherwise all others are labels. `task` is as in `make_labels`.
     """
     check_regular(file, f"labels={str(file)!r}")
-    if suffix(file) == ".npy":
+    read = reader("labels", file, "table", "values")
+    if not is_table(file):
         if label:
             raise InputError(
                 f"label={label!r} names a column, but labels={str(file)!r} has no names: leave it "
                 "out."
             )
-        return make_labels(read_npy(file), nodes.number, task)
-    if not is_table(file):
-        raise InputError(f"labels={str(file)!r} must be a .npy, .csv or .parquet file: convert it.")
-    table = read_table("labels", file, (*HEADER, label.lower()) if label else HEADER)
+        return make_labels(read(file), nodes.number, task)
+    table: Table = read("labels", file, (*HEADER, label.lower()) if label else HEADER)
     place = id_place(table)
     ids = None if place is None else nodes.find("labels", id_column("labels", table, place))
     left = [p for p in range(len(table.columns)) if p != place]

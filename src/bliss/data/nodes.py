@@ -68,7 +68,7 @@ def id_place(table: Table) -> int | None:
 def id_column(field: str, table: Table, place: int) -> Any:
     """A column of ids as a pyarrow array: int64, or large_string.
 
-    Numbers with leading zeros, and those of more than 64 bits, are names.
+    Numbers with leading zeros, hexadecimal ones, and those of more than 64 bits, are names.
     """
     import pyarrow as arrow
     from pyarrow import compute, types

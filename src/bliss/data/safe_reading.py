@@ -100,8 +100,6 @@ def check_unpacked(file: Path, declared: int, what: str = "unpacks to") -> None:
 class LimitedStream:
     """A binary stream that raises once it has given more bytes than its file may unpack to."""
 
-    closed = False
-
     def __init__(self, stream: Any, file: Path) -> None:
         self.stream, self.file, self.given = stream, file, 0
 
@@ -112,6 +110,6 @@ class LimitedStream:
         check_unpacked(self.file, self.given, "unpacks to at least")
         return content
 
-    def read_all(self) -> bytes:
-        """All bytes up to the end."""
-        return b"".join(iter(self.read, b""))
+    def __iter__(self) -> Iterator[bytes]:
+        """All bytes up to the end, in parts."""
+        return iter(self.read, b"")

@@ -12,9 +12,10 @@ import numpy as np
 from bliss import checks
 from bliss.arrays import Array, IntArray
 from bliss.data.dataset import SPLITS
+from bliss.data.formats import endings, is_table, reader
 from bliss.data.nodes import ID_NAMES, Nodes, id_column
-from bliss.data.npy import read_npy, read_npz
-from bliss.data.tables import TEXT, column_values, is_table, read_table, suffix
+from bliss.data.npy import read_npz
+from bliss.data.tables import Table, column_values
 from bliss.errors import InputError
 from bliss.rng import Stream, derive_key, uniforms
 from bliss.storage.files import check_regular
@@ -101,7 +102,7 @@ def _open(path: Path) -> dict[str, Any]:
         )
     found: dict[str, Any] = {}
     for name in SPLITS:
-        for ending in (".npy", ".parquet", *TEXT):
+        for ending in endings("values", "table"):
             if name not in found and (path / f"{name}{ending}").exists():
                 found[name] = path / f"{name}{ending}"
     return found
@@ -149,13 +150,10 @@ def _flat(field: str, source: Any, nodes: Nodes) -> Any:
 def _load(field: str, file: Path) -> Any:
     """Ids or a mask, as a NumPy array, or as a pyarrow array from a table."""
     check_regular(file, f"{field}={str(file)!r}")
-    if suffix(file) == ".npy":
-        return read_npy(file)
+    read = reader(field, file, "table", "values")
     if not is_table(file):
-        raise InputError(
-            f"{field}={str(file)!r} must be a .npy, .csv or .parquet file: convert it."
-        )
-    table = read_table(field, file, (*ID_NAMES, *SPLITS, "mask"), may_lack_header=True)
+        return read(file)
+    table: Table = read(field, file, (*ID_NAMES, *SPLITS, "mask"), may_lack_header=True)
     place = int(table.has_counting_index())
     if len(table.columns) != place + 1:
         raise InputError(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import re
+from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -16,19 +17,21 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bliss.arrays import Array
-from bliss.data.safe_reading import LimitedStream, check_unpacked, reading
+from bliss.data.formats import reader
+from bliss.data.safe_reading import LimitedStream, check_unpacked, in_one_sentence, reading
 from bliss.errors import InputError
 
-TEXT = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")
 INDEX = ("", "__index_level_0__")
 """Names of an index column that pandas writes."""
+MOST_COLUMNS = 1 << 15
+"""Columns of a table. Arrow takes some 20 kB for each, however few rows there are."""
 
 # A comment is a whole line, or follows nothing but numbers: "Team #1" is a name.
 _COMMENT = re.compile(rb"^([\d.,;+ \t-]*)#[^\r\n]*", re.MULTILINE)
 _BLANKS = re.compile(rb"[ \t]+")
 _MARGIN = re.compile(rb"^[ \t]+|[ \t]+(?=\r?$)", re.MULTILINE)
 _LINE_END = re.compile(rb"\r\n|\r|\n")
-_PADDED = re.compile(rb"(?:^|[,;\t \"])[+-]?0[0-9]", re.MULTILINE)
+_PADDED = re.compile(rb"(?:^|[,;\t \"])[+-]?0[0-9xX]", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,7 @@ class Table:
     names: tuple[str, ...]  # as in the file; empty without a header
     columns: list[Any]
     as_text: Callable[[int], Any]  # a column with its fields as they are in the file
-    is_padded: bool = False  # whether there may be numbers with leading zeros
+    is_padded: bool = False  # whether there may be numbers such as 007 or 0x10
 
     def __len__(self) -> int:
         return len(self.columns[0])
@@ -61,17 +64,13 @@ class Table:
         )
 
 
-def suffix(file: Path) -> str:
-    """The ending that names the format: ".npy", ".csv", ".csv.gz" and so on."""
-    return "".join(file.suffixes[-2:] if file.suffix == ".gz" else file.suffixes[-1:])
+def read_table(field: str, file: Path, header: Collection[str] = (), **options: bool) -> Table:
+    """Read a table of any format; options are those of `read_text`."""
+    table: Table = reader(field, file, "table")(field, file, header, **options)
+    return table
 
 
-def is_table(file: Path) -> bool:
-    """Whether the ending is that of text or parquet."""
-    return suffix(file) in (*TEXT, ".parquet")
-
-
-def read_table(
+def read_text(
     field: str,
     file: Path,
     header: Collection[str] = (),
@@ -79,7 +78,7 @@ def read_table(
     may_lack_header: bool = False,
     counts: bool = False,
 ) -> Table:
-    """Read a text or parquet file. Types of columns are found from their fields.
+    """Read a text file. Types of columns are found from their fields.
 
     Text is separated by commas, semicolons, tabs or blanks, and may be compressed with gzip. A #
     at the start of a line, or after a blank or a digit, starts a comment.
@@ -98,33 +97,36 @@ def read_table(
     counts
         Whether a first line 0,1,2,... is a header, as pandas writes it.
     """
-    if suffix(file) == ".parquet":
-        return read_parquet(field, file)
     import pyarrow as arrow
 
     border = reading(file, "text", "check that it is complete", field)
     with border, arrow.input_stream(str(file)) as stream:  # decompresses .gz
-        content = LimitedStream(stream, file).read_all()
-    return parse_text(field, file, content, header, may_lack_header, counts)[0]
+        content = arrow.BufferOutputStream()  # Arrow's own memory, see `_owned`
+        for part in LimitedStream(stream, file):
+            content.write(part)
+    return parse_text(field, file, content.getvalue(), header, may_lack_header, counts)[0]
 
 
 def parse_text(
     field: str,
     file: Path,
-    content: bytes,
+    content: Any,
     header: Collection[str] = (),
     may_lack_header: bool = False,
     counts: bool = False,
 ) -> tuple[Table, str]:
-    """Table of the text of a file, or of its beginning, and the delimiter; see `read_table`."""
+    """Table of the text of a file, or of its beginning, and the delimiter; see `read_table`.
+
+    content is an object with bytes, such as an Arrow buffer
+    """
     first = _first_line(field, file, content)
-    blank = " " if len(first.text.split()) > 1 else ","  # names in one column may hold blanks
-    delimiter = next((mark for mark in ",;\t" if mark in first.text), blank)
-    fields = _split(first.text, delimiter)
-    whole = _cleaned(memoryview(content)[first.start :], content.find(b"#", first.start), delimiter)
+    is_one = len(first.text.split(None, 1)) == 1  # column, whose names may hold blanks
+    delimiter = next((mark for mark in ",;\t" if mark in first.text), "," if is_one else " ")
+    fields = _split(field, file, first.text, delimiter)
+    whole = _cleaned(memoryview(content)[first.start :], delimiter)
     line = _LINE_END.search(whole)
     end = line.end() if line else len(whole)
-    body = _Body(field, file, whole, end, delimiter, len(fields))
+    body = _Body(field, file, _owned(whole), end, delimiter, len(fields))
     has_header = _has_header(fields, header, counts)
     if has_header is None:
         has_header = _is_over_numbers(fields, body.columns(skip=True)) if body.has_rows else True
@@ -142,7 +144,7 @@ def parse_rows(
     field: str, file: Path, content: bytes, names: tuple[str, ...], width: int, delimiter: str
 ) -> Table | None:
     """Table of a later part of a text, which starts with a row; None if it has no rows."""
-    whole = _cleaned(content, content.find(b"#"), delimiter)
+    whole = _owned(_cleaned(memoryview(content), delimiter))
     body = _Body(field, file, whole, 0, delimiter, width)
     return body.table(names, skip=False) if body.has_rows else None
 
@@ -153,11 +155,12 @@ def read_matrix(file: Path, dtype: type) -> Array:
 
     with reading(file, "numbers", "download it again"):
         with arrow.input_stream(str(file)) as stream:
-            width = len(stream.read(1 << 16).split(b"\n", 1)[0].split(b","))
-        with arrow.input_stream(str(file)) as stream:
-            table = _parse(
-                LimitedStream(stream, file), [arrow.from_numpy_dtype(dtype)] * width, ","
-            )
+            parts = iter(LimitedStream(stream, file))
+            width = next(parts, b"").split(b"\n", 1)[0].count(b",") + 1
+            _check_columns(str(file), width)
+            deque(parts, maxlen=0)  # raises if the file unpacks to too much
+        kinds = [arrow.from_numpy_dtype(dtype)] * width
+        table = _parse(arrow.input_stream(str(file)), kinds, ",")
         matrix = np.empty((table.num_rows, width), dtype)
         for place, column in enumerate(table.columns):
             matrix[:, place] = column.to_numpy()
@@ -171,7 +174,9 @@ def open_parquet(file: Path, text: Sequence[str] = ()) -> Any:
     """
     import pyarrow.parquet as parquet
 
-    return parquet.ParquetFile(file, memory_map=True, read_dictionary=list(text))
+    opened = parquet.ParquetFile(file, memory_map=True, read_dictionary=list(text))
+    _check_columns(str(file), opened.metadata.num_columns)
+    return opened
 
 
 def reading_parquet(field: str, file: Path) -> AbstractContextManager[None]:
@@ -209,6 +214,15 @@ def column_values(field: str, name: str, column: Any) -> Array:
     return values
 
 
+def _check_columns(shown: str, number: int) -> None:
+    """Raise if a table has too many columns."""
+    if number > MOST_COLUMNS:
+        raise InputError(
+            f"{shown} has more than {MOST_COLUMNS:,} columns, which take too much memory as a "
+            "table: keep those that are needed, or save features as .npy or .npz."
+        )
+
+
 class _Line(NamedTuple):
     text: str
     start: int  # byte where the line starts
@@ -220,7 +234,7 @@ class _Body:
 
     field: str
     file: Path
-    content: Any
+    content: Any  # an Arrow buffer that Arrow owns
     end: int  # byte after the first line
     delimiter: str
     width: int
@@ -242,7 +256,7 @@ class _Body:
         """Columns without the first line (`skip`), of found types or as text."""
         import pyarrow as arrow
 
-        body = memoryview(self.content)[self.end if skip else 0 :]
+        body = self.content.slice(self.end if skip else 0)
         remedy = "give each row as many fields as the first, and check the quotes"
         with reading(self.file, "a table", remedy, self.field):
             if not text:
@@ -272,12 +286,33 @@ def _typed(column: Any) -> Any:
     return column
 
 
-def _split(line: str, delimiter: str) -> list[str]:
-    parts = (
-        line.split()
-        if delimiter == " "
-        else next(csv.reader([line], delimiter=delimiter, skipinitialspace=True), [""])
-    )
+def _owned(content: Any) -> Any:
+    """The same bytes in memory that Arrow owns, as an Arrow buffer.
+
+    After an error, a thread of Arrow may be the last to hold what it was parsing. To free memory of
+    Python it would need the interpreter's lock, and if the interpreter is ending at that moment,
+    the process is aborted. So neither memory nor streams of Python are passed to Arrow's readers.
+    """
+    import pyarrow as arrow
+
+    owner = content.obj if isinstance(content, memoryview) else content
+    if isinstance(owner, arrow.Buffer):
+        return owner.slice(len(owner) - len(content))  # `content` is its end
+    buffer = arrow.allocate_buffer(len(content))
+    memoryview(buffer).cast("B")[:] = content
+    return buffer
+
+
+def _split(field: str, file: Path, line: str, delimiter: str) -> list[str]:
+    """Fields of the first line."""
+    shown = f"{field}={str(file)!r}"
+    if delimiter == " ":
+        parts = line.split(None, MOST_COLUMNS)
+        _check_columns(shown, len(parts))
+    else:
+        _check_columns(shown, line.count(delimiter) + 1)
+        with in_one_sentence(shown, "a table", "check the quotes in its first line"):
+            parts = next(csv.reader([line], delimiter=delimiter, skipinitialspace=True), [""])
     return [part.strip().strip('"').strip() for part in parts]
 
 
@@ -300,10 +335,10 @@ def _is_over_numbers(fields: Sequence[str], columns: Sequence[Any]) -> bool:
     )
 
 
-def _first_line(field: str, file: Path, content: bytes) -> _Line:
+def _first_line(field: str, file: Path, content: Any) -> _Line:
     """The first line that is not empty or a comment."""
-    mark = b"\xef\xbb\xbf"  # of UTF-8, as some spreadsheets write it
-    for line in re.compile(rb"[^\r\n]+").finditer(content, len(mark) * content.startswith(mark)):
+    start = 3 if bytes(content[:3]) == b"\xef\xbb\xbf" else 0  # as some spreadsheets mark UTF-8
+    for line in re.compile(rb"[^\r\n]+").finditer(content, start):
         try:
             text = _without_comments(line[0]).decode("utf-8").strip(" ")
         except UnicodeDecodeError as error:
@@ -315,9 +350,9 @@ def _first_line(field: str, file: Path, content: bytes) -> _Line:
     raise InputError(f"{field}={str(file)!r} is empty: check that it was written completely.")
 
 
-def _cleaned(text: Any, mark: int, delimiter: str) -> Any:
-    """Text without comments, if there is one (`mark` is not -1), and without needless blanks."""
-    whole = _without_comments(text) if mark >= 0 else text
+def _cleaned(text: memoryview, delimiter: str) -> Any:
+    """Text without comments and needless blanks; the text itself if it has none."""
+    whole = _without_comments(text) if re.search(b"#", text) else text
     return _BLANKS.sub(b" ", _MARGIN.sub(b"", whole)) if delimiter == " " else whole
 
 
@@ -330,14 +365,20 @@ def _parse(source: Any, kinds: Sequence[Any], delimiter: str) -> Any:
     from pyarrow import csv as arrow_csv
 
     names = [str(place) for place in range(len(kinds))]
+    size = max(1 << 20, len(kinds) << 10)  # bytes: blocks of a few rows would take much memory
     return arrow_csv.read_csv(
         source,
-        read_options=arrow_csv.ReadOptions(column_names=names),
+        read_options=arrow_csv.ReadOptions(column_names=names, block_size=size),
         parse_options=arrow_csv.ParseOptions(delimiter=delimiter),
         convert_options=arrow_csv.ConvertOptions(
             column_types={n: kind for n, kind in zip(names, kinds, strict=True) if kind is not None}
         ),
     )
+
+
+def parquet_table(field: str, file: Path, header: Collection[str] = (), **options: bool) -> Table:
+    """Read a parquet file. Its columns have names, so the options of text have no effect."""
+    return read_parquet(field, file)
 
 
 def read_parquet(field: str, file: Path, only: Sequence[str] | None = None) -> Table:

@@ -26,15 +26,11 @@ class Pairs(NamedTuple):
 
 def library_of(source: Any) -> str:
     """Name of the library and type of an object, such as "torch_geometric.Data"; or empty."""
-    known = ("torch_geometric", "torch_sparse", "networkx", "torch")
-    wanted = ("HeteroData", "Data", "EdgeIndex", "SparseTensor", "Graph", "Tensor")
-    found = {
-        (kind.__module__.partition(".")[0], kind.__name__)
-        for kind in type(source).__mro__
-        if kind.__module__.partition(".")[0] in known
-    }
-    order = [(library, name) for library in known for name in wanted]
-    return next((".".join(pair) for pair in order if pair in found), "")
+    libraries = ("torch_geometric", "torch_sparse", "networkx", "torch")
+    types = ("HeteroData", "Data", "EdgeIndex", "SparseTensor", "Graph", "Tensor")
+    bases = {(base.__module__.partition(".")[0], base.__name__) for base in type(source).__mro__}
+    order = [(library, name) for library in libraries for name in types]
+    return next((".".join(pair) for pair in order if pair in bases), "")
 
 
 def edge_attributes(data: Any) -> set[str]:
@@ -74,8 +70,8 @@ def edges_of(source: Any) -> Pairs | None:
 def adjacency_of(data: Any) -> Pairs | None:
     """Edges of data.adj_t, in which [i, j] is the edge j -> i; None if there is none."""
     matrix = getattr(data, "adj_t", None)
-    found = None if matrix is None else edges_of(matrix)
-    return None if found is None else found.reversed
+    pairs = None if matrix is None else edges_of(matrix)
+    return None if pairs is None else pairs.reversed
 
 
 def _of_networkx(graph: Any) -> Pairs:
@@ -119,6 +115,6 @@ def _of_matrix(shape: Any, row: Any, column: Any, value: Any) -> Pairs:
             f"matrix has shape {sides}, but an adjacency matrix is square: pass one row and one "
             "column per node."
         )
-    ends = [checks.as_array("edge_index", one) for one in (row, column)]
+    ends = [checks.as_array("edge_index", nodes) for nodes in (row, column)]
     weight = np.ones(ends[0].size) if value is None else checks.as_array("weight", value)
     return Pairs(np.stack(ends), sides[0], weight)

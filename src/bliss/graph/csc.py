@@ -72,9 +72,9 @@ def check_pointers(indptr: Any, num_edges: int) -> IntArray:
 
 def loop_columns(source: IntArray, is_loop: Array, column: IntArray, num_nodes: int) -> IntArray:
     """Column of the first self-loop of each node, -1 without one. int[V]."""
-    found = np.full(num_nodes, -1, column.dtype)
-    found[source[is_loop][::-1]] = column[is_loop][::-1]  # the last one written counts
-    return found
+    first = np.full(num_nodes, -1, column.dtype)
+    first[source[is_loop][::-1]] = column[is_loop][::-1]  # in reverse, so that the first remains
+    return first
 
 
 def coalesce(

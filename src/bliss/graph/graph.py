@@ -141,8 +141,8 @@ class Graph:
 
     def degree_of(self, nodes: IntArray) -> IntArray:
         """|N_i| of some nodes, without `degree`, which has 8 bytes per node. int64[N]."""
-        found: IntArray = self.indptr[nodes + 1] - self.indptr[nodes]
-        return found
+        degree: IntArray = self.indptr[nodes + 1] - self.indptr[nodes]
+        return degree
 
     @property
     def edge_index(self) -> Tensor:
@@ -185,15 +185,15 @@ class Graph:
         """Source factor of alpha_ij to a power, made once, in chunks. float32[V], or empty if 1."""
         if self.norm != "gcn" or power == 0.0:
             return NOTHING.astype(np.float32)
-        made: dict[float, FloatArray] = self.__dict__.setdefault("_source_factors", {})
-        if power not in made:
+        factors: dict[float, FloatArray] = self.__dict__.setdefault("_source_factors", {})
+        if power not in factors:
             factor = np.empty(self.num_nodes, np.float32)
             for start in range(0, self.num_nodes, _CHUNK):
                 part = factor[start : start + _CHUNK]
                 degree = self.degree_of(np.arange(start, start + part.size))
                 part[:] = inverse_power(degree, 0.5) ** power
-            made[power] = factor
-        return made[power]
+            factors[power] = factor
+        return factors[power]
 
     def rows(self, dst: IntArray, without: Any = None) -> Rows:
         """The edges that targets may see.
@@ -289,19 +289,19 @@ class Graph:
             return cls.from_edge_index(source, num_nodes, norm=norm or "mean", **options)
         if scipy.sparse.issparse(source):
             return cls.from_scipy(source, norm=norm or "mean", **options)
-        found = edges_of(source)
-        if found is None:
+        pairs = edges_of(source)
+        if pairs is None:
             raise InputError(
                 f"{type(source).__name__} cannot be converted to a graph: pass a Graph, a PyG Data "
                 "or EdgeIndex, a networkx graph, a sparse matrix, or an edge_index [2, E]."
             )
-        size = found.num_nodes or num_nodes
-        return cls._from_pairs(found, norm or "mean", num_nodes=size, **options)
+        size = pairs.num_nodes or num_nodes
+        return cls._from_pairs(pairs, norm or "mean", num_nodes=size, **options)
 
     @classmethod
-    def _from_pairs(cls, found: Pairs, norm: Norm, **options: Any) -> Graph:
-        weight = found.weight if norm == "weights" else None
-        return cls.from_edge_index(found.edge_index, weight=weight, norm=norm, **options)
+    def _from_pairs(cls, pairs: Pairs, norm: Norm, **options: Any) -> Graph:
+        weight = pairs.weight if norm == "weights" else None
+        return cls.from_edge_index(pairs.edge_index, weight=weight, norm=norm, **options)
 
     @classmethod
     def from_data(cls, data: Any, norm: Norm = "mean", **options: Any) -> Graph:
@@ -312,15 +312,15 @@ class Graph:
         than edge_weight.
         """
         if data.edge_index is None:
-            found = adjacency_of(data)
-            if found is None:
+            pairs = adjacency_of(data)
+            if pairs is None:
                 raise InputError(
                     "data.edge_index is None, but it or data.adj_t must hold the edges: set it "
                     "first."
                 )
-            return cls._from_pairs(found, norm, num_nodes=found.num_nodes, **options)
-        named = edge_attributes(data) - {"edge_weight"}
-        options.setdefault("edge_ids", bool(named))
+            return cls._from_pairs(pairs, norm, num_nodes=pairs.num_nodes, **options)
+        attributes = edge_attributes(data) - {"edge_weight"}
+        options.setdefault("edge_ids", bool(attributes))
         weight = getattr(data, "edge_weight", None) if norm == "weights" else None
         return cls.from_edge_index(
             data.edge_index, num_nodes=data.num_nodes, weight=weight, norm=norm, **options

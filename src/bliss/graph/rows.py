@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +56,22 @@ class HiddenEdges:
         place = np.searchsorted(self.node, nodes).clip(max=self.node.size - 1)
         return np.where(self.node[place] == nodes, self.count[place], 0)
 
+    def within(self, start: IntArray, stop: IntArray) -> tuple[IntArray, IntArray]:
+        """Hidden edges in ranges of edge ids: their ranges int64[H'] and their ids int64[H'].
+
+        start, stop  int64[R]
+        """
+        first = np.searchsorted(self.edge, start)
+        count = np.searchsorted(self.edge, stop) - first
+        return np.repeat(np.arange(count.size), count), self.edge[_consecutive(first, count)]
+
+
+def _consecutive(first: IntArray, count: IntArray) -> IntArray:
+    """The numbers first_n to first_n + count_n - 1 of every n, concatenated. int64[sum]."""
+    before = np.cumsum(count) - count
+    numbers: IntArray = np.arange(count.sum()) + np.repeat(first - before, count)
+    return numbers
+
 
 @dataclass(frozen=True, eq=False)
 class Rows:
@@ -96,9 +112,8 @@ class Rows:
         degree = stop - start
         if without is None:
             return cls(graph, dst, owner, pointer, start, stop, degree)
-        whole = cls(graph, dst, owner, pointer, start, stop, degree)
         hidden = HiddenEdges.of(graph, without)
-        group, cut = replace(whole, hidden=hidden)._cuts(whole)
+        group, cut = hidden.within(start, stop)
         lost = np.bincount(group, minlength=dst.size)
         # a range ends before each hidden edge, and another one begins behind it
         pointer = np.concatenate([[0], np.cumsum(lost + 1)])
@@ -128,15 +143,13 @@ class Rows:
     @property
     def is_partial(self) -> BoolArray:
         """Whether a group has fewer edges than its target has in the graph. bool[G]."""
-        if self.hidden is None:
-            return np.zeros(self.degree.size, bool)
-        return np.asarray(np.isin(self.node, self.hidden.node))
+        return self.degree < self.graph.degree_of(self.node)
 
     def ranges_of(self, groups: IntArray) -> tuple[IntArray, IntArray, IntArray]:
         """pointer, start and stop of some groups. groups int64[N]."""
         count = np.diff(self.pointer)[groups]
         pointer = np.concatenate([[0], np.cumsum(count)])
-        place = np.arange(pointer[-1]) + np.repeat(self.pointer[groups] - pointer[:-1], count)
+        place = _consecutive(self.pointer[groups], count)
         return pointer, self.start[place], self.stop[place]
 
     def edges(self) -> tuple[IntArray, IntArray]:
@@ -222,8 +235,8 @@ class Rows:
         degrees = graph.indptr if is_gcn else NO_IDS
         scales = self.target_scale, degrees, graph.weight
         sums: FloatArray = full_sums(*self.ranges, graph.indices, *scales, bits)
-        if is_gcn and self.hidden is not None:
-            self._mend_sources(sums, value)
+        if is_gcn:
+            self._correct_source_factors(sums, value)
         return sums
 
     def visible_sums(self, whole: FloatArray, value: Any) -> FloatArray:
@@ -241,7 +254,7 @@ class Rows:
             return whole
         graph = self.graph
         before = Rows.of(graph, self.dst)
-        group, edge = self._cuts(before)
+        group, edge = self.hidden.within(before.start, before.stop)
         source = graph.indices[edge]
         alpha: FloatArray
         if graph.norm == "weights":
@@ -257,19 +270,11 @@ class Rows:
             whole[partial] *= ratio[:, None].astype(np.float32)
         whole[partial[self.degree[partial] == 0]] = 0.0  # not what rounding leaves of it
         if graph.norm == "gcn":
-            self._mend_sources(whole, value)
+            self._correct_source_factors(whole, value)
         return whole
 
-    def _cuts(self, whole: Rows) -> tuple[IntArray, IntArray]:
-        """Hidden edges of the targets: their places in dst int64[H'], and their ids int64[H']."""
-        hidden = NO_IDS if self.hidden is None else self.hidden.edge
-        low = np.searchsorted(hidden, whole.start)
-        count = np.searchsorted(hidden, whole.stop) - low
-        place = np.arange(count.sum()) + np.repeat(low - (np.cumsum(count) - count), count)
-        return np.repeat(np.arange(count.size), count), hidden[place]
-
-    def _mend_sources(self, sums: FloatArray, value: Any) -> None:
-        """Replace, in sums of norm="gcn", the factors 1 / sqrt(|N_j|) of the whole graph."""
+    def _correct_source_factors(self, sums: FloatArray, value: Any) -> None:
+        """Use, in sums of norm="gcn", the visible |N_j| of sources that lose edges; in place."""
         if self.hidden is None:
             return
         indptr, edge = self.edges()

@@ -9,7 +9,7 @@ import numpy as np
 
 from bliss.arrays import FloatArray, IntArray
 from bliss.kernels.compile import compiled, compiled_reductions
-from bliss.kernels.node_bandit import LARGEST_NEWS
+from bliss.kernels.node_bandit import LARGEST_SIGNAL
 
 _U1 = np.uint64(1)
 
@@ -282,7 +282,7 @@ def scale_free_update(
 
         log w_ij += step (signal_ij - log w_ij)
 
-    signal  float64[E']  log of message size over the layer's level; clipped to +-LARGEST_NEWS
+    signal  float64[E']  log of message size over the layer's level; clipped to +-LARGEST_SIGNAL
     weight  float32[E]   w_ij, changed in place
     total   float64[V]   sum over N_i of w_ij, changed in place
     """
@@ -290,9 +290,9 @@ def scale_free_update(
         change = 0.0
         for kept in range(kept_indptr[t], kept_indptr[t + 1]):
             e = edge[kept]
-            news = min(max(np.float64(signal[kept]), -LARGEST_NEWS), LARGEST_NEWS)
+            clipped = min(max(np.float64(signal[kept]), -LARGEST_SIGNAL), LARGEST_SIGNAL)
             before = np.float64(weight[e])
-            weight[e] = math.exp((1.0 - step) * math.log(before) + step * news)
+            weight[e] = math.exp((1.0 - step) * math.log(before) + step * clipped)
             change += np.float64(weight[e]) - before
         total[dst[t]] += change
 

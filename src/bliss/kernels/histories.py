@@ -82,12 +82,12 @@ def full_sums(
     total = np.zeros((pointer.size - 1, value.shape[1]), np.float32)
     ranges = pointer, start, stop
 
-    def some(first: int, last: int) -> None:
+    def sum_groups(first: int, last: int) -> None:
         scale = target_scale[first:last]
         own = pointer[first : last + 1], start, stop
         _full_sums(*own, indices, scale, degree_indptr, weight, value, total[first:last])
 
-    pool.run(some, pool.group_ranges(*ranges, value.shape[1] / 4))
+    pool.run(sum_groups, pool.group_ranges(*ranges, value.shape[1] / 4))
     return total
 
 
@@ -128,11 +128,11 @@ def _full_sums(
 @compiled
 def age_bin(age: int) -> int:
     """0 for age 0, which stands for no history, otherwise 1 + floor(log2(age))."""
-    found = 0
+    bits = 0
     while age > 0:
-        found += 1
+        bits += 1
         age >>= 1
-    return found
+    return bits
 
 
 @compiled
@@ -144,12 +144,12 @@ def ages(node: IntArray, stamp: IntArray, now: int) -> Any:
     now      number of steps taken
     returns  int64[N]
     """
-    found = np.zeros(node.size, np.int64)
+    age = np.zeros(node.size, np.int64)
     for n in range(node.size):
         written = stamp[np.uint64(node[n])]
         if written >= 0:
-            found[n] = max(now - written, 1)
-    return found
+            age[n] = max(now - written, 1)
+    return age
 
 
 @compiled

@@ -42,8 +42,8 @@ def gatv2_scores(
     returns  float32[E', H]
     """
     scores = np.empty((row.size, vector.shape[0]), np.float32)
-    some = partial(_scores, slope, indptr, row, target, source, vector, scores)
-    pool.run(some, pool.shares(indptr, vector.size / _LANES))
+    task = partial(_scores, slope, indptr, row, target, source, vector, scores)
+    pool.run(task, pool.shares(indptr, vector.size / _LANES))
     return scores
 
 
@@ -66,10 +66,10 @@ def _scores(
         for e in range(indptr[t], indptr[t + 1]):
             j = row[e]
             for h in range(heads):
-                one, other, weight = target[t, h], source[j, h], vector[h]
+                at_target, at_source, weight = target[t, h], source[j, h], vector[h]
                 total = np.float32(0)
                 for c in range(width):
-                    z = one[c] + other[c]
+                    z = at_target[c] + at_source[c]
                     total += weight[c] * max(z, leak * z)
                 scores[e, h] = total
 
@@ -85,17 +85,17 @@ def gatv2_scores_backward(
 ) -> tuple[Any, Any, Any]:
     """Gradients of `gatv2_scores` with respect to target, source, vector. grad float32[E', H]."""
     pieces = _pieces(row.size, *vector.shape)
-    one, other, weight = (_cut(array, pieces) for array in (target, source, vector))
-    to_one, to_other, to_weight = (_zeros(array.shape) for array in (one, other, weight))
-    given = slope, indptr, row, one, other, weight, grad, pieces
-    some = partial(_scores_backward, *given, to_one, to_other, to_weight)
+    arrays = target, source, vector
+    cut = [_cut(array, pieces) for array in arrays]
+    grads = [_zeros(array.shape) for array in cut]
+    given: tuple[Any, ...] = (slope, indptr, row, *cut, grad, pieces, *grads)
+    task = partial(_scores_backward, *given)
     work = 2 * row.size * vector.size // _LANES
-    pool.run(some, pool.ranges(weight.shape[0], work, per_thread=1))
-    return (
-        to_one.reshape(target.shape),
-        to_other.reshape(source.shape),
-        to_weight.reshape(vector.shape),
+    pool.run(task, pool.ranges(vector.shape[0] * pieces, work, per_thread=1))
+    to_target, to_source, to_vector = (
+        own.reshape(array.shape) for own, array in zip(grads, arrays, strict=True)
     )
+    return to_target, to_source, to_vector
 
 
 @compiled_reductions
@@ -122,15 +122,15 @@ def _scores_backward(
         for e in range(indptr[t], indptr[t + 1]):
             j = row[e]
             for h in range(np.uint64(start), np.uint64(stop)):
-                one, other, weight = target[t, h], source[j, h], vector[h]
-                to_one, to_other, to_weight = grad_target[t, h], grad_source[j, h], grad_vector[h]
-                share = grad[e, head[h]]
+                at_target, at_source, weight = target[t, h], source[j, h], vector[h]
+                to_target, to_source = grad_target[t, h], grad_source[j, h]
+                to_vector, share = grad_vector[h], grad[e, head[h]]
                 for c in range(width):
-                    z = one[c] + other[c]
+                    z = at_target[c] + at_source[c]
                     inner = share * weight[c] * (np.float32(1) if z > 0 else leak)
-                    to_weight[c] += share * max(z, leak * z)
-                    to_one[c] += inner
-                    to_other[c] += inner
+                    to_vector[c] += share * max(z, leak * z)
+                    to_target[c] += inner
+                    to_source[c] += inner
 
 
 def attend(
@@ -146,8 +146,8 @@ def attend(
     _, heads, width = values.shape
     out = np.zeros((indptr.size - 1, heads, width), np.float32)
     attention = np.empty_like(scores)
-    some = partial(_attend, indptr, row, scores, mask, values, out, attention)
-    pool.run(some, pool.shares(indptr, heads * width / _LANES))
+    task = partial(_attend, indptr, row, scores, mask, values, out, attention)
+    pool.run(task, pool.shares(indptr, heads * width / _LANES))
     return out, attention
 
 
@@ -195,14 +195,14 @@ def attend_backward(
     """Gradients of `attend` with respect to scores and values. grad float32[D, H, C]."""
     _, heads, width = values.shape
     grad_scores = np.empty_like(attention)
-    some = partial(_grad_scores, indptr, row, attention, mask, values, grad, grad_scores)
-    pool.run(some, pool.shares(indptr, heads * width / _LANES))
+    task = partial(_grad_scores, indptr, row, attention, mask, values, grad, grad_scores)
+    pool.run(task, pool.shares(indptr, heads * width / _LANES))
     pieces = _pieces(row.size, heads, width)
     given = _cut(grad, pieces)
     grad_values = _zeros((values.shape[0], *given.shape[1:]))
-    some = partial(_grad_values, indptr, row, attention, mask, given, pieces, grad_values)
+    task = partial(_grad_values, indptr, row, attention, mask, given, pieces, grad_values)
     work = row.size * heads * width // _LANES
-    pool.run(some, pool.ranges(heads * pieces, work, per_thread=1))
+    pool.run(task, pool.ranges(heads * pieces, work, per_thread=1))
     return grad_scores, grad_values.reshape(values.shape)
 
 
@@ -264,8 +264,8 @@ def _grad_values(
 
 def _pieces(edges: int, heads: int, width: int) -> int:
     """Pieces of whole cache lines to cut each head into, so that every thread has one."""
-    wanted, pieces = pool.number(edges * heads * width // _LANES, per_thread=1), 1
-    while heads * pieces < wanted and width % (2 * pieces * _LINE) == 0:
+    parts, pieces = pool.number(edges * heads * width // _LANES, per_thread=1), 1
+    while heads * pieces < parts and width % (2 * pieces * _LINE) == 0:
         pieces *= 2
     return pieces
 

@@ -14,7 +14,7 @@ from bliss.kernels.compile import compiled
 CODES_PER_UNIT = 16
 """Codes per unit of a node's log factor: a rounding error of at most 3%, far below other errors."""
 CODE_OF_ONE = 128
-LARGEST_NEWS = CODE_OF_ONE / CODES_PER_UNIT
+LARGEST_SIGNAL = CODE_OF_ONE / CODES_PER_UNIT
 """Bound of a log signal: messages count as at most e^8 times above or below their layer's level."""
 
 SMALLEST_ATTENTION = 1e-9
@@ -32,7 +32,7 @@ def source_scores(
     With l_ij the log of the kept softmax, the offset u_i of a target is the mean residual of its
     kept edges. The observation of a source is the mean over its kept edges after removing it:
 
-        u_i = mean_k (l_ik - score_k),    news_j = mean_i (l_ij - u_i)
+        u_i = mean_k (l_ik - score_k),    observation_j = mean_i (l_ij - u_i)
 
     Scores that explain all attention are therefore unchanged, for any set of kept edges. The
     observations of a target's edges average to the mean of their scores, so scores cannot drift
@@ -58,10 +58,10 @@ def source_scores(
         for kept in range(first, last):
             total[np.uint64(row[kept])] += logs[kept] - own
             count[np.uint64(row[kept])] += 1.0
-    news = np.empty(score.size, np.float64)
+    observation = np.empty(score.size, np.float64)
     for s in range(score.size):
-        news[s] = total[s] / count[s] if count[s] > 0.0 else np.nan
-    return news
+        observation[s] = total[s] / count[s] if count[s] > 0.0 else np.nan
+    return observation
 
 
 def coded_sums(
@@ -81,10 +81,10 @@ def coded_sums(
     sums = np.empty(pointer.size - 1, np.float64)
     codes = indices, code, table, edge_code, edge_table
 
-    def some(first: int, last: int) -> None:
+    def sum_groups(first: int, last: int) -> None:
         _coded_sums(pointer[first : last + 1], start, stop, *codes, sums[first:last])
 
-    pool.run(some, pool.group_ranges(pointer, start, stop, 1.0))
+    pool.run(sum_groups, pool.group_ranges(pointer, start, stop, 1.0))
     return sums
 
 
@@ -165,41 +165,41 @@ def follow(
     """Update the running mean of each observed node and return its shrunken estimate.
 
         m_j <- m_j + max(1 / (n_j + 1), beta) (x_j - m_j),    x_j = signal_j - level
-        believed_j = m_j n / (n + s),                          n = min(n_j, 2 / beta - 1)
+        estimate_j = m_j n / (n + s),                          n = min(n_j, 2 / beta - 1)
 
     n is the effective number of observations of a mean with rate beta. Two sums over the nodes
     observed before are also returned: of (x_j - m_j)^2 / (1 + 1 / n), whose expectation is the
     variance of one observation, and of x_j^2.
 
     source   int64[S]
-    signal   float[S]       x_j is clipped to [-LARGEST_NEWS, LARGEST_NEWS]
+    signal   float[S]       x_j is clipped to [-LARGEST_SIGNAL, LARGEST_SIGNAL]
     arm      float32[V, 2]  m_j and n_j, changed in place
-    returns  believed float64[S], both sums, and the number of nodes in them
+    returns  estimate float64[S], both sums, and the number of nodes in them
     """
     size = source.size
     mean, seen = np.empty(size, np.float32), np.empty(size, np.float32)
     for s in range(size):  # only reads, so that their cache misses overlap
         j = np.uint64(source[s])
         mean[s], seen[s] = arm[j, 0], arm[j, 1]
-    believed = np.empty(size, np.float64)
+    estimate = np.empty(size, np.float64)
     misses, squares, repeats = 0.0, 0.0, 0.0
     longest = 2.0 / memory - 1.0
     for s in range(size):
-        news = min(max(np.float64(signal[s]) - level, -LARGEST_NEWS), LARGEST_NEWS)
+        x = min(max(np.float64(signal[s]) - level, -LARGEST_SIGNAL), LARGEST_SIGNAL)
         m, n = np.float64(mean[s]), np.float64(seen[s])
         if n > 0.0:
-            misses += (news - m) * (news - m) / (1.0 + 1.0 / min(n, longest))
-            squares += news * news
+            misses += (x - m) * (x - m) / (1.0 + 1.0 / min(n, longest))
+            squares += x * x
             repeats += 1.0
         n += 1.0
-        m += max(1.0 / n, memory) * (news - m)
+        m += max(1.0 / n, memory) * (x - m)
         mean[s], seen[s] = m, n
-        looks = min(n, longest)
-        believed[s] = m * looks / (looks + prior)
+        effective = min(n, longest)
+        estimate[s] = m * effective / (effective + prior)
     for s in range(size):
         j = np.uint64(source[s])
         arm[j, 0], arm[j, 1] = mean[s], seen[s]
-    return believed, misses, squares, repeats
+    return estimate, misses, squares, repeats
 
 
 @compiled

@@ -326,22 +326,22 @@ def pick_pivotal(
         size = degree[g]
         own = group_key(key, node, relation, g)
         open_ = -1  # place of the undecided edge
-        left = 0.0
+        left = 0.0  # its probability
         for place in range(size):
             winner = -1
-            one = chance[before + place]
-            if one >= 1.0:
+            current = chance[before + place]
+            if current >= 1.0:
                 winner = place
-            elif one > 0.0 and open_ < 0:
-                open_, left = place, one
-            elif one > 0.0:
+            elif current > 0.0 and open_ < 0:
+                open_, left = place, current
+            elif current > 0.0:
                 toss = coin(own, np.uint64(place)) / COINS
-                total = left + one
+                total = left + current
                 if total < 1.0:
-                    open_ = place if toss * total < one else open_
+                    open_ = place if toss * total < current else open_
                     left = total
                 else:
-                    stays = toss * (2.0 - total) < 1.0 - one
+                    stays = toss * (2.0 - total) < 1.0 - current
                     winner = open_ if stays else place
                     open_ = place if stays else open_
                     left = total - 1.0

@@ -37,11 +37,11 @@ PARTS = 4
 Range = tuple[int, int]
 
 
-def _one() -> int:
+def _single_thread() -> int:
     return 1
 
 
-_count: Callable[[], int] = _one
+_count: Callable[[], int] = _single_thread
 _local = threading.local()
 _PART = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _team: Any = None  # GOMP_parallel of torch's OpenMP library
@@ -87,7 +87,7 @@ def ranges(size: int, work: int, multiple: int = 1, per_thread: int = PARTS) -> 
     """Ranges of about equal length that cover [0, size), with ends at multiples of a number."""
     parts = number(work, per_thread)
     ends = [size * part // parts // multiple * multiple for part in range(parts)]
-    return [one for one in pairwise([*ends, size]) if one[0] < one[1]] or [(0, size)]
+    return _not_empty([*ends, size]) or [(0, size)]
 
 
 def shares(indptr: IntArray, steps: float) -> list[Range]:
@@ -96,9 +96,14 @@ def shares(indptr: IntArray, steps: float) -> list[Range]:
     parts = number(int(steps * edges))
     if parts == 1:
         return [(0, targets)]
-    wanted = [edges * part // parts for part in range(1, parts)]
-    ends = np.searchsorted(indptr, wanted).tolist()
-    return [one for one in pairwise([0, *ends, targets]) if one[0] < one[1]]
+    bounds = [edges * part // parts for part in range(1, parts)]
+    ends = np.searchsorted(indptr, bounds).tolist()
+    return _not_empty([0, *ends, targets])
+
+
+def _not_empty(ends: Iterable[int]) -> list[Range]:
+    """Ranges between consecutive ends, without empty ones."""
+    return [(start, stop) for start, stop in pairwise(ends) if start < stop]
 
 
 def starts(pointer: IntArray, start: IntArray, stop: IntArray) -> IntArray:

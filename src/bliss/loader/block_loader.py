@@ -23,7 +23,7 @@ from bliss.errors import InputError
 from bliss.graph.conversion import edge_attributes
 from bliss.kernels import pool
 from bliss.loader.gather import Gather
-from bliss.loader.pyg_options import refuse_others
+from bliss.loader.pyg_options import refuse_options
 from bliss.rng import Stream, derive_key, hashes
 from bliss.samplers.base import Sampler
 
@@ -110,7 +110,7 @@ class BlockLoader:
         Must be 0: the policy learns in this process. Use prefetch=1 to draw in a thread.
     subgraph_type
         Must be "directional": a block holds the edges that lead to its targets.
-    others
+    options
         Other options of PyG's NeighborLoader (disjoint, time_attr, ...) are refused with a reason,
         unless they are off.
     """
@@ -133,9 +133,9 @@ class BlockLoader:
         feature_cache: int = 0,
         num_workers: int = 0,
         subgraph_type: str = "directional",
-        **others: Any,
+        **options: Any,
     ) -> None:
-        refuse_others(others, subgraph_type)
+        refuse_options(options, subgraph_type)
         _check_options(node_sampler, prefetch, num_workers, batch_sampler, shuffle, drop_last)
         if data.num_nodes != node_sampler.graph.num_nodes:
             raise InputError(
@@ -157,7 +157,7 @@ class BlockLoader:
             self._check_shards()
         self._gather = Gather(data, node_sampler, checks.whole("feature_cache", feature_cache))
         self._has_edge_ids = node_sampler.graph.edge_id is not None
-        self._tell_dropped()
+        self._warn_of_dropped()
         self._batch, self._step = 0, 0
         self._left_early = False  # whether the last iteration ended in the middle of its epoch
         self._iteration = object()  # identifies the newest iteration
@@ -179,14 +179,14 @@ class BlockLoader:
                 "batches of equal size: pass it."
             )
         if len(self) == 0:
-            found = f"{self.input_nodes.size} input nodes in batches of {self.batch_size}"
+            available = f"{self.input_nodes.size} input nodes in batches of {self.batch_size}"
             if makes_batches:
-                found = f"{len(self.node_sampler.batches(0))} batches of an epoch"
+                available = f"{len(self.node_sampler.batches(0))} batches of an epoch"
             raise InputError(
-                f"shards={self.shards} exceeds the {found}: lower shards or batch_size."
+                f"shards={self.shards} exceeds the {available}: lower shards or batch_size."
             )
 
-    def _tell_dropped(self) -> None:
+    def _warn_of_dropped(self) -> None:
         """Warn of edge attributes that batches leave out."""
         graph, data = self.node_sampler.graph, self.data
         used = {"edge_weight"} if graph.norm == "weights" else set()
@@ -198,7 +198,7 @@ class BlockLoader:
                 stacklevel=3,
             )
 
-    def _tell_unlearnt(self) -> None:
+    def _warn_of_missing_updates(self) -> None:
         """Warn once if `sampler.update` was forgotten: batches with gradients, and no update."""
         sampler = self.node_sampler
         if sampler.learning.updates or not sampler.learns or not torch.is_grad_enabled():
@@ -280,7 +280,7 @@ class BlockLoader:
             for step in batches:
                 self._batch += 1
                 self._step += 1
-                self._tell_unlearnt()
+                self._warn_of_missing_updates()
                 yield (batch.pin_memory() for batch in step) if pin else step
         if self._iteration is this:
             self._next_epoch()
@@ -300,9 +300,9 @@ class BlockLoader:
         """Seeds of the own shards in each step of this epoch."""
         own = self.own_shards
         if self.node_sampler.makes_batches:
-            made = self.node_sampler.batches(self._epoch)
-            for start in range(0, len(made) // self.shards * self.shards, self.shards):
-                yield [_Seeds(made[start + shard], None, shard) for shard in own]
+            batches = self.node_sampler.batches(self._epoch)
+            for start in range(0, len(batches) // self.shards * self.shards, self.shards):
+                yield [_Seeds(batches[start + shard], None, shard) for shard in own]
             return
         for index in self._positions():
             if self.shards == 1:
@@ -374,18 +374,18 @@ class BlockLoader:
 
         return Data()
 
-    def _load_all(self, seeds: Iterable[_Seeds], step: int) -> list[Data]:
-        return [self._load(one, step) for one in seeds]
+    def _load_all(self, shards: Iterable[_Seeds], step: int) -> list[Data]:
+        return [self._load(seeds, step) for seeds in shards]
 
-    def _load_alone(self, seeds: Iterable[_Seeds], step: int) -> list[Data]:
+    def _load_alone(self, shards: Iterable[_Seeds], step: int) -> list[Data]:
         """Load batches in one thread: OpenMP would start a second team for a second thread."""
         with pool.limited(1):
-            return self._load_all(seeds, step)
+            return self._load_all(shards, step)
 
     def _in_turn(self, steps: Iterator[list[_Seeds]]) -> Generator[Iterable[Data], None, None]:
-        for seeds in steps:
-            drawn = map(self._load, seeds, repeat(self._step))
-            yield drawn if len(seeds) > 1 else list(drawn)
+        for shards in steps:
+            drawn = map(self._load, shards, repeat(self._step))
+            yield drawn if len(shards) > 1 else list(drawn)
 
     def _thread(self) -> ThreadPoolExecutor:
         """Thread that draws ahead, reused in all epochs so that its workspace is allocated once."""
@@ -418,14 +418,14 @@ class BlockLoader:
                     waiting.exception()  # wait: the draw must not outlive the iteration
 
     def _submit(self, steps: Iterator[list[_Seeds]], step: int) -> Future[list[Data]] | None:
-        seeds = next(steps, None)
-        if seeds is None:
+        shards = next(steps, None)
+        if shards is None:
             return None
         if not _is_crowded():
-            return self._thread().submit(self._load_alone, seeds, step)
+            return self._thread().submit(self._load_alone, shards, step)
         done: Future[list[Data]] = Future()
         try:
-            done.set_result(self._load_all(seeds, step))
+            done.set_result(self._load_all(shards, step))
         except Exception as error:  # raised when the batch is asked for, as from the thread
             done.set_exception(error)
         return done
@@ -455,13 +455,13 @@ def _input_nodes(nodes: Any, num_nodes: int) -> tuple[IntArray, bool]:
 def own_shards(shard: int | Sequence[int], shards: int) -> tuple[int, ...]:
     """Numbers of the own shards, checked: different, and from 0 to shards - 1."""
     given = shard if isinstance(shard, Sequence) else (shard,)
-    found = tuple(checks.whole("shard", one) for one in given)
-    if not found or len(set(found)) < len(found) or max(found) >= shards:
+    numbers = tuple(checks.whole("shard", number) for number in given)
+    if not numbers or len(set(numbers)) < len(numbers) or max(numbers) >= shards:
         raise InputError(
             f"shard={shard!r} must be a number from 0 to {shards - 1}, or different ones, because "
             f"shards={shards}: pass for instance the rank of the process, and shards=processes."
         )
-    return found
+    return numbers
 
 
 def _check_options(
@@ -483,5 +483,7 @@ def _check_options(
             "not learn: use prefetch=1 to draw in a thread."
         )
     if batch_sampler is not None and (sampler.makes_batches or shuffle or drop):
-        other = type(sampler).__name__ if sampler.makes_batches else "shuffle or drop_last"
-        raise InputError(f"batch_sampler cannot be combined with {other}: leave one of them out.")
+        conflict = type(sampler).__name__ if sampler.makes_batches else "shuffle or drop_last"
+        raise InputError(
+            f"batch_sampler cannot be combined with {conflict}: leave one of them out."
+        )

@@ -1,4 +1,4 @@
-"""RowReader of a batch from the attributes of nodes, in memory or mapped from files."""
+"""Rows of node attributes for a batch, from arrays in memory or mapped from files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Gather:
 
     def __init__(self, data: Any, sampler: Sampler, cache: int = 0) -> None:
         self.sampler = sampler
-        self.rows: dict[str, RowReader] = {}
+        self.readers: dict[str, RowReader] = {}  # of the mapped attributes
         graph = sampler.graph
         arrays = [graph.indptr, graph.indices, graph.weight]
         for name, value in data.to_dict().items():
@@ -44,7 +44,7 @@ class Gather:
             arrays.append(array)
             reader = RowReader.of(array, cache if name == "x" else 0)
             if reader is not None:
-                self.rows[name] = reader
+                self.readers[name] = reader
         self._watch = Watch(arrays)
         self.renew()
 
@@ -53,15 +53,15 @@ class Gather:
         self._watch.check()
 
     def __call__(self, name: str, value: Tensor, ids: Tensor) -> Tensor:
-        """RowReader of an attribute. value [V, ...], ids int64[N] -> [N, ...]."""
-        reader = self.rows.get(name)
+        """Rows of an attribute. value [V, ...], ids int64[N] -> [N, ...]."""
+        reader = self.readers.get(name)
         if reader is None:
             return value.index_select(0, ids.to(value.device))
         return torch.from_numpy(reader(ids.numpy()))
 
     def renew(self) -> None:
         """Cache the rows that the sampler is now most likely to draw."""
-        for reader in self.rows.values():
+        for reader in self.readers.values():
             if reader.capacity:
                 reader.renew(draw_scores(self.sampler))
 
@@ -72,9 +72,9 @@ def draw_scores(sampler: Sampler) -> FloatArray:
     A node is a candidate about as often as it has edges, so this is its degree, times its factor in
     the mass of the sampler's policy, if there is one. Out-degrees are taken to be in-degrees.
     """
-    found: FloatArray = np.diff(sampler.graph.indptr).astype(np.float32)
+    score: FloatArray = np.diff(sampler.graph.indptr).astype(np.float32)
     if isinstance(sampler, PolicySampler):
         codes = sampler.policy.node_codes(0)
         if codes.code.size:
-            found *= (codes.table**sampler.policy.power)[codes.code]
-    return found
+            score *= (codes.table**sampler.policy.power)[codes.code]
+    return score

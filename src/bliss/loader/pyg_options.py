@@ -40,12 +40,12 @@ _SUBGRAPHS = {
 }
 
 
-def refuse_others(others: Mapping[str, Any], subgraph_type: str) -> None:
+def refuse_options(options: Mapping[str, Any], subgraph_type: str) -> None:
     """Refuse options of PyG's loaders that would have no effect."""
     checks.choice("subgraph_type", subgraph_type, ("directional", *_SUBGRAPHS))
     if subgraph_type != "directional":
         raise InputError(f"subgraph_type={subgraph_type!r}: {_SUBGRAPHS[subgraph_type]}.")
-    for name, value in others.items():
+    for name, value in options.items():
         if name not in REFUSED:
             raise TypeError(f"BlockLoader got an unexpected keyword argument {name!r}")
         if value is not None and value is not False:

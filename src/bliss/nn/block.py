@@ -232,10 +232,10 @@ class Block:
         """
         return propagate(self, conv, x, observed, options)
 
-    def _visible(self, wanted: str) -> Rows:
+    def _visible(self, quantity: str) -> Rows:
         if self.rows is None:
             raise InputError(
-                f"the block does not know its graph, and so no {wanted}: use the blocks of a "
+                f"the block does not know its graph, and so no {quantity}: use the blocks of a "
                 "sampler or of bliss.nn.infer, or pass graph=... to Block.from_arrays."
             )
         return self.rows
@@ -262,18 +262,18 @@ class Block:
             )
         self.check_device("x", x)
         kind = torch.promote_types(x.dtype, torch.float32)  # half precision would overflow
-        shown = x.detach()
-        known = None if self.control is None else self.control.history
-        if known is not None and known.size(1) != x.size(1):
+        inputs = x.detach()
+        history = None if self.control is None else self.control.history
+        if history is not None and history.size(1) != x.size(1):
             raise InputError(
-                f"x has width {x.size(1)}, but its history has width {known.size(1)}: build the "
+                f"x has width {x.size(1)}, but its history has width {history.size(1)}: build the "
                 "sampler with widths=... of this network."
             )
-        sampled = shown if known is None else shown - known
+        sampled = inputs if history is None else inputs - history
         observation = Observation(
             norm=torch.linalg.vector_norm(sampled, dim=1, dtype=kind).to(torch.float32),
             attention=None if attention is None else self._mean_attention(attention),
-            input=shown.to(torch.float32) if self.keeps_input else None,
+            input=inputs.to(torch.float32) if self.keeps_input else None,
         )
         object.__setattr__(self, "observation", observation)
 
@@ -368,7 +368,7 @@ class Block:
 
 def _moved(record: Any, move: Callable[[Tensor], Tensor]) -> Any:
     """Copy of a dataclass with every tensor moved, including those of nested dataclasses."""
-    values = {one.name: getattr(record, one.name) for one in fields(record)}
+    values = {entry.name: getattr(record, entry.name) for entry in fields(record)}
     changed = {k: move(v) for k, v in values.items() if isinstance(v, Tensor)}
     nested = {
         k: _moved(v, move) for k, v in values.items() if isinstance(v, (Control, Observation))

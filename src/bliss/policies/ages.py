@@ -42,15 +42,15 @@ class AgeCurve:
 
         age  shards of int64[S], signal  shards of float[S] -> shards of float64[S]
         """
-        bins = [_bins(one) for one in age]
-        every, values = np.concatenate(bins), np.concatenate(signal)
-        number = np.bincount(every, minlength=histories.AGE_BINS)
-        total = np.bincount(every, values, histories.AGE_BINS)
+        bins = [_bins(shard) for shard in age]
+        all_bins, values = np.concatenate(bins), np.concatenate(signal)
+        number = np.bincount(all_bins, minlength=histories.AGE_BINS)
+        total = np.bincount(all_bins, values, histories.AGE_BINS)
         seen = number > 0
         self.count[layer][seen] += 1
         rate = np.maximum(1 / self.count[layer][seen], self.memory)
         self.curve[layer][seen] += rate * (total[seen] / number[seen] - self.curve[layer][seen])
-        return [one - self.curve[layer][b] for one, b in zip(signal, bins, strict=True)]
+        return [shard - self.curve[layer][b] for shard, b in zip(signal, bins, strict=True)]
 
     def factor(self, layer: int) -> FloatArray:
         """exp of the curve, relative to its mean. float32[AGE_BINS]; empty before the first step.
@@ -58,12 +58,12 @@ class AgeCurve:
         A bin without observations has the value of the nearest bin below with some, or else of the
         nearest above.
         """
-        known = np.flatnonzero(self.count[layer])
-        if known.size == 0:
+        observed = np.flatnonzero(self.count[layer])
+        if observed.size == 0:
             return NOTHING
-        place = np.searchsorted(known, np.arange(histories.AGE_BINS), side="right") - 1
-        curve = self.curve[layer][known[np.maximum(place, 0)]]
-        relative: FloatArray = np.exp(curve - self.curve[layer][known].mean())
+        place = np.searchsorted(observed, np.arange(histories.AGE_BINS), side="right") - 1
+        curve = self.curve[layer][observed[np.maximum(place, 0)]]
+        relative: FloatArray = np.exp(curve - self.curve[layer][observed].mean())
         return relative.astype(np.float32)
 
     def state_dict(self, name: str) -> State:

@@ -31,13 +31,13 @@ class PolicyConfig:
         """Build the policy; `data` holds what a policy needs besides the graph, such as x."""
         module, _, name = self.builds.partition(".")
         kind = getattr(import_module(f"bliss.policies.{module}"), name)
-        made: Policy = kind(graph, layers, self, **data)
-        return made
+        policy: Policy = kind(graph, layers, self, **data)
+        return policy
 
     @classmethod
     def options(cls) -> tuple[str, ...]:
         """Names of the settings."""
-        return tuple(one.name for one in fields(cls))
+        return tuple(field.name for field in fields(cls))
 
     def with_options(self, **options: Any) -> PolicyConfig:
         """A copy with changed settings; raises an error for unknown names."""
@@ -227,7 +227,7 @@ class LinearConfig(PolicyConfig):
 
 def by_name(*configs: PolicyConfig) -> dict[str, PolicyConfig]:
     """Policies by name."""
-    return {one.name: one for one in configs}
+    return {config.name: config for config in configs}
 
 
 POLICIES = by_name(

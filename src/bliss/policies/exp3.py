@@ -70,23 +70,23 @@ class Exp3(Policy):
 
     def apply(self, layer: int, news: Sequence[News]) -> None:
         """Increase the weights of the kept edges."""
-        for one in news:
+        for shard in news:
             edge_bandits.grow(
-                one["dst"],
+                shard["dst"],
                 self.graph.indptr,
-                one["indptr"],
-                one["edge"],
-                one["growth"],
+                shard["indptr"],
+                shard["edge"],
+                shard["growth"],
                 self._excess[layer],
                 self._scale[layer],
             )
 
     def changed_rows(self, layer: int, news: Sequence[News]) -> RowSets | None:
         """The kept edges, and all in-edges of targets that were ever scaled down (base_i < 1)."""
-        dst = np.concatenate([one["dst"] for one in news])
+        dst = np.concatenate([shard["dst"] for shard in news])
         scaled = dst[self._scale[layer][dst, 0] < 1]
         _, whole = self.graph.rows(scaled).edges()
-        edge = np.concatenate([*(one["edge"] for one in news), whole])
+        edge = np.concatenate([*(shard["edge"] for shard in news), whole])
         return {(f"exp3.{layer}.excess",): edge, (f"exp3.{layer}.scale",): dst}
 
     @staticmethod

@@ -80,10 +80,10 @@ class Linear(Policy):
     def node_factor(self, layer: int, node: IntArray) -> FloatArray:
         """g(x_j) of the given nodes. [C] -> float32[C]."""
         weight = self._weight[self._set[layer]]
-        found: FloatArray = edge_bandits.linear_sizes(
+        factor: FloatArray = edge_bandits.linear_sizes(
             self.x, node, weight[:-1].astype(np.float32), float(weight[-1]), self.config.eta
         )
-        return found
+        return factor
 
     def digest(self, layer: int, feedback: Feedback) -> News:
         """Estimated gradient of log V; empty if fewer than two kept sources have p_j < 1."""
@@ -101,10 +101,10 @@ class Linear(Policy):
 
     def apply(self, layer: int, news: Sequence[News]) -> None:
         """Make one Adam step with the mean gradient of the shards."""
-        told = [one["gradient"] for one in news if one]
-        if not told:
+        gradients = [shard["gradient"] for shard in news if shard]
+        if not gradients:
             return
-        gradient = told[0] if len(told) == 1 else np.mean(told, axis=0)
+        gradient = gradients[0] if len(gradients) == 1 else np.mean(gradients, axis=0)
         number = self._set[layer]
         self._steps[number] += 1
         steps = int(self._steps[number])

@@ -131,27 +131,28 @@ class NodeBandit(CoefficientPolicy):
             news["age"] = feedback.age
         if feedback.attention is not None:
             attention, source = feedback.attention, feedback.src
-            known = _DECODED[self._score_code[layer][source]] - self._base(layer, "score", source)
+            score = _DECODED[self._score_code[layer][source]] - self._base(layer, "score", source)
             base = self._surveyed.get(layer, "attention")
             if base.size:
                 attention = attention / ATTENTION_TABLE[base[feedback.edge]]
             elif self._surveyed.get(layer, "score").size:
                 attention = attention / np.exp(self._base(layer, "score", source))[feedback.row]
-            scores = kernels.source_scores(feedback.indptr, feedback.row, attention, known)
-            news["log_score"] = scores
+            news["log_score"] = kernels.source_scores(
+                feedback.indptr, feedback.row, attention, score
+            )
         return news
 
     def apply(self, layer: int, news: Sequence[News]) -> None:
         """Move the estimates of the observed nodes."""
-        told = [one for one in news if one]
-        if not told:
+        shards = [shard for shard in news if shard]
+        if not shards:
             return
-        self._apply_scores(layer, [one for one in told if "log_score" in one])
-        sources = [one["source"] for one in told]
+        self._apply_scores(layer, [shard for shard in shards if "log_score" in shard])
+        sources = [shard["source"] for shard in shards]
         bases = [self._base(layer, "size", source) for source in sources]
-        signals = [one["log_size"] - base for one, base in zip(told, bases, strict=True)]
-        if "age" in told[0]:
-            signals = self._ages.follow(layer, [one["age"] for one in told], signals)
+        signals = [shard["log_size"] - base for shard, base in zip(shards, bases, strict=True)]
+        if "age" in shards[0]:
+            signals = self._ages.follow(layer, [shard["age"] for shard in shards], signals)
         sizes = self._size.follow(layer, sources, signals)
         for source, base, logarithm in zip(sources, bases, sizes, strict=True):
             logarithm += base
@@ -161,28 +162,29 @@ class NodeBandit(CoefficientPolicy):
 
     def _apply_scores(self, layer: int, news: Sequence[News]) -> None:
         """Move the scores of the sources whose score was observed (not NaN)."""
-        known = [~np.isnan(one["log_score"]) for one in news]
-        pairs = [(n["source"][k], n["log_score"][k]) for n, k in zip(news, known, strict=True)]
-        pairs = [(source, score) for source, score in pairs if source.size]
-        if not pairs:
+        sources, scores = [], []
+        for shard in news:
+            is_observed = ~np.isnan(shard["log_score"])
+            if is_observed.any():
+                sources.append(shard["source"][is_observed])
+                scores.append(shard["log_score"][is_observed])
+        if not sources:
             return
-        sources, scores = (list(column) for column in zip(*pairs, strict=True))
-        for source, logarithm in zip(
-            sources, self._score.follow(layer, sources, scores), strict=True
-        ):
+        estimates = self._score.follow(layer, sources, scores)
+        for source, logarithm in zip(sources, estimates, strict=True):
             logarithm += self._base(layer, "score", source)
             kernels.encode(source, logarithm, self._score_code[layer])
 
     def changed_rows(self, layer: int, news: Sequence[News]) -> RowSets:
         """The observed sources."""
-        told = [one for one in news if one]
-        if not told:
+        shards = [shard for shard in news if shard]
+        if not shards:
             return {}
-        source = np.concatenate([one["source"] for one in told])
-        found: RowSets = {(f"node.size.{layer}.arm", f"node.{layer}.code"): source}
-        if "log_score" in told[0]:
-            found[(f"node.score.{layer}.arm", f"node.{layer}.score_code")] = source
-        return found
+        source = np.concatenate([shard["source"] for shard in shards])
+        rows: RowSets = {(f"node.size.{layer}.arm", f"node.{layer}.code"): source}
+        if "log_score" in shards[0]:
+            rows[(f"node.score.{layer}.arm", f"node.{layer}.score_code")] = source
+        return rows
 
     def survey(self, layer: int, survey: Survey) -> None:
         """Set all sizes and scores to the surveyed values; ignores an all-zero layer."""

@@ -73,19 +73,19 @@ class ScaleFreeExp3(Policy):
 
     def apply(self, layer: int, news: Sequence[News]) -> None:
         """Move the level, then the weights of the kept edges."""
-        told = [one for one in news if one]
-        if not told:
+        shards = [shard for shard in news if shard]
+        if not shards:
             return
         rate = max(1 / (int(self._steps[layer]) + 1), MEMORY)
-        level = float(joined(told, "signal").mean())
+        level = float(joined(shards, "signal").mean())
         self._level[layer] += rate * (level - self._level[layer])
         self._steps[layer] += 1
-        for one in told:
+        for shard in shards:
             edge_bandits.scale_free_update(
-                one["dst"],
-                one["indptr"],
-                one["edge"],
-                one["signal"] - self._level[layer],
+                shard["dst"],
+                shard["indptr"],
+                shard["edge"],
+                shard["signal"] - self._level[layer],
                 self.config.step,
                 self._weight[layer],
                 self._total[layer],

@@ -33,31 +33,31 @@ class Surveyed:
             for layer in range(layers)
             for kind, length in lengths.items()
         }
-        self._place = {one: place for place, one in enumerate(self._codes)}
-        self._is_known = zeros(len(self._codes), np.bool_)
+        self._place = {array: place for place, array in enumerate(self._codes)}
+        self._is_set = zeros(len(self._codes), np.bool_)  # by place
 
     def get(self, layer: int, kind: str) -> Codes:
         """The codes of a layer; empty if they were not surveyed."""
         name = f"{self._name}.{layer}.base_{kind}"
-        return self._codes[name]() if name in self._codes and self._known(name) else _NONE
+        return self._codes[name]() if name in self._codes and self._was_surveyed(name) else _NONE
 
     def put(self, layer: int, kind: str, codes: Codes) -> Codes:
         """Copy the codes of a layer; returns the copy."""
         name = f"{self._name}.{layer}.base_{kind}"
         kept: Codes = self._codes[name]()
         kept[:] = codes
-        self._is_known[self._place[name]] = True
+        self._is_set[self._place[name]] = True
         return kept
 
     def expect(self, names: Iterable[str]) -> None:
         """Mark as surveyed exactly the arrays that a saved state names."""
-        found = set(names)
+        expected = set(names)
         for name, place in self._place.items():
-            self._is_known[place] = name in found
+            self._is_set[place] = name in expected
 
     def state_dict(self) -> dict[str, Codes]:
         """The surveyed arrays by name."""
-        return {name: codes() for name, codes in self._codes.items() if self._known(name)}
+        return {name: codes() for name, codes in self._codes.items() if self._was_surveyed(name)}
 
-    def _known(self, name: str) -> bool:
-        return bool(self._is_known[self._place[name]])
+    def _was_surveyed(self, name: str) -> bool:
+        return bool(self._is_set[self._place[name]])

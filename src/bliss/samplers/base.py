@@ -98,7 +98,7 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         self.layers = len(self.budgets) or checks.whole("layers", layers, least=1)
         self.seed = checks.whole("seed", seed)
         self.graph = Graph.of(data, norm)
-        self.budgets = tuple(self._all() if one == -1 else one for one in self.budgets)
+        self.budgets = tuple(self._all() if budget == -1 else budget for budget in self.budgets)
         if self.config.needs_features:
             given = getattr(data, "x", None) if x is None else x
             self.features = checks.features(given, self.graph.num_nodes)
@@ -291,7 +291,7 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
 
     def learn_survey(self, layers: Sequence[LayerSurvey]) -> None:
         """Learn from the surveys of all layers of a pass made before, input layer first."""
-        self.apply([[self._digest_survey(one) for one in layers[self.depth - self.layers :]]])
+        self.apply([[self._digest_survey(survey) for survey in layers[self.depth - self.layers :]]])
 
     def _digest_survey(self, survey: LayerSurvey) -> News:
         shown = Survey(survey.norm, survey.attention, survey.input.numpy())
@@ -346,8 +346,8 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
                     f"blocks do not chain: one has {below.dst.size} targets where the next has "
                     f"{above.src.size} sources. Pass the blocks of one step, input layer first."
                 )
-        for one in feedback:
-            check_feedback(one, self.graph)
+        for seen in feedback:
+            check_feedback(seen, self.graph)
 
     def _workspace(self) -> Workspace:
         if not hasattr(self._scratch, "workspace"):

@@ -66,17 +66,17 @@ class ClusterGCN(SubgraphSampler):
     def batches(self, epoch: int) -> list[IntArray]:
         """Seed nodes of each group of clusters."""
         self._check_prepared()
-        part = self.part[self._wanted]
+        part = self.part[self._seed_nodes]
         cluster = np.unique(part)
         shuffled = cluster[np.argsort(hashes(derive_key(self.seed, Stream.ORDER, epoch), cluster))]
-        number = max(round(self._wanted.size / self._batch_size), 1)
+        number = max(round(self._seed_nodes.size / self._batch_size), 1)
         groups = np.array_split(shuffled, min(number, cluster.size))
         batch = np.empty(self.parts, np.int64)  # batch of each cluster
         for position, group in enumerate(groups):
             batch[group] = position
         order = np.argsort(batch[part], kind="stable")
         stop = np.cumsum(np.bincount(batch[part], minlength=len(groups)))[:-1]
-        return np.split(self._wanted[order], stop)
+        return np.split(self._seed_nodes[order], stop)
 
     @cached_property
     def _members(self) -> tuple[IntArray, IntArray]:

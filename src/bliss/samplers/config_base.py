@@ -62,8 +62,8 @@ class SamplerConfig:
         module, _, name = self.builds.partition(".")
         kind = getattr(import_module(f"bliss.samplers.{module}"), name)
         given = {"layers": layers, "seed": seed, "norm": norm, "x": x}
-        made: Sampler = kind(data, budgets, config=self, widths=widths, folder=folder, **given)
-        return made
+        sampler: Sampler = kind(data, budgets, config=self, widths=widths, folder=folder, **given)
+        return sampler
 
     @property
     def needs_features(self) -> bool:
@@ -102,7 +102,7 @@ class SamplerConfig:
     @classmethod
     def options(cls) -> tuple[str, ...]:
         """Names of the settings, excluding those of the policy."""
-        return tuple(one.name for one in fields(cls))
+        return tuple(field.name for field in fields(cls))
 
     def known_options(self) -> tuple[str, ...]:
         """Names of all settings, including those of the chosen policy."""
@@ -119,8 +119,8 @@ class SamplerConfig:
     def with_options(self, **options: Any) -> SamplerConfig:
         """A copy with changed settings; raises an error for unknown names."""
         changed = replace(self, **{k: v for k, v in options.items() if k in self.options()})
-        others = {k: v for k, v in options.items() if k not in self.options()}
-        return changed._with_policy_options(others)
+        of_policy = {k: v for k, v in options.items() if k not in self.options()}
+        return changed._with_policy_options(of_policy)
 
     def _with_policy_options(self, options: Mapping[str, Any]) -> SamplerConfig:
         for name, value in options.items():
@@ -304,9 +304,9 @@ class PolicySamplerConfig(EstimatorConfig):
         return (*self.options(), *(() if self.is_built else self.policy_config.options()))
 
     def _with_policy_options(self, options: Mapping[str, Any]) -> SamplerConfig:
-        known = {k: v for k, v in options.items() if k in self.known_options()}
-        super()._with_policy_options({k: v for k, v in options.items() if k not in known})
-        return replace(self, policy=self.policy_config.with_options(**known)) if known else self
+        unknown = {k: v for k, v in options.items() if k not in self.known_options()}
+        super()._with_policy_options(unknown)  # raises an error if there are any
+        return replace(self, policy=self.policy_config.with_options(**options)) if options else self
 
     def to_dict(self) -> dict[str, Any]:
         """All settings by name, including those of the policy."""

@@ -371,12 +371,12 @@ def check_preset(name: str, config: SamplerConfig) -> SamplerConfig:
             f"{type(preset).__name__}: build them with sampler_config({name!r})."
         )
     default = type(preset)()
-    for one in fields(preset):
-        value, fixed = getattr(config, one.name), getattr(preset, one.name)
-        if fixed != getattr(default, one.name) and value != fixed:
+    for option in (field.name for field in fields(preset)):
+        value, fixed = getattr(config, option), getattr(preset, option)
+        if fixed != getattr(default, option) and value != fixed:
             raise InputError(
-                f"{one.name}={value!r} contradicts sampler {name!r}, which has "
-                f"{one.name}={fixed!r}: leave it out, or choose sampler "
+                f"{option}={value!r} contradicts sampler {name!r}, which has "
+                f"{option}={fixed!r}: leave it out, or choose sampler "
                 f"{name.partition('-')[0]!r}."
             )
     return config

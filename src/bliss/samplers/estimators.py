@@ -118,8 +118,8 @@ class Released:
         number = np.diff(kept.indptr)
         share = np.repeat(offset, number)
         if value.size:
-            known = table[value[kept.edge]] if table.size else value[kept.edge]
-            share += np.repeat(slope, number) * known
+            values = table[value[kept.edge]] if table.size else value[kept.edge]
+            share += np.repeat(slope, number) * values
         weight = (share / kept.prob[kept.row]).astype(np.float32)
         return kept.rescaled(weight, np.ones(number.size))
 

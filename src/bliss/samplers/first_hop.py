@@ -53,9 +53,9 @@ class FirstHop:
         path = folder / f"first-hop-{_key(graph, features)}.npy"
         if not _is_whole(path, features.shape):
             with replacing(path) as scratch:
-                made = new_npy(scratch, features.shape, np.float32)
-                _fill(made, graph, features)
-                made.flush()  # type: ignore[attr-defined]
+                sums = new_npy(scratch, features.shape, np.float32)
+                _fill(sums, graph, features)
+                sums.flush()  # type: ignore[attr-defined]
                 seal = json.dumps({"digest": file_digest(scratch)})
             replace_file(_seal(path), seal.encode())
         self.sums = np.load(path, mmap_mode="r")

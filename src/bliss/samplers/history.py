@@ -107,8 +107,8 @@ class History(Learner):
 
     def ages(self, layer: int, node: IntArray) -> IntArray:
         """Steps since the history of each node was written; 0 without a history. int64[N]."""
-        found: IntArray = kernels.ages(node, self._stamp[layer], int(self.now[0]))
-        return found
+        age: IntArray = kernels.ages(node, self._stamp[layer], int(self.now[0]))
+        return age
 
     def scale_by_age(
         self, layer: int, candidate: IntArray, mass: FloatArray, factor: FloatArray
@@ -127,8 +127,8 @@ class History(Learner):
             baseline = rows.visible_sums(self._sums[layer]()[dst], value)
         else:
             baseline = rows.full_sums(value)
-        known = self._value[layer][block.src.numpy()].astype(np.float32, copy=False)
-        control = Control(torch.from_numpy(baseline), torch.from_numpy(known))
+        history = value[block.src.numpy()].astype(np.float32, copy=False)
+        control = Control(torch.from_numpy(baseline), torch.from_numpy(history))
         return replace(block, control=control, keeps_input=self.kind == "nodes")
 
     def digest(self, layer: int, feedback: Feedback) -> News:
@@ -145,8 +145,8 @@ class History(Learner):
 
     def apply(self, layer: int, news: Sequence[News]) -> None:
         """Write the histories of one step, by shard."""
-        for one in news if self.kind == "nodes" else ():
-            source, inputs = one[f"{PREFIX}source"], one[f"{PREFIX}input"]
+        for shard in news if self.kind == "nodes" else ():
+            source, inputs = shard[f"{PREFIX}source"], shard[f"{PREFIX}input"]
             self._check_width(layer, inputs)
             self._value[layer][source] = self._rounded(inputs)
             self._stamp[layer][source] = self.now[0]
@@ -156,7 +156,7 @@ class History(Learner):
         if self.kind == "surveys":
             return {}
         names = (f"{PREFIX}{layer}.value", f"{PREFIX}{layer}.stamp")
-        return {names: np.concatenate([one[f"{PREFIX}source"] for one in news])}
+        return {names: np.concatenate([shard[f"{PREFIX}source"] for shard in news])}
 
     def begin_step(self) -> None:
         """Count a step."""
@@ -236,10 +236,10 @@ class History(Learner):
 
 def declared_widths(widths: Sequence[int], layers: int) -> tuple[int, ...]:
     """Widths of the layers' inputs, checked: one per layer of the network."""
-    found = tuple(checks.whole("widths", width, least=1) for width in widths)
-    if len(found) != layers:
+    checked = tuple(checks.whole("widths", width, least=1) for width in widths)
+    if len(checked) != layers:
         raise InputError(
-            f"widths={list(found)} has {len(found)} entries for {layers} layers, but a history "
+            f"widths={list(checked)} has {len(checked)} entries for {layers} layers, but a history "
             "needs the width of each layer's input: pass for instance widths=[50, 256, 256]."
         )
-    return found
+    return checked

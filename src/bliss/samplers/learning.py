@@ -143,12 +143,12 @@ class Learning:
         self._take_turn = take_turn
 
     def is_shareable(self, memory: SharedMemory) -> bool:
-        """Whether all learners say so of their state, and all learnt arrays are in `memory`."""
-        says_so = (
+        """Whether all learners set `shares_state`, and all learnt arrays are in `memory`."""
+        declared = (
             not learner.learns or vars(type(learner)).get("shares_state", False)
             for learner in self.learners
         )
-        return all(says_so) and memory.holds(self.arrays().values())
+        return all(declared) and memory.holds(self.arrays().values())
 
     def _learn(self, shards: Sequence[StepNews]) -> None:
         """Apply the news of one step, or of a survey."""
@@ -158,14 +158,13 @@ class Learning:
             for learner in learners:
                 learner.begin_step()
         for layer in range(self.layers):
-            every = [shard[layer] for shard in shards]
             for learner in learners:
                 if is_step:
-                    news = [self._part(learner, one) for one in every]
+                    news = [self._part(learner, shard[layer]) for shard in shards]
                     learner.apply(layer, news)
                     rows = learner.changed_rows(layer, news) if self.dirty else {}
                 else:
-                    learner.survey(layer, survey_of(every[0]))
+                    learner.survey(layer, survey_of(shards[0][layer]))
                     rows = None
                 if self.dirty:
                     self.dirty.add(rows, self.arrays)
@@ -174,8 +173,8 @@ class Learning:
         """The entries that belong to a learner, by the prefix of their names."""
         if learner.prefix:
             return {k: v for k, v in named.items() if k.startswith(learner.prefix)}
-        others = tuple(one.prefix for one in self.learners if one.prefix)
-        return {k: v for k, v in named.items() if not k.startswith(others)}
+        prefixes = tuple(other.prefix for other in self.learners if other.prefix)
+        return {k: v for k, v in named.items() if not k.startswith(prefixes)}
 
     def track_changes(self) -> DirtyRows:
         """Record from now on which rows of the state change; a byte per node and layer or more."""

@@ -82,18 +82,18 @@ class Saint(SubgraphSampler):
         return self.visits.included(self._batch_size)
 
     @cached_property
-    def _is_wanted(self) -> Any:
-        return self._mask(self._wanted)
+    def _is_seed(self) -> Any:
+        return self._mask(self._seed_nodes)
 
     def batches(self, epoch: int) -> list[IntArray]:
         """All seed nodes, once per batch; the targets are those that the batch's draws visit."""
         self._check_prepared()
-        return [self._wanted] * math.ceil(self._wanted.size / self._batch_size)
+        return [self._seed_nodes] * math.ceil(self._seed_nodes.size / self._batch_size)
 
     def _draw(self, seeds: IntArray, key: np.uint64) -> tuple[IntArray, int]:
         node = np.unique(self._visited(key))
-        wanted = self._is_wanted if seeds is self._wanted else self._mask(seeds)
-        is_target = wanted[node]
+        is_seed = self._is_seed if seeds is self._seed_nodes else self._mask(seeds)
+        is_target = is_seed[node]
         return np.concatenate([node[is_target], node[~is_target]]), int(is_target.sum())
 
     def _weigh(self, subgraph: Subgraph) -> Weights:
@@ -108,7 +108,7 @@ class Saint(SubgraphSampler):
         unknown = joint <= _ROUNDING * included[target]
         joint = np.where(unknown, chance[source] * chance[target], joint)
         given = np.where(source == target, 1.0, joint / included[target])
-        loss = 1.0 / (self._wanted.size * included[node[: subgraph.num_dst]])
+        loss = 1.0 / (self._seed_nodes.size * included[node[: subgraph.num_dst]])
         arrays = (subgraph.alpha / given, given, included[node], loss)
         return Weights(*(array.astype(np.float32) for array in arrays))
 
@@ -140,8 +140,8 @@ class SaintNode(Saint):
 
     def _visited(self, key: np.uint64) -> IntArray:
         height = uniforms(key, np.arange(self._batch_size)) * self._ladder[-1]
-        found: IntArray = np.searchsorted(self._ladder, height, side="right")
-        return found.clip(max=self.graph.num_nodes - 1)
+        node: IntArray = np.searchsorted(self._ladder, height, side="right")
+        return node.clip(max=self.graph.num_nodes - 1)
 
     def _find_visits(self) -> Visits:
         return Visits(np.diff(self._ladder, prepend=0.0) / self._ladder[-1], NOTHING)
@@ -171,8 +171,8 @@ class SaintEdge(Saint):
         graph = self.graph
         each = 1.0 / (graph.num_nodes * np.maximum(graph.degree, 1))  # [V] q of one in-edge
         target = np.repeat(np.arange(graph.num_nodes), graph.degree)
-        found = np.where(target == graph.indices, 0.0, each[target])  # as a neighbour, not as root
-        chance = 1.0 / graph.num_nodes + np.bincount(graph.indices, found, graph.num_nodes)
+        hop = np.where(target == graph.indices, 0.0, each[target])  # as a neighbour, not as root
+        chance = 1.0 / graph.num_nodes + np.bincount(graph.indices, hop, graph.num_nodes)
         # either end of the edge can be the root
         return Visits(chance, _pair_values(graph, each).sum(0))
 
@@ -200,7 +200,7 @@ class SaintWalk(Saint):
 
     def _walks(self, number: int, key: np.uint64) -> IntArray:
         graph = self.graph
-        root = self._wanted[_choose(self._wanted.size, number, key)]
+        root = self._seed_nodes[_choose(self._seed_nodes.size, number, key)]
         hops = derive_key(int(key), Substream.SECOND)
         walk = subgraphs.random_walks(graph.indptr, graph.indices, root, self.config.length, hops)
         return np.asarray(walk)
@@ -232,7 +232,7 @@ class SaintWalk(Saint):
         """
         graph = self.graph
         at = np.zeros(graph.num_nodes)
-        at[self._wanted] = 1.0 / self._wanted.size
+        at[self._seed_nodes] = 1.0 / self._seed_nodes.size
         node, most = at, np.zeros(graph.num_nodes)
         for _ in range(self.config.length):
             hop = at / np.maximum(graph.degree, 1)

@@ -54,22 +54,22 @@ class SubgraphSampler(Sampler):
 
     def __init__(self, data: Any, budgets: Any = (), **options: Any) -> None:
         super().__init__(data, budgets, **options)
-        self._wanted: IntArray = np.empty(0, np.int64)  # seed nodes
+        self._seed_nodes: IntArray = np.empty(0, np.int64)  # set by `prepare`
         self._batch_size = 0
 
     def prepare(self, nodes: Any, batch_size: int) -> None:
         """Set the seed nodes and the batch size."""
-        wanted = checks.seeds(nodes, self.graph.num_nodes, "nodes")
+        seed_nodes = checks.seeds(nodes, self.graph.num_nodes, "nodes")
         batch_size = checks.whole("batch_size", batch_size, least=1)
-        is_first = not self._wanted.size
+        is_first = not self._seed_nodes.size
         if not is_first and not (
-            batch_size == self._batch_size and np.array_equal(wanted, self._wanted)
+            batch_size == self._batch_size and np.array_equal(seed_nodes, self._seed_nodes)
         ):
             raise InputError(
                 f"this {type(self).__name__} already makes batches of {self._batch_size} for other "
                 "nodes: give each loader its own sampler."
             )
-        self._wanted, self._batch_size = wanted, batch_size
+        self._seed_nodes, self._batch_size = seed_nodes, batch_size
 
     def sample(self, seeds: Any, step: int, shard: int = 0, without: Any = None) -> list[Block]:
         """Draw the subgraph of a batch, as blocks, input layer first.
@@ -92,7 +92,7 @@ class SubgraphSampler(Sampler):
                 "or node-wise sampler, such as bliss or neighbor."
             )
         self._check_prepared()
-        if seeds is not self._wanted:  # `prepare` checked these
+        if seeds is not self._seed_nodes:  # `prepare` checked these
             seeds = checks.seeds(seeds, self.graph.num_nodes)
         key = self._key(checks.whole("step", step), 0, checks.whole("shard", shard))
         subgraph = self._induce(*self._draw(seeds, key))
@@ -114,7 +114,7 @@ class SubgraphSampler(Sampler):
         """Weights of the estimator."""
 
     def _check_prepared(self) -> None:
-        if not self._wanted.size:
+        if not self._seed_nodes.size:
             raise InputError(
                 f"{type(self).__name__} has no seed nodes yet: pass it to a BlockLoader, or call "
                 "prepare(nodes, batch_size) first."
