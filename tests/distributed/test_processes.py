@@ -126,16 +126,17 @@ def test_an_update_with_a_group_learns_from_all_batches_in_the_order_of_ranks():
 
 @pytest.fixture(scope="module")
 def states():
-    """Shared states of four processes by number of machines."""
-    return {machines: run_group(4, work.share_states, machines) for machines in (1, 2, 4)}
+    """Shared states by number of processes and of machines."""
+    cases = ((2, 1), (4, 2), (2, 2))
+    return {(size, number): run_group(size, work.share_states, number) for size, number in cases}
 
 
 @pytest.mark.parametrize("name", work.SHARED)
 def test_processes_of_a_machine_share_one_state_and_learn_as_if_each_had_its_own(states, name):
-    for machines, ranks in states.items():
+    for (processes, machines), ranks in states.items():
         found = [rank[name] for rank in ranks]
         assert len({one["shared"] for one in found} | {one["alone"] for one in found}) == 1
-        assert all(one["is_mapped"] == (machines < 4) for one in found)
+        assert all(one["is_mapped"] == (machines < processes) for one in found)
 
 
 def test_what_cannot_be_shared_is_built_again_and_every_process_learns(tmp_path):

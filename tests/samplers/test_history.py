@@ -98,6 +98,7 @@ def worst_z(samples: np.ndarray, kind: str) -> float:
     return float(np.abs((samples.mean(0) - exact) / error).max())
 
 
+@pytest.mark.slow
 @every_kind
 def test_aggregate_is_unbiased_whatever_the_history(kind):
     found = draws(kind, "something")
@@ -107,6 +108,7 @@ def test_aggregate_is_unbiased_whatever_the_history(kind):
         assert worst_z(found[mutant], kind) > limit, mutant
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["vrgcn", "bliss", "ladies"])
 def test_variance_is_that_of_the_change_since_the_history(kind):
     plain = draws(kind, "near")["plain"].var(0).sum()
@@ -125,6 +127,7 @@ def test_aggregate_is_exact_where_the_history_is_right(kind):
         np.testing.assert_allclose(aggregate(block, x[block.src]), exact, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_half_precision_is_near_and_still_unbiased():
     sampler = one_layer("pladies-weights", HISTORIES["something"], history_type="float16")
     assert sampler.history.value(0).dtype == np.float16
@@ -140,6 +143,7 @@ def test_half_precision_is_near_and_still_unbiased():
     np.testing.assert_allclose(block.control.baseline, baseline, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_noise_of_dropout_has_the_variance_of_a_full_sum():
     # A history that is right, and dropout of rate 1/2: the full sum has variance
     # sum_j alpha_ij^2 x_j^2; the plain 1 / p would have about 1 / p times as much.
@@ -223,6 +227,7 @@ def test_a_network_at_rest_becomes_exact_layer_by_layer():
     assert not torch.allclose(net(x[plain[0].src], plain), full, atol=0.1)
 
 
+@pytest.mark.slow
 def test_gradients_are_those_of_full_neighbourhoods_where_histories_are_right():
     # Histories are constants, so a gradient through a sampled layer is an unbiased estimate: its
     # mean over draws is the full gradient. False-alarm rate 1e-6; the mutant scales it by 1.1.
@@ -244,6 +249,7 @@ def test_gradients_are_those_of_full_neighbourhoods_where_histories_are_right():
     assert not (np.abs(1.1 * samples.mean(0) - exact.numpy()) < limit * error).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("normalisation", ["none", "batch"])
 def test_dropout_has_the_variance_of_full_neighbourhoods_in_three_layers(normalisation):
     # Histories are right and weights at rest, so only dropout varies. Ratio of the logits'
