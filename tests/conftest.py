@@ -50,9 +50,9 @@ def dataset() -> Dataset:
     return make_dataset()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def whole(dataset: Dataset, tmp_path_factory) -> Callable[..., Path]:
-    """The folder of an uninterrupted run with given changes; each is trained once per module."""
+    """The folder of an uninterrupted run with given changes; each is trained once."""
     from tests.train.runs import trained
 
     made: dict[str, Path] = {}

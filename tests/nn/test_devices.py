@@ -138,7 +138,16 @@ def train_step(model: str, options: str, sampler: str) -> list[str]:
 
 
 LINEAR = ("sage", "gcn")
-PAIRS = [(m, s) for s in SAMPLERS for m in MODELS if m in LINEAR or not SAMPLERS[s].linear_only]
+# Every sampler with one network, and every network with blocks of each kind: with probabilities of
+# sources, of edges alone, without them, with weights of targets, and with control variates.
+KINDS = ("bliss", "neighbor", "sketch", "saint-rw", "vrgcn")
+PAIRS = [(LINEAR[0], sampler) for sampler in SAMPLERS]
+PAIRS += [
+    (model, sampler)
+    for sampler in KINDS
+    for model in MODELS
+    if model in LINEAR[1:] or (model not in LINEAR and not SAMPLERS[sampler].linear_only)
+]
 
 
 @pytest.mark.parametrize(("model", "sampler"), PAIRS)

@@ -36,43 +36,51 @@ def opened(browser, path, **options):
     context.close()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_it_renders_without_complaint_and_asks_for_nothing(browser, page_of, kind):
-    with opened(browser, page_of(kind)) as page:
+@pytest.fixture(scope="module", params=KINDS)
+def shown(request, browser, page_of):
+    """The open page of each kind of result."""
+    with opened(browser, page_of(request.param)) as page:
         page.wait_for_load_state("networkidle")
-        assert page.complaints == []
-        assert page.asked == [page_of(kind).as_uri()]
-        assert page.locator("h1").inner_text()
-        assert page.locator("#summary p").count() >= 1
-        sizes = page.locator("figure svg").evaluate_all(
-            "all => all.map(svg => svg.getBoundingClientRect()).map(box => [box.width, box.height])"
+        yield page
+
+
+def test_it_renders_without_complaint_and_asks_for_nothing(shown):
+    assert shown.complaints == []
+    assert shown.asked == [shown.url]
+    assert shown.locator("h1").inner_text()
+    assert shown.locator("#summary p").count() >= 1
+    sizes = shown.locator("figure svg").evaluate_all(
+        "all => all.map(svg => svg.getBoundingClientRect()).map(box => [box.width, box.height])"
+    )
+    assert len(sizes) >= 2
+    assert all(width > 250 and height > 80 for width, height in sizes)
+
+
+def test_every_figure_is_described(shown):
+    described = shown.locator("figure svg[role=img][aria-label]")
+    assert described.count() == shown.locator("figure").count() == shown.locator("svg").count()
+    for label in described.evaluate_all("all => all.map(s => s.getAttribute('aria-label'))"):
+        assert len(label.split()) >= 8
+
+
+def test_every_entry_of_the_contents_leads_somewhere(shown):
+    links = shown.locator("nav a").evaluate_all("all => all.map(a => a.getAttribute('href'))")
+    assert len(links) == len(set(links)) >= 3
+    for link in links:
+        assert shown.locator(link).count() == 1
+
+
+def test_the_page_never_scrolls_sideways(shown):
+    for details in shown.locator("details summary").all():
+        details.click()
+    for width in (1280, 768, 360):
+        shown.set_viewport_size({"width": width, "height": 740})
+        assert shown.evaluate("document.documentElement.scrollWidth") <= width
+        assert shown.evaluate("document.body.scrollWidth") <= width
+        widest = shown.locator(".scroll, figure svg, .settings").evaluate_all(
+            "all => Math.max(...all.map(box => box.getBoundingClientRect().right))"
         )
-        assert len(sizes) >= 2
-        assert all(width > 250 and height > 80 for width, height in sizes)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_figure_is_described(browser, page_of, kind):
-    with opened(browser, page_of(kind)) as page:
-        described = page.locator("figure svg[role=img][aria-label]")
-        assert described.count() == page.locator("figure").count() == page.locator("svg").count()
-        for label in described.evaluate_all("all => all.map(s => s.getAttribute('aria-label'))"):
-            assert len(label.split()) >= 8
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_page_never_scrolls_sideways(browser, page_of, kind):
-    with opened(browser, page_of(kind)) as page:
-        for details in page.locator("details summary").all():
-            details.click()
-        for width in (1280, 768, 360):
-            page.set_viewport_size({"width": width, "height": 740})
-            assert page.evaluate("document.documentElement.scrollWidth") <= width
-            assert page.evaluate("document.body.scrollWidth") <= width
-            widest = page.locator(".scroll, figure svg, .settings").evaluate_all(
-                "all => Math.max(...all.map(box => box.getBoundingClientRect().right))"
-            )
-            assert widest <= width
+        assert widest <= width
 
 
 def test_the_title_and_the_contents_come_first(browser, page_of):
@@ -85,15 +93,6 @@ def test_the_title_and_the_contents_come_first(browser, page_of):
             "all => all.map(box => box.getBoundingClientRect().top)"
         )
         assert tops == sorted(tops)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_entry_of_the_contents_leads_somewhere(browser, page_of, kind):
-    with opened(browser, page_of(kind)) as page:
-        links = page.locator("nav a").evaluate_all("all => all.map(a => a.getAttribute('href'))")
-        assert len(links) == len(set(links)) >= 3
-        for link in links:
-            assert page.locator(link).count() == 1
 
 
 def test_a_page_of_several_results_has_a_title(browser, page_of):
