@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import signal
 import sys
 from pathlib import Path
@@ -62,7 +61,7 @@ def cluster(tmp_path_factory):
     pytest.importorskip("ray")
     given = {
         "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
-        "RAY_AUTH_TOKEN": secrets.token_hex(32),  # Ray would write one to the user's home
+        "HOME": str(tmp_path_factory.mktemp("home")),
         "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
         "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2",
         "RAY_TRAIN_METRICS_ENABLED": "0",
@@ -70,7 +69,8 @@ def cluster(tmp_path_factory):
         "RAY_worker_niceness": "0",
     }
     with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("RAY_ADDRESS", raising=False)
+        for name in ("RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_TMPDIR"):
+            patch.delenv(name, raising=False)
         for name, value in given.items():
             patch.setenv(name, value)
         with engine.cluster(2):
@@ -92,7 +92,16 @@ def test_two_workers_of_which_one_is_killed_train_like_one_process(
     assert (tmp_path / "died").exists()
     assert_same_run(alone, tmp_path / "run")
 
+    for rank in (0, 1):
+        assert (tmp_path / f"listening-{rank}").read_text().split() == ["127.0.0.1"] * (2 - rank)
+
+    from ray._private.worker import global_worker
     from ray.train import Result
+
+    assert os.environ["RAY_AUTH_MODE"] == "token"
+    assert not (Path.home() / ".ray").exists()  # where Ray would keep the token
+    session = Path(global_worker.node.get_session_dir_path())
+    assert session.parents[1].stat().st_mode & 0o777 == 0o700  # Ray makes its own folders 0o777
 
     found = Result.from_path(tmp_path / "run.ray")
     assert found.metrics["step"] == 12

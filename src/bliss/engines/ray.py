@@ -7,14 +7,16 @@ Ray starts the workers, joins them with torch.distributed and starts them again 
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from bliss import checks
@@ -87,7 +89,9 @@ def trainer(
     place = checks.path("out", run_folder(config) if out is None else out).absolute()
     _import_ray()
     from ray.train import CheckpointConfig, FailureConfig, RunConfig
-    from ray.train.torch import TorchConfig, TorchTrainer
+    from ray.train.torch import TorchTrainer
+
+    from bliss.engines.ray_backend import OwnGroupConfig
 
     if run_config is None:
         run_config = RunConfig(
@@ -105,13 +109,14 @@ def trainer(
         verify=verify,
         threads=None if threads is None else checks.whole("threads", threads, least=1),
         check_every=checks.whole("check_every", check_every),
+        timeout=timeout,
     )
     return TorchTrainer(
         work,
         train_loop_config=asdict(job),
         scaling_config=scaling_config,
         run_config=run_config,
-        torch_config=TorchConfig(timeout_s=max(1, round(timeout))),
+        torch_config=OwnGroupConfig(),
     )
 
 
@@ -173,7 +178,10 @@ def cluster(workers: int, threads: int = 1) -> Iterator[None]:
     """Context manager that connects to Ray.
 
     If RAY_ADDRESS is set, this is that cluster. Otherwise a small one is started on this machine,
-    without dashboard, and ended with the context. Ray's token keeps others out of it.
+    without dashboard, and ended with the context. A token keeps others out of it: one that this
+    process draws, unless RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH gives it. Its session folder, which
+    Ray opens to all users, is in a folder of this user alone and removed at the end, unless
+    RAY_TMPDIR names another place.
     """
     _import_ray()
     import ray
@@ -182,17 +190,33 @@ def cluster(workers: int, threads: int = 1) -> Iterator[None]:
         yield
         return
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    address = os.environ.get("RAY_ADDRESS")
+    address, place = os.environ.get("RAY_ADDRESS"), os.environ.get("RAY_TMPDIR")
+    with ExitStack() as stack:
+        if not address and "RAY_AUTH_TOKEN_PATH" not in os.environ:  # Ray would write it to ~/.ray
+            os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+        if not address and not place:  # a short path: sockets in it have at most 107 characters
+            private = TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True)
+            place = f"{stack.enter_context(private)}/ray"
+        _start(address, workers * threads, place)
+        stack.callback(ray.shutdown)
+        yield
+
+
+def _start(address: str | None, cpus: int, place: str | None) -> None:
+    """Connect to the cluster at an address, or start one with its sessions in `place`."""
+    import ray
+
     try:
         if address:
             ray.init(address=address)
         else:
             ray.init(
                 address="local",
-                num_cpus=workers * threads,
+                num_cpus=cpus,
                 include_dashboard=False,
                 object_store_memory=OBJECT_STORE,
                 _node_ip_address=LOOPBACK,
+                _temp_dir=place,
             )
     except (ConnectionError, RuntimeError, ValueError) as error:
         where = f"RAY_ADDRESS={address!r}" if address else "on this machine"
@@ -200,10 +224,6 @@ def cluster(workers: int, threads: int = 1) -> Iterator[None]:
             f"Ray cannot be used {where} ({_first_line(error)}): check the cluster with `ray "
             "status`, or unset RAY_ADDRESS to start one on this machine."
         ) from error
-    try:
-        yield
-    finally:
-        ray.shutdown()
 
 
 def _check_places(out: Path, storage: Path, name: str | None, resume: bool) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from bliss.data import Dataset, load_dataset
-from bliss.distributed.groups import ALONE, TorchGroup
+from bliss.distributed.groups import Group
+from bliss.distributed.processes import LOOPBACK, Launch, listen, make_store, process_group
 from bliss.distributed.shared_dataset import shared_dataset
 from bliss.storage.files import replace_file
 from bliss.storage.records import to_json
@@ -30,6 +31,7 @@ class Job:
     verify: bool
     threads: int | None
     check_every: int
+    timeout: float
 
 
 def work(values: dict[str, Any]) -> dict[str, Any]:
@@ -40,8 +42,34 @@ def work(values: dict[str, Any]) -> dict[str, Any]:
     job = Job(**values)
     if job.threads is not None:
         torch.set_num_threads(job.threads)
-    config, folder = TrainConfig.from_dict(job.config), RunFolder(Path(job.out))
-    group = TorchGroup() if train.get_context().get_world_size() > 1 else ALONE
+    config, here = TrainConfig.from_dict(job.config), train.get_context()
+    size = here.get_world_size()
+    is_local = here.get_local_world_size() == size
+    launch = Launch(here.get_world_rank(), size, here.get_local_rank(), 0, is_local)
+    store = _store(launch, job.timeout) if size > 1 else None
+    with process_group(launch, config.training.device, job.timeout, store) as group:
+        return _train(job, config, group)
+
+
+def _store(launch: Launch, timeout: float) -> Any:
+    """Store of rank 0, which listens on one address: loopback, or that of its node."""
+    from ray.train.collective import broadcast_from_rank_zero
+    from ray.util import get_node_ip_address
+
+    server = None
+    if launch.rank == 0:
+        server = listen(LOOPBACK if launch.is_local else get_node_ip_address())
+    own = None if server is None else server.getsockname()[:2]
+    address, port = broadcast_from_rank_zero(own)
+    return make_store(launch, timeout, address, port, server)
+
+
+def _train(job: Job, config: TrainConfig, group: Group) -> dict[str, Any]:
+    """Train as a process of a group; returns the values of the result."""
+    import torch
+    from ray import train
+
+    folder = RunFolder(Path(job.out))
     say: Callable[[str], None] = print if group.rank == 0 else lambda _: None
 
     def load() -> Dataset:
