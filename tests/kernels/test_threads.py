@@ -11,11 +11,12 @@ import threading
 import numpy as np
 import pytest
 
-import bliss.nn.block  # noqa: F401 (tells the pool of torch's threads)
+import bliss.nn.block  # noqa: F401 (sets the number of threads of the pool)
 from bliss.arrays import NO_IDS, NOTHING
-from bliss.kernels import frontier, histories, messages, node_bandit, pool
+from bliss.kernels import histories, messages, node_bandit, pool
 from bliss.kernels.gathering import gather
 from tests.kernels.test_twins import Case
+from tests.twins import layerwise as reference
 
 pytestmark = pytest.mark.slow
 
@@ -58,16 +59,16 @@ def test_gathering_has_the_same_bits_and_clears_what_it_used(seed, count, index_
     case = Case(seed, index_type)
     rows = *case.rows.ranges, case.indices, case.layer()[2]
 
-    def gathered(kernel):
+    def gathered():
         bits = np.zeros(case.nodes // 32 + 1, np.uint32)
         position = np.empty(case.nodes, index_type)
-        found = kernel(*rows, bits, position, np.empty(case.edges + 1, np.int64))
+        edges = gather(*rows, bits, position, np.empty(case.edges, np.int64))
         assert not bits.any()
-        return found
+        return edges
 
-    expected = gathered(frontier.gather)
-    assert_same(on_threads(count, gathered, gather), expected)
-    assert_same(on_threads(1, gathered, gather), expected)
+    expected = on_threads(1, gathered)
+    assert_same(expected, reference.gather(*rows))
+    assert_same(on_threads(count, gathered), expected)
 
 
 def block(seed, heads, width):

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from bliss.arrays import NOTHING
 from bliss.kernels import bounds, edge_bandits, frontier, node_bandit
 from bliss.kernels.coins import coin
+from bliss.kernels.gathering import gather
 from bliss.rng import derive_key, uniforms
 from tests.rows import SHAPES, random_ranges
 from tests.twins import layerwise as reference
@@ -228,7 +229,7 @@ def test_kept_sources_and_edges_agree_draw_for_draw(seed):
     rows = *case.rows.ranges, case.indices, source
     position = np.empty(case.nodes, np.int32)
     for ours, twin in zip(
-        frontier.gather(*rows, bits, position, scratch), reference.gather(*rows), strict=True
+        gather(*rows, bits, position, scratch), reference.gather(*rows), strict=True
     ):
         np.testing.assert_array_equal(ours, twin)
     assert not bits.any()

@@ -161,13 +161,9 @@ class Graph:
         """alpha_ij of all edges, in the order of `edge_index`. float32[E], made on each call."""
         import torch
 
-        if self.norm == "weights":
-            return torch.from_numpy(self.weight.astype(np.float32))
-        rows = self.rows(np.arange(self.num_nodes))
-        alpha = np.repeat(rows.target_scale, self.degree)
-        if self.norm == "gcn":
-            alpha *= rows.source_scale(self.indices)
-        return torch.from_numpy(alpha.astype(np.float32))
+        nodes, edges = np.arange(self.num_nodes), np.arange(self.num_edges)
+        alpha = self.rows(nodes).coefficients(nodes, self.indptr, self.indices, edges)
+        return torch.from_numpy(alpha)
 
     @cached_property
     def has_self_loops(self) -> bool:

@@ -4,8 +4,8 @@ Three choices make them fast.
 
 * The first pass reads each edge's source once and adds to one float32 word of that node. Zero means
   "not seen yet", so every contribution is at least `TINY` and no separate mark is needed.
-* A bitmap with one bit per node tells whether an edge is kept. It fits into the fastest caches even
-  for millions of nodes.
+* In the second pass (`bliss.kernels.gathering`), a bitmap with one bit per node shows whether an
+  edge is kept. It fits into the fastest caches even for millions of nodes.
 * Appends have no branches: store, then advance by 0 or 1.
 
 Neighbourhoods come as `Rows` (`bliss.graph.rows`): G groups of ranges of edge ids, of which group g
@@ -294,49 +294,6 @@ def poisson_keep(
         source[s] = candidate[c]
         prob[s] = min(np.float64(mass[c]) * scale, 1.0)
     return source, prob
-
-
-@compiled
-def gather(
-    pointer: IntArray,
-    start: IntArray,
-    stop: IntArray,
-    indices: IntArray,
-    source: IntArray,
-    bits: IntArray,
-    position: IntArray,
-    scratch: IntArray,
-) -> tuple[Any, Any, Any]:
-    """Collect the edges of the frontier whose source was kept: pass two.
-
-    source    int64[S]
-    bits      uint32[V // 32 + 1]  all zero on entry and on return
-    position  int[V]               overwritten for the sources
-    scratch   int64[F + 1]         F: number of edges of the frontier
-    returns   kept_indptr int64[G + 1], row int64[E'] (position in source), edge int64[E']
-    """
-    groups = pointer.size - 1
-    kept_indptr = np.zeros(groups + 1, np.int64)
-    for s in range(source.size):
-        node = np.uint64(source[s])
-        position[node] = s
-        bits[node >> _U5] |= _BIT << np.uint32(node & _U31)
-    count = _U0
-    for g in range(groups):
-        for r in range(np.uint64(pointer[g]), np.uint64(pointer[g + 1])):
-            for e in range(np.uint64(start[r]), np.uint64(stop[r])):
-                node = np.uint64(indices[e])
-                scratch[count] = e
-                count += np.uint64((bits[node >> _U5] >> np.uint32(node & _U31)) & _BIT)
-        kept_indptr[g + 1] = count
-    for s in range(source.size):
-        bits[np.uint64(source[s]) >> _U5] = 0
-    row = np.empty(np.int64(count), np.int64)
-    edge = np.empty(np.int64(count), np.int64)
-    for kept in range(row.size):
-        edge[kept] = scratch[kept]
-        row[kept] = position[np.uint64(indices[np.uint64(scratch[kept])])]
-    return kept_indptr, row, edge
 
 
 @compiled

@@ -1,4 +1,4 @@
-"""The second pass over a frontier, divided among threads by group."""
+"""The second pass over a frontier: the edges of kept sources. Threads divide it by group."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bliss.arrays import IntArray
-from bliss.kernels import frontier, pool
+from bliss.kernels import pool
 from bliss.kernels.compile import compiled
 
 _U0, _U5, _U31 = np.uint64(0), np.uint64(5), np.uint64(31)
@@ -24,15 +24,22 @@ def gather(
     position: IntArray,
     scratch: IntArray,
 ) -> tuple[Any, Any, Any]:
-    """`frontier.gather` on several threads, with the same result.
+    """Collect the edges of the frontier whose source was kept.
 
     Each thread finds the kept edges of some groups. Only then is their number known, and threads
     copy them to their places.
+
+    pointer, start, stop  see `bliss.kernels.frontier`
+    source                int64[S]
+    bits                  uint32[V // 32 + 1]  all zero on entry and on return
+    position              int[V]               overwritten for the sources
+    scratch               int64[F]             F: number of edges of the frontier
+    returns               kept_indptr int64[G + 1], row (position in source) and edge int64[E']
     """
     ranges = pointer, start, stop
     parts = pool.group_ranges(*ranges, 1.0)
     if len(parts) == 1:
-        return frontier.gather(*ranges, indices, source, bits, position, scratch)
+        return _gather_alone(*ranges, indices, source, bits, position, scratch)
     place = pool.starts(*ranges)
     kept = np.empty(pointer.size - 1, np.int64)
 
@@ -54,6 +61,32 @@ def gather(
         _write(indices, position, own, row[to], edge[to])
 
     pool.run(write, parts)
+    return kept_indptr, row, edge
+
+
+@compiled
+def _gather_alone(
+    pointer: IntArray,
+    start: IntArray,
+    stop: IntArray,
+    indices: IntArray,
+    source: IntArray,
+    bits: IntArray,
+    position: IntArray,
+    scratch: IntArray,
+) -> tuple[Any, Any, Any]:
+    """`gather` in one thread. A single kernel, because calls would dominate small layers."""
+    _mark(source, bits, position)
+    kept = np.empty(pointer.size - 1, np.int64)
+    _find(pointer, start, stop, indices, bits, scratch, kept)
+    for s in range(source.size):
+        bits[np.uint64(source[s]) >> _U5] = 0
+    kept_indptr = np.zeros(pointer.size, np.int64)
+    for g in range(kept.size):
+        kept_indptr[g + 1] = kept_indptr[g] + kept[g]
+    row = np.empty(kept_indptr[-1], np.int64)
+    edge = np.empty(kept_indptr[-1], np.int64)
+    _write(indices, position, scratch, row, edge)
     return kept_indptr, row, edge
 
 

@@ -72,18 +72,9 @@ class SubgraphSampler(Sampler):
         self._seed_nodes, self._batch_size = seed_nodes, batch_size
 
     def sample(self, seeds: Any, step: int, shard: int = 0, without: Any = None) -> list[Block]:
-        """Draw the subgraph of a batch, as blocks, input layer first.
+        """Draw the subgraph of a batch as blocks, input layer first; see `Sampler.sample`.
 
-        Parameters
-        ----------
-        seeds
-            Seed nodes: distinct ids [B], or a mask [V].
-        step
-            Number of the step. The same step and shard give the same draw.
-        shard
-            Number of the batch within the step, if several batches make a step.
-        without
-            Refused: the probabilities of a subgraph are those of the whole graph.
+        `without` is refused, because the probabilities of a subgraph are those of the whole graph.
         """
         if without is not None:
             raise InputError(
