@@ -16,6 +16,7 @@ from bliss.errors import InputError
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
+    from torch import Tensor
 
     from bliss.arrays import Array, FloatArray
 
@@ -33,15 +34,27 @@ def as_array(field: str, values: Any) -> Array:
     import numpy as np
 
     if hasattr(values, "detach"):  # a torch tensor, perhaps of a subclass such as PyG's EdgeIndex
-        from torch import Tensor
-
-        return np.asarray(values.detach().as_subclass(Tensor).cpu().numpy())
+        return np.asarray(_dense(field, values).cpu().numpy())
     try:
         return np.asarray(values)
     except ValueError as error:
         raise InputError(
             f"{field} cannot be converted to an array ({error}): pass rows of equal length."
         ) from error
+
+
+def _dense(field: str, tensor: Any) -> Tensor:
+    """A tensor that holds its values one after the other, in a type that NumPy knows."""
+    import torch
+
+    if tensor.layout != torch.strided:
+        raise InputError(f"{field} is {tensor.layout}: pass a dense tensor, {field}.to_dense().")
+    if tensor.is_meta:
+        raise InputError(
+            f"{field} is on the device meta, without values: pass a tensor that has them."
+        )
+    plain: Tensor = tensor.detach().as_subclass(torch.Tensor)
+    return plain.float() if plain.dtype == torch.bfloat16 else plain
 
 
 def node_ids(field: str, ids: Any, num_nodes: int) -> npt.NDArray[np.integer[Any]]:
@@ -179,7 +192,10 @@ def whole(field: str, value: Any, least: int = 0) -> int:
     """A whole number of 64 bits, at least `least`."""
     is_whole = isinstance(value, Integral) and not isinstance(value, bool)
     if not (is_whole and least <= value < 2**63):
-        raise InputError(f"{field}={value!r} must be a whole number, {least} or larger.")
+        raise InputError(
+            f"{field}={value!r} must be a whole number, {least} or larger"
+            + (", of at most 63 bits." if is_whole and value >= 2**63 else ".")
+        )
     return int(value)
 
 

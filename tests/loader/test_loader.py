@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.nn import GATv2Conv, GraphConv, SAGEConv
 
-from bliss import PLADIES, Bliss, BlockLoader, InputError
+from bliss import PLADIES, Bliss, BlockLoader, Graph, InputError
 from tests.conftest import heavy_tailed_pairs
 
 NODES = 200
@@ -365,6 +365,11 @@ REFUSED = {
         "batch_sampler cannot be combined with shuffle",
     ),
     "no batch size": ({"batch_size": None}, "batch_size=None"),
+    "no flag, drop_last": ({"drop_last": "a"}, "drop_last='a' must be True or False"),
+    "no flag, shuffle": ({"shuffle": 1}, "shuffle=1 must be True or False"),
+    "no flag, pin_memory": ({"pin_memory": "a"}, "pin_memory='a' must be True or False"),
+    "no function": ({"transform": 3}, "transform=3 must be a function"),
+    "no batches": ({"batch_sampler": 3}, "batch_sampler=3 must be an iterable"),
     "short mask": ({"input_nodes": torch.ones(3, dtype=torch.bool)}, r"mask of shape \(3,\)"),
     "no nodes": ({"input_nodes": torch.zeros(NODES, dtype=torch.bool)}, "input_nodes is empty"),
     "a node twice": ({"input_nodes": [4, 4]}, "input_nodes holds node 4 more than once"),
@@ -378,6 +383,70 @@ def test_bad_input_gets_one_sentence(case, data):
     with pytest.raises(InputError, match=message) as caught:
         BlockLoader(data, PLADIES(data, [30]), **options)
     assert "\n" not in str(caught.value)
+
+
+BAD_BATCHES = {
+    "too far": ([0, NODES], "from 0 to 200, "),
+    "negative": ([-1, 3], "from -1 to 3, "),
+    "fractions": ([0.5], "float64, "),
+    "text": (["a"], "<U1, "),
+    "nested": ([[1, 2]], "of shape (1, 2), "),
+}
+
+
+@pytest.mark.parametrize("case", BAD_BATCHES)
+def test_positions_outside_the_input_nodes_are_refused(case, data):
+    batch, words = BAD_BATCHES[case]
+    loader = BlockLoader(data, PLADIES(data, [30]), batch_sampler=[[0], batch])
+    for draw in (lambda: list(loader), lambda: loader(batch)):
+        with pytest.raises(InputError, match="the positions of a batch are") as caught:
+            draw()
+        assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("prefetch", [0, 1])
+@pytest.mark.parametrize("name", ["x", "y", "edge_attr"])
+def test_attributes_that_lose_rows_after_the_loader_was_built_are_refused(data, name, prefetch):
+    own = Data(**data.to_dict(), edge_attr=torch.ones(data.num_edges, 2))
+    loader = BlockLoader(own, PLADIES(Graph.of(own), [30]), batch_size=50, prefetch=prefetch)
+    own[name] = own[name][:20]
+    with pytest.raises(InputError, match=rf"data.{name} had \d+ rows when .* now has shape \(20"):
+        next(iter(loader))
+
+
+def test_features_that_replace_those_of_a_file_are_used(data, tmp_path):
+    np.save(tmp_path / "x.npy", data.x.numpy())
+    own = data.clone()
+    own.x = torch.from_numpy(np.load(tmp_path / "x.npy", mmap_mode="c"))
+    sampler = PLADIES(data, [30])
+    loader = BlockLoader(own, sampler, batch_size=50, feature_cache=1000)
+    assert "x" in loader._gather.readers
+    own.x = own.x + 1
+    batch = next(iter(loader))
+    assert torch.equal(batch.x, data.x[batch.n_id] + 1)
+
+
+def test_sparse_rows_that_cannot_be_selected_are_refused(data):
+    own = data.clone()
+    own.x = data.x.to_sparse_csr()
+    with pytest.raises(InputError, match=r"data.x is torch.sparse_csr, whose rows cannot be"):
+        BlockLoader(own, PLADIES(data, [30]))
+    own.x = data.x.to_sparse_coo()
+    batch = next(iter(BlockLoader(own, PLADIES(data, [30]), batch_size=50)))
+    assert torch.equal(batch.x.to_dense(), data.x[batch.n_id])
+
+
+@pytest.mark.parametrize("option", [{"history": "nodes", "widths": [8, 8]}, {"first_hop": "exact"}])
+def test_features_of_a_history_are_dense_and_hold_values(data, option):
+    for x, sentence in (
+        (data.x.to_sparse(), "x is torch.sparse_coo: pass a dense tensor"),
+        (data.x.to_sparse_csr(), "x is torch.sparse_csr: pass a dense tensor"),
+        (data.x.to("meta"), "x is on the device meta, without values"),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            Bliss(Graph.of(data), [30], x=x, **option)
+    half = Bliss(Graph.of(data), [30], x=data.x.bfloat16(), **option)
+    assert np.array_equal(half.features, data.x.bfloat16().float().numpy())
 
 
 def test_data_of_another_graph_is_refused(data, toy_graph):

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from torch_geometric.nn import GINConv, GraphConv, SAGEConv
 
 from bliss import InputError
-from bliss.nn import infer
+from bliss.errors import ResourceError
+from bliss.nn import GNN, ModelConfig, infer, infer_layer
 from tests.statistics import heavy_tailed_graph
 
 
@@ -84,6 +85,83 @@ def test_what_is_no_layer_or_no_file_is_refused(tmp_path):
     for out, sentence in ((tmp_path, "is a folder"), (tmp_path / "a.csv", "must end in .npy")):
         with pytest.raises(InputError, match=sentence):
             infer(OwnModel(), graph, x, out=out)
+
+
+BAD_FEATURES = {
+    "too few rows": (lambda x: x[:20], r"shape \(20, 4\), but there are 60 nodes: pass one row"),
+    "too many rows": (lambda x: torch.cat([x, x]), r"shape \(120, 4\), but there are 60 nodes"),
+    "no rows": (lambda x: x[:0], r"shape \(0, 4\), but there are 60 nodes"),
+    "one axis": (lambda x: x[:, 0], r"shape \(60,\), but there are 60 nodes"),
+    "three axes": (lambda x: x[..., None], r"shape \(60, 4, 1\)"),
+    "whole numbers": (lambda x: x.long(), r"x is torch.int64, but must hold floats: pass x.float"),
+    "complex": (lambda x: x.cfloat(), r"x is torch.complex64, but must hold floats"),
+    "sparse": (lambda x: x.to_sparse(), r"x is torch.sparse_coo, but must be dense"),
+    "sparse rows": (lambda x: x.to_sparse_csr(), r"x is torch.sparse_csr, but must be dense"),
+    "meta": (lambda x: x.to("meta"), "x is on the device meta, without values"),
+    "NumPy": (lambda x: x.numpy(), "x is a ndarray, but must be a tensor: pass torch.as_tensor"),
+    "nothing": (lambda x: None, "x is a NoneType"),
+    "another width": (lambda x: x[:, :3], "but the layer takes 4 features"),
+    "double": (lambda x: x.double(), "x is torch.float64, but the layer's weights are torch.float"),
+}
+
+
+@pytest.mark.parametrize("model", ["sage", "gcn", "gat", "gatv2"])
+@pytest.mark.parametrize("case", BAD_FEATURES)
+def test_features_that_do_not_fit_are_refused(case, model):
+    change, sentence = BAD_FEATURES[case]
+    graph, x = heavy_tailed_graph(), change(features())
+    network = GNN(4, 3, ModelConfig(model=model, layers=2, hidden=8))
+    for options in ({}, {"nodes": [1, 2]}, {"observer": lambda *_: None}):
+        with pytest.raises(InputError, match=sentence) as caught:
+            infer(network, graph, x, **options)
+        assert "\n" not in str(caught.value)
+    with pytest.raises(InputError, match=sentence):
+        infer_layer(next(iter(network)), graph, x)
+
+
+@pytest.mark.parametrize("model", ["sage", "gatv2"])
+def test_features_of_half_precision_are_converted(model):
+    graph, network = heavy_tailed_graph(), GNN(4, 3, ModelConfig(model=model, layers=2, hidden=8))
+    for kind in (torch.float16, torch.bfloat16):
+        x = features().to(kind)
+        assert torch.equal(infer(network, graph, x), infer(network, graph, x.float()))
+
+
+WRONG = {
+    "chunk_edges": [0, -1, "a", 1.5, None],
+    "chunk_bytes": [0, "a", None],
+    "device": ["nowhere", [], 1.5],
+    "progress": [3],
+    "observer": [3],
+    "nodes": ["a", [60], [1, 1], [], [0.5]],
+    "out": [3, "", "a.csv"],
+    "scratch": [3, ""],
+    "graph": [None, 3],
+    "model": [None, 3, [], "ab", [None]],
+}
+
+
+@pytest.mark.parametrize("field", WRONG)
+def test_wrong_arguments_of_inference_get_one_sentence(field):
+    for value in WRONG[field]:
+        given = {"model": OwnModel(), "graph": heavy_tailed_graph(), "x": features()}
+        with pytest.raises(InputError, match=field) as caught:
+            infer(**given | {field: value})
+        assert "\n" not in str(caught.value)
+
+
+def test_a_layer_returns_equally_many_columns_for_all_nodes():
+    def layer(x, block):
+        return x.new_zeros(block.num_dst, block.num_dst)
+
+    with pytest.raises(InputError, match=r"\d+ columns for one chunk of nodes and \d+ for"):
+        infer(layer, heavy_tailed_graph(), features(), chunk_edges=40)
+
+
+def test_a_gpu_that_is_not_there_is_a_matter_of_resources(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(ResourceError, match="device='cuda:0' is not available"):
+        infer(OwnModel(), heavy_tailed_graph(), features(), device="cuda:0")
 
 
 def test_parts_of_a_model_keep_their_own_modes():

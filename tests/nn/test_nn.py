@@ -12,6 +12,7 @@ import torch
 from torch_geometric import nn as pyg
 
 from bliss import PLADIES, Bliss, Full, Graph, InputError
+from bliss.errors import ResourceError
 from bliss.nn import GNN, MODELS, ModelConfig, infer
 from bliss.nn import attention as attention_module
 from bliss.nn.aggregate import aggregate
@@ -338,3 +339,39 @@ def test_a_convolution_without_its_hooks_cannot_be_built(base, missing):
     incomplete = type("Incomplete", (base,), {})
     with pytest.raises(TypeError, match=rf"abstract class Incomplete .*{missing}"):
         incomplete(4, 4)
+
+
+def test_a_network_refuses_inputs_that_do_not_fit(graph):
+    network = GNN(5, 3, ModelConfig(layers=2, hidden=8))
+    blocks = PLADIES(graph, [25, 20]).sample(np.arange(12), 0)
+    x = random(blocks[0].num_src, 5).detach()
+    for wrong, sentence in (
+        (x[:-1], r"but there are \d+ sources of the first block: pass one row for each"),
+        (x[:, :4], "but the layer takes 5 features"),
+        (x.half(), r"x is torch.float16, but the layer's weights are torch.float32: convert x"),
+        (x.bfloat16(), "x is torch.bfloat16"),
+        (x.long(), "x is torch.int64, but must hold floats"),
+        (x.to_sparse(), "x is torch.sparse_coo, but must be dense"),
+        (x.to("meta"), "x is on meta, but the block is on cpu"),
+        (x.tolist(), "x is a list"),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            network(wrong, blocks)
+    for number in (0, 1, 3):
+        with pytest.raises(InputError, match=f"there are {number} blocks, but the network has 2"):
+            network(x, [*blocks, *blocks][:number])
+    with torch.autocast("cpu", torch.bfloat16):
+        assert network(x.bfloat16(), blocks).shape == (12, 3)
+
+
+@pytest.mark.parametrize("hidden", [10**12, 10**18])
+@pytest.mark.parametrize("model", MODELS)
+def test_widths_that_no_machine_holds_are_a_matter_of_resources(model, hidden):
+    with pytest.raises(ResourceError, match=rf"not have enough memory for layers .*{hidden}"):
+        GNN(5, 3, ModelConfig(model=model, layers=2, hidden=hidden))
+
+
+@pytest.mark.parametrize("given", [(-1, 3), ("a", 3), (5, -1), (5, 2.5), (5, 2**63)])
+def test_widths_of_a_network_are_whole_numbers(given):
+    with pytest.raises(InputError, match=r"(in|out)puts=.* must be a whole number, 0 or larger"):
+        GNN(*given, ModelConfig(layers=2, hidden=8))

@@ -11,6 +11,7 @@ import threading
 import numpy as np
 import pytest
 
+from bliss.errors import ResourceError
 from bliss.storage.memory import LazyZeros, SharedMemory, full, placed_in, zeros
 
 needs_files_in_memory = pytest.mark.skipif(
@@ -113,3 +114,18 @@ def test_a_system_without_files_in_memory_says_so(monkeypatch):
     monkeypatch.delattr(os, "memfd_create", raising=False)
     with pytest.raises(OSError, match="no memfd_create"):
         SharedMemory.create()
+
+
+@pytest.mark.parametrize("width", [10**12, 10**18])
+def test_arrays_that_no_machine_holds_are_a_matter_of_resources(width):
+    sentence = rf"not have enough memory for an array of shape \(50, {width}\), [\d,]+ bytes"
+    with pytest.raises(ResourceError, match=sentence):
+        zeros((50, width), np.float32)
+
+
+@needs_files_in_memory
+def test_shared_memory_has_an_end(memory):
+    with placed_in(memory), pytest.raises(ResourceError, match="not have enough memory"):
+        LazyZeros((50, 10**18), np.float32)
+    with placed_in(memory):
+        assert zeros(3).tolist() == [0, 0, 0]

@@ -10,6 +10,7 @@ from time import perf_counter, sleep
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from bliss.errors import DamagedError, InputError, Interrupted, LostError, ResourceError
+from bliss.storage.limits import is_out_of_memory
 from bliss.text import printable
 from bliss.train.results import short_name
 
@@ -230,7 +231,7 @@ def _explain(error: Exception) -> tuple[int, str]:
     for kind, code in ((InputError, 2), (DamagedError, 3), (ResourceError, 4)):
         if isinstance(error, kind):
             return code, str(error)
-    if _is_out_of_memory(error):
+    if is_out_of_memory(error):
         return 4, (
             "the machine does not have enough memory: lower --hidden, --batch-size or --budgets, "
             "or convert the graph to a memory-mapped folder with `bliss data import`."
@@ -242,10 +243,3 @@ def _explain(error: Exception) -> tuple[int, str]:
         f"{type(error).__name__} ({lines[0]}): this is a fault of bliss; run the same command with "
         "--debug, and report what it prints."
     )
-
-
-def _is_out_of_memory(error: Exception) -> bool:
-    """Whether NumPy or torch ran out of memory; on the CPU, torch raises a plain RuntimeError."""
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
-        return True
-    return any(text in str(error) for text in ("can't allocate memory", "Storage size calculation"))

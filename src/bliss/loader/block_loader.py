@@ -22,6 +22,13 @@ from bliss.arrays import IntArray
 from bliss.errors import InputError
 from bliss.graph.conversion import edge_attributes
 from bliss.kernels import pool
+from bliss.loader.arguments import (
+    check_function,
+    check_options,
+    own_shards,
+    positions,
+    seed_nodes,
+)
 from bliss.loader.gather import Gather
 from bliss.loader.pyg_options import refuse_options
 from bliss.rng import Stream, derive_key, hashes
@@ -136,7 +143,8 @@ class BlockLoader:
         **options: Any,
     ) -> None:
         refuse_options(options, subgraph_type)
-        _check_options(node_sampler, prefetch, num_workers, batch_sampler, shuffle, drop_last)
+        check_options(node_sampler, prefetch, num_workers, batch_sampler, shuffle, drop_last)
+        check_function("transform", transform)
         if data.num_nodes != node_sampler.graph.num_nodes:
             raise InputError(
                 f"data has {data.num_nodes} nodes, but the sampler's graph has "
@@ -144,10 +152,11 @@ class BlockLoader:
             )
         self.data, self.node_sampler, self.transform = data, node_sampler, transform
         self.batch_size = checks.whole("batch_size", batch_size, least=1)
-        self.shuffle, self.drop_last = checks.flag("shuffle", shuffle), drop_last
-        self.batch_sampler, self.pin_memory = batch_sampler, pin_memory
+        self.shuffle = checks.flag("shuffle", shuffle)
+        self.drop_last = checks.flag("drop_last", drop_last)
+        self.batch_sampler, self.pin_memory = batch_sampler, checks.flag("pin_memory", pin_memory)
         self.prefetch = prefetch
-        self.input_nodes, self._is_mask = _input_nodes(input_nodes, int(data.num_nodes))
+        self.input_nodes, self._is_mask = seed_nodes(input_nodes, int(data.num_nodes))
         if node_sampler.makes_batches:
             node_sampler.prepare(self.input_nodes, self.batch_size)
         self.shards = checks.whole("shards", shards, least=1)
@@ -287,7 +296,8 @@ class BlockLoader:
 
     def __call__(self, index: Any) -> Data:
         """Batch of the seeds at these positions of `input_nodes`, drawn at the current step."""
-        return self._load(self._seeds_at(np.asarray(index), self.own_shards[0]), self._step)
+        place = positions(index, self.input_nodes.size)
+        return self._load(self._seeds_at(place, self.own_shards[0]), self._step)
 
     def _is_epoch_over(self) -> bool:
         """Whether a loaded position is behind the last batch of its epoch."""
@@ -314,7 +324,7 @@ class BlockLoader:
     def _positions(self) -> Iterator[IntArray]:
         """Positions in `input_nodes` of each step of this epoch. Arrays int64[S B]."""
         if self.batch_sampler is not None:
-            yield from (np.asarray(index, np.int64) for index in self.batch_sampler)
+            yield from (positions(index, self.input_nodes.size) for index in self.batch_sampler)
             return
         order = np.arange(self.input_nodes.size)
         if self.shuffle:  # a pure function of seed and epoch
@@ -325,8 +335,7 @@ class BlockLoader:
             yield order[start : start + size]
 
     def _seeds_at(self, index: IntArray, shard: int = 0) -> _Seeds:
-        place = torch.from_numpy(np.asarray(index, np.int64))
-        return _Seeds(self.input_nodes[index], place, shard)
+        return _Seeds(self.input_nodes[index], torch.from_numpy(index), shard)
 
     @cached_property
     def _place(self) -> Tensor:
@@ -345,6 +354,7 @@ class BlockLoader:
         sampled = perf_counter()
         nodes, targets = blocks[0].src, blocks[-1].dst
         of_edges = edge_attributes(self.data)
+        self._gather.check_sizes(self.data)
         for name, value in self.data.to_dict().items():
             if name in _EDGE_NAMES:
                 continue
@@ -442,48 +452,3 @@ def _is_crowded() -> bool:
     own = getattr(os, "sched_getaffinity", None)
     processors = len(own(0)) if own else os.cpu_count() or 1
     return 1 < torch.get_num_threads() >= processors
-
-
-def _input_nodes(nodes: Any, num_nodes: int) -> tuple[IntArray, bool]:
-    """Seed nodes int64[N], and whether they were given as a mask."""
-    if nodes is None:
-        return np.arange(num_nodes), False
-    is_mask = checks.as_array("input_nodes", nodes).dtype == np.bool_
-    return checks.seeds(nodes, num_nodes, "input_nodes"), is_mask
-
-
-def own_shards(shard: int | Sequence[int], shards: int) -> tuple[int, ...]:
-    """Numbers of the own shards, checked: different, and from 0 to shards - 1."""
-    given = shard if isinstance(shard, Sequence) else (shard,)
-    numbers = tuple(checks.whole("shard", number) for number in given)
-    if not numbers or len(set(numbers)) < len(numbers) or max(numbers) >= shards:
-        raise InputError(
-            f"shard={shard!r} must be a number from 0 to {shards - 1}, or different ones, because "
-            f"shards={shards}: pass for instance the rank of the process, and shards=processes."
-        )
-    return numbers
-
-
-def _check_options(
-    sampler: Any, prefetch: Any, num_workers: Any, batch_sampler: Any, shuffle: bool, drop: bool
-) -> None:
-    if not isinstance(sampler, Sampler):
-        raise InputError(
-            f"node_sampler is a {type(sampler).__name__}, but must be a sampler of blocks: "
-            "pass for instance bliss.Bliss(data, budgets=[...])."
-        )
-    if prefetch not in (0, 1):
-        raise InputError(
-            f"prefetch={prefetch!r} must be 0 or 1, because the policy learns in each step: pass 1 "
-            "to draw one batch ahead."
-        )
-    if num_workers:
-        raise InputError(
-            f"num_workers={num_workers} must be 0, because copies of the sampler in workers would "
-            "not learn: use prefetch=1 to draw in a thread."
-        )
-    if batch_sampler is not None and (sampler.makes_batches or shuffle or drop):
-        conflict = type(sampler).__name__ if sampler.makes_batches else "shuffle or drop_last"
-        raise InputError(
-            f"batch_sampler cannot be combined with {conflict}: leave one of them out."
-        )

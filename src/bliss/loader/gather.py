@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 from bliss.arrays import FloatArray
+from bliss.errors import InputError
+from bliss.graph.conversion import edge_attributes
 from bliss.samplers.base import Sampler
 from bliss.samplers.policy_sampler import PolicySampler
 from bliss.storage.mapped import RowReader, Watch
@@ -33,10 +35,18 @@ class Gather:
     def __init__(self, data: Any, sampler: Sampler, cache: int = 0) -> None:
         self.sampler = sampler
         self.readers: dict[str, RowReader] = {}  # of the mapped attributes
+        self._address: dict[str, int] = {}  # of the attributes that have a reader
+        self._sizes: dict[str, int] = {}  # rows of the attributes of nodes and edges
+        of_edges = edge_attributes(data)
         graph = sampler.graph
         arrays = [graph.indptr, graph.indices, graph.weight]
         for name, value in data.to_dict().items():
-            if not isinstance(value, Tensor) or value.layout != torch.strided:
+            if not isinstance(value, Tensor):
+                continue
+            if name in of_edges or data.is_node_attr(name):
+                self._sizes[name] = value.size(0)
+            if value.layout != torch.strided:
+                _check_layout(name, value)
                 continue
             if value.device.type != "cpu" or value.dtype == torch.bfloat16:
                 continue
@@ -44,7 +54,7 @@ class Gather:
             arrays.append(array)
             reader = RowReader.of(array, cache if name == "x" else 0)
             if reader is not None:
-                self.readers[name] = reader
+                self.readers[name], self._address[name] = reader, value.data_ptr()
         self._watch = Watch(arrays)
         self.renew()
 
@@ -52,10 +62,24 @@ class Gather:
         """Raise an error if a mapped file was cut short."""
         self._watch.check()
 
+    def check_sizes(self, data: Any) -> None:
+        """Raise an error if an attribute has another number of rows than at the beginning.
+
+        PyG tells attributes of nodes and edges by their number of rows, so that batches would hold
+        all of it.
+        """
+        for name, size in self._sizes.items():
+            value = getattr(data, name, None)
+            if isinstance(value, Tensor) and (value.ndim == 0 or value.size(0) != size):
+                raise InputError(
+                    f"data.{name} had {size} rows when the loader was built, and now has shape "
+                    f"{tuple(value.shape)}: build a new loader, or restore it."
+                )
+
     def __call__(self, name: str, value: Tensor, ids: Tensor) -> Tensor:
         """Rows of an attribute. value [V, ...], ids int64[N] -> [N, ...]."""
         reader = self.readers.get(name)
-        if reader is None:
+        if reader is None or value.data_ptr() != self._address[name]:  # it may have been replaced
             return value.index_select(0, ids.to(value.device))
         return torch.from_numpy(reader(ids.numpy()))
 
@@ -64,6 +88,15 @@ class Gather:
         for reader in self.readers.values():
             if reader.capacity:
                 reader.renew(draw_scores(self.sampler))
+
+
+def _check_layout(name: str, value: Tensor) -> None:
+    """Raise an error unless rows of a sparse tensor can be selected."""
+    if value.layout != torch.sparse_coo:
+        raise InputError(
+            f"data.{name} is {value.layout}, whose rows cannot be selected: store a dense tensor, "
+            f"data.{name}.to_dense(), or to_sparse_coo()."
+        )
 
 
 def draw_scores(sampler: Sampler) -> FloatArray:

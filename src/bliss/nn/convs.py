@@ -17,6 +17,7 @@ from bliss.errors import InputError
 from bliss.nn.aggregate import aggregate, aggregate_noise
 from bliss.nn.attention import attend, gatv2_scores
 from bliss.nn.block import Block
+from bliss.nn.inputs import check_fits
 from bliss.nn.layers import runs_only
 
 
@@ -28,6 +29,7 @@ class LinearConv(nn.Module, ABC):
 
     def forward(self, x: Tensor, block: Block, observed: Tensor | None = None) -> Tensor:
         """Output of the targets; in training, the block observes the input."""
+        check_fits(x, self._projection)
         if self.training or block.is_surveyed:
             block.observe(x if observed is None else observed)
         return self._own(x[: block.num_dst]) + _project_and_aggregate(self._projection, x, block)
@@ -61,6 +63,7 @@ class LinearConv(nn.Module, ABC):
 
     def project(self, x: Tensor) -> Tensor:
         """W x_j, and anything else that `combine` needs of a node. [N, F] -> [N, K]."""
+        check_fits(x, self._projection)
         projected: Tensor = self._projection(x)
         return projected
 
@@ -116,6 +119,7 @@ class SAGEConv(LinearConv):
 
     def project(self, x: Tensor) -> Tensor:
         """W h_j and W_self h_j + b side by side. [N, F] -> [N, 2 out]."""
+        check_fits(x, self.others)
         return _both(self.others, self.own, x)
 
     def _projected_own(self, projected: Tensor) -> Tensor | float:
@@ -279,6 +283,7 @@ class GATConv(Attention):
             nn.init.xavier_uniform_(parameter)
 
     def _sources(self, x: Tensor) -> Tensor:
+        check_fits(x, self.linear)
         sources: Tensor = self.linear(x)
         return sources
 
@@ -321,9 +326,11 @@ class GATv2Conv(Attention):
 
     def project(self, x: Tensor) -> Tensor:
         """W_source h_j, and W_target h_j if W_target is a separate matrix. [N, F] -> [N, K]."""
-        return self.source(x) if self.target is None else _both(self.source, self.target, x)
+        sources = self._sources(x)
+        return sources if self.target is None else torch.cat([sources, self.target(x)], dim=1)
 
     def _sources(self, x: Tensor) -> Tensor:
+        check_fits(x, self.source)
         sources: Tensor = self.source(x)
         return sources
 

@@ -16,11 +16,12 @@ from torch import Tensor, nn
 
 from bliss import checks
 from bliss.arrays import FloatArray, IntArray
-from bliss.errors import InputError
+from bliss.errors import InputError, ResourceError
 from bliss.feedback import encode_attention
 from bliss.graph import Graph, Rows
 from bliss.kernels import nodewise
 from bliss.nn.block import Block
+from bliss.nn.inputs import check_features
 from bliss.nn.layers import Layer, layers_of
 from bliss.nn.outputs import Outputs
 from bliss.nn.projection import pays, project
@@ -93,7 +94,8 @@ def infer(
     graph
         The graph, with V nodes.
     x
-        Features [V, F]; may be memory-mapped, and in float16, which is converted to float32.
+        Features [V, F]; may be memory-mapped, and in float16 or bfloat16, which are converted to
+        float32.
     chunk_edges, chunk_bytes
         Maximum number of edges of a chunk, and of bytes of its inputs. A chunk has at least one
         node.
@@ -123,6 +125,10 @@ def infer(
         memory-mapped if `out` is given.
     """
     modules, layers = layers_of(model)
+    _check_inputs(graph, x, chunk_edges, chunk_bytes, device)
+    for name, function in (("progress", progress), ("observer", observer)):
+        if function is not None and not callable(function):
+            raise InputError(f"{name}={function!r} must be a function: pass one, or leave it out.")
     path = None if out is None else _npy_path(out)
     needed: list[IntArray | None] = [None] * len(layers)
     if nodes is not None:
@@ -187,7 +193,31 @@ def infer_layer(
 
     The mode of the layer is not changed.
     """
+    _check_inputs(graph, x, chunk_edges, chunk_bytes, device)
     return _infer(layer, graph, x, chunk_edges, chunk_bytes, device).tensor
+
+
+def _check_inputs(
+    graph: Any, x: Any, chunk_edges: Any, chunk_bytes: Any, device: torch.device | str
+) -> None:
+    """Refuse what would fail in the middle of an inference."""
+    if not isinstance(graph, Graph):
+        raise InputError(
+            f"graph is a {type(graph).__name__}, but must be a bliss.Graph: pass Graph.of(data)."
+        )
+    check_features(x, graph.num_nodes, "nodes")
+    checks.whole("chunk_edges", chunk_edges, least=1)
+    checks.whole("chunk_bytes", chunk_bytes, least=1)
+    try:
+        place = torch.device(device)
+    except (RuntimeError, TypeError) as error:
+        raise InputError(f"device={device!r} is no device of torch: pass 'cpu'.") from error
+    if x.is_meta and place.type != "meta":
+        raise InputError("x is on the device meta, without values: pass a tensor that has them.")
+    if place.type == "cuda" and not torch.cuda.is_available():
+        raise ResourceError(
+            f"device={str(place)!r} is not available, because torch sees no GPU: pass 'cpu'."
+        )
 
 
 def _infer(
@@ -224,7 +254,7 @@ def _infer(
     if where.below is not None:
         position = np.zeros(graph.num_nodes, graph.indices.dtype)
         position[where.below] = np.arange(where.below.size, dtype=position.dtype)
-    number_type = torch.float32 if x.dtype == torch.float16 else x.dtype
+    number_type = x.dtype if x.element_size() >= 4 else torch.float32
     rows = graph.num_nodes if where.nodes is None else where.nodes.size
     out, touched = Outputs((rows, 0)), 0
     is_plain = type(x) is Tensor and x.device.type == "cpu" and x.dtype in _KINDS
@@ -241,7 +271,7 @@ def _infer(
             inputs = torch.from_numpy(where.rows(row.numpy())).to(device)
         moved = block.to(device)
         found = layer(inputs, moved)
-        _check_output(found, block.num_dst)
+        _check_output(found, block.num_dst, None if start == 0 else out.tensor.size(1))
         if start == 0:
             out = Outputs((rows, found.size(1)), where.place, where.room)
         out.write(start, found.to("cpu", torch.float32))
@@ -291,7 +321,7 @@ class _Survey:
 
 
 def _npy_path(out: str | os.PathLike[str]) -> Path:
-    path = Path(out)
+    path = checks.path("out", out)
     refuse_folder("out", path, "outputs.npy")
     if path.suffix != ".npy":
         raise InputError(f"out={str(path)!r} must end in .npy, the format written: rename it.")
@@ -311,10 +341,15 @@ def _evaluating(modules: list[nn.Module]) -> Iterator[None]:
             part.training = mode
 
 
-def _check_output(found: Any, targets: int) -> None:
+def _check_output(found: Any, targets: int, width: int | None) -> None:
     if not isinstance(found, Tensor) or found.ndim != 2 or found.size(0) != targets:
         shown = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
         raise InputError(
             f"a layer returned {shown}, but the block has {targets} targets: return a tensor with "
             "one row per target."
+        )
+    if width is not None and found.size(1) != width:
+        raise InputError(
+            f"a layer returned {width} columns for one chunk of nodes and {found.size(1)} for "
+            "another: return equally many for all."
         )

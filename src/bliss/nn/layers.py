@@ -61,6 +61,11 @@ def layers_of(model: Iterable[Layer] | Layer) -> tuple[list[nn.Module], list[Lay
 
 def _as_layer(part: Any) -> Layer:
     if not isinstance(part, nn.Module):
+        if not callable(part):
+            raise InputError(
+                f"model has a {type(part).__name__} as a layer: pass a GNN, or functions of "
+                "(x, block)."
+            )
         layer: Layer = part
         return layer
     if any(kind.__name__ == "MessagePassing" for kind in type(part).__mro__):

@@ -10,10 +10,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from bliss import checks
+from bliss.errors import InputError
 from bliss.nn.block import Block, Control
 from bliss.nn.convs import Attention, GATConv, GATv2Conv, GCNConv, LinearConv, SAGEConv
 from bliss.nn.dropout import dropout
+from bliss.nn.inputs import check_features
 from bliss.nn.model_config import ModelConfig
+from bliss.storage.limits import allocating
 
 
 class GNN(nn.Module):
@@ -26,8 +30,14 @@ class GNN(nn.Module):
     def __init__(self, inputs: int, outputs: int, config: ModelConfig) -> None:
         super().__init__()
         self.config = config
-        widths = [inputs, *[config.hidden] * (config.layers - 1), outputs]
+        widths = [checks.whole("inputs", inputs), *[config.hidden] * (config.layers - 1)]
+        widths.append(checks.whole("outputs", outputs))
         self.widths = tuple(widths)
+        with allocating(f"layers of widths {widths}", "lower hidden"):
+            self._build(config, widths)
+
+    def _build(self, config: ModelConfig, widths: Sequence[int]) -> None:
+        """Make all layers."""
         last = config.layers - 1
         self.convs = nn.ModuleList(
             [self._conv(widths[i], widths[i + 1], i == last) for i in range(config.layers)]
@@ -139,6 +149,15 @@ class GNN(nn.Module):
         """The layers, functions of (x [S, in], block), input layer first."""
         return (GNNLayer(self, number) for number in range(self.config.layers))
 
+    def _check(self, x: Tensor, blocks: Sequence[Block]) -> None:
+        """Raise an error unless there is a block per layer, and a row of x per source."""
+        if len(blocks) != self.config.layers:
+            raise InputError(
+                f"there are {len(blocks)} blocks, but the network has {self.config.layers} layers: "
+                "pass one block per layer, input layer first."
+            )
+        check_features(x, blocks[0].num_src, "sources of the first block")
+
     def attention(self, number: int, x: Tensor, block: Block) -> Tensor:
         """Attention weights of one layer, mean over heads. x [S, in] -> [E']."""
         weights: Tensor = self.convs[number].attention(x, block)  # type: ignore[operator]
@@ -149,6 +168,7 @@ class GNN(nn.Module):
         if torch.compiler.is_compiling():  # graphs cut at every kernel would be slower
             eager = torch.compiler.disable(GNN.forward)  # type: ignore[no-untyped-call]
             return cast(Tensor, eager(self, x, blocks))
+        self._check(x, blocks)
         if self.training and self.config.dropout > 0 and any(map(_has_history, blocks)):
             mean = x
             for number, block in enumerate(blocks):

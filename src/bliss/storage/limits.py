@@ -1,10 +1,13 @@
-"""How much memory this process may use."""
+"""How much memory this process may use, and what to say if it is not enough."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from bliss.errors import ResourceError
 
 _MEMBERSHIP = Path("/proc/self/cgroup")
 _GROUPS = Path("/sys/fs/cgroup")
@@ -19,6 +22,27 @@ def memory_limit() -> int:
         except (OSError, ValueError):  # there is none, or it is "max"
             continue
     return limit
+
+
+@contextmanager
+def allocating(what: str, remedy: str) -> Iterator[None]:
+    """Turn a lack of memory into one sentence that names `what` it is for, and the remedy."""
+    try:
+        yield
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+        raise ResourceError(
+            f"the machine does not have enough memory for {what}: {remedy}."
+        ) from error
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether NumPy or torch ran out of memory; on the CPU, torch raises a plain RuntimeError."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    signs = ("can't allocate memory", "Storage size calculation", "array is too big")
+    return any(sign in str(error) for sign in signs)
 
 
 def _limit_files() -> Iterator[Path]:

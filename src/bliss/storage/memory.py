@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
 import weakref
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bliss.arrays import Array
+from bliss.storage.limits import allocating
 
 _SIZE = 2**44
 """Bytes of a shared file. It is sparse: only pages that are written take memory."""
@@ -58,12 +60,15 @@ class SharedMemory:
     def claim(self, size: int) -> int:
         """Offset of `size` new bytes. All processes must make the same calls."""
         start, page = self._end, mmap.ALLOCATIONGRANULARITY
-        self._end += -(-size // page) * page
+        end = start - (-size // page) * page
+        if end > _SIZE:
+            raise MemoryError(f"{end:,} bytes are more than shared memory has room for")
+        self._end = end
         return start
 
     def map(self, offset: int, shape: int | tuple[int, ...], dtype: npt.DTypeLike) -> Array:
         """The array at an offset, shared with the other processes."""
-        kind, count = np.dtype(dtype), int(np.prod(shape))
+        kind, count = np.dtype(dtype), _count(shape)
         if count == 0:
             return np.zeros(shape, kind)
         content = mmap.mmap(self._descriptor, count * kind.itemsize, offset=offset)
@@ -90,17 +95,23 @@ class LazyZeros:
         self._memory = _current.get()
         self._array: Array | None = None
         if self._memory is not None:
-            size = int(np.prod(shape)) * self._dtype.itemsize
-            self._offset = self._memory.claim(size)
+            with self._allocating():
+                self._offset = self._memory.claim(_count(shape) * self._dtype.itemsize)
 
     def __call__(self) -> Array:
         """The array."""
         if self._array is None:
-            if self._memory is None:
-                self._array = np.zeros(self._shape, self._dtype)
-            else:
-                self._array = self._memory.map(self._offset, self._shape, self._dtype)
+            with self._allocating():
+                if self._memory is None:
+                    self._array = np.zeros(self._shape, self._dtype)
+                else:
+                    self._array = self._memory.map(self._offset, self._shape, self._dtype)
         return self._array
+
+    def _allocating(self) -> AbstractContextManager[None]:
+        size = _count(self._shape) * self._dtype.itemsize
+        shown = f"an array of shape {self._shape}, {size:,} bytes"
+        return allocating(shown, "use narrower layers, or fewer of them")
 
 
 def zeros(shape: int | tuple[int, ...], dtype: npt.DTypeLike = np.float64) -> Array:
@@ -127,6 +138,11 @@ def placed_in(memory: SharedMemory | None) -> Iterator[None]:
         yield
     finally:
         _current.reset(token)
+
+
+def _count(shape: int | tuple[int, ...]) -> int:
+    """Number of entries, of any size: NumPy's product would overflow."""
+    return shape if isinstance(shape, int) else math.prod(shape)
 
 
 _current: ContextVar[SharedMemory | None] = ContextVar("memory", default=None)

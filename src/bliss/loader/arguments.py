@@ -1,0 +1,85 @@
+"""Checks of a loader's arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from bliss import checks
+from bliss.arrays import IntArray
+from bliss.errors import InputError
+from bliss.samplers.base import Sampler
+
+
+def seed_nodes(nodes: Any, num_nodes: int) -> tuple[IntArray, bool]:
+    """Seed nodes int64[N], and whether they were given as a mask."""
+    if nodes is None:
+        return np.arange(num_nodes), False
+    is_mask = checks.as_array("input_nodes", nodes).dtype == np.bool_
+    return checks.seeds(nodes, num_nodes, "input_nodes"), is_mask
+
+
+def own_shards(shard: int | Sequence[int], shards: int) -> tuple[int, ...]:
+    """Numbers of the own shards, checked: different, and from 0 to shards - 1."""
+    given = shard if isinstance(shard, Sequence) else (shard,)
+    numbers = tuple(checks.whole("shard", number) for number in given)
+    if not numbers or len(set(numbers)) < len(numbers) or max(numbers) >= shards:
+        raise InputError(
+            f"shard={shard!r} must be a number from 0 to {shards - 1}, or different ones, because "
+            f"shards={shards}: pass for instance the rank of the process, and shards=processes."
+        )
+    return numbers
+
+
+def check_options(
+    sampler: Any, prefetch: Any, num_workers: Any, batch_sampler: Any, shuffle: bool, drop: bool
+) -> None:
+    """Refuse values and combinations of options that have no meaning."""
+    if not isinstance(sampler, Sampler):
+        raise InputError(
+            f"node_sampler is a {type(sampler).__name__}, but must be a sampler of blocks: "
+            "pass for instance bliss.Bliss(data, budgets=[...])."
+        )
+    if prefetch not in (0, 1):
+        raise InputError(
+            f"prefetch={prefetch!r} must be 0 or 1, because the policy learns in each step: pass 1 "
+            "to draw one batch ahead."
+        )
+    if num_workers:
+        raise InputError(
+            f"num_workers={num_workers} must be 0, because copies of the sampler in workers would "
+            "not learn: use prefetch=1 to draw in a thread."
+        )
+    if batch_sampler is not None and not isinstance(batch_sampler, Iterable):
+        raise InputError(
+            f"batch_sampler={batch_sampler!r} must be an iterable of lists of positions: pass for "
+            "instance a torch.utils.data.BatchSampler."
+        )
+    if batch_sampler is not None and (sampler.makes_batches or shuffle or drop):
+        conflict = type(sampler).__name__ if sampler.makes_batches else "shuffle or drop_last"
+        raise InputError(
+            f"batch_sampler cannot be combined with {conflict}: leave one of them out."
+        )
+
+
+def check_function(field: str, function: Any) -> None:
+    """Raise an error unless an optional function is one."""
+    if function is not None and not callable(function):
+        raise InputError(
+            f"{field}={function!r} must be a function of a batch: pass one, or leave it out."
+        )
+
+
+def positions(index: Any, size: int) -> IntArray:
+    """Positions of a batch's seeds among `size` input nodes, given by a user. int64[B]."""
+    place = checks.as_array("a batch", index)
+    is_whole = place.dtype.kind in "iu" and place.ndim == 1
+    if not is_whole or (place.size and not 0 <= place.min() <= place.max() < size):
+        ends = f"from {place.min()} to {place.max()}" if is_whole else f"{place.dtype}"
+        raise InputError(
+            f"the positions of a batch are {ends}, of shape {place.shape}, but must be a list of "
+            f"positions in input_nodes, from 0 to {size - 1}: correct the batch_sampler."
+        )
+    return place.astype(np.int64)
