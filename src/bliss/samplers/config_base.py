@@ -25,7 +25,7 @@ HistoryType = Literal["float32", "float16"]
 
 @dataclass(frozen=True, kw_only=True)
 class SamplerConfig:
-    """Settings that can build a sampler for a graph."""
+    """Settings of a sampler, which `build` makes for a graph."""
 
     builds: ClassVar[str] = ""
     """module.Class of the sampler, inside `bliss.samplers`; empty if it is elsewhere."""
@@ -234,7 +234,7 @@ class EstimatorConfig(SamplerConfig):
 class PolicySamplerConfig(EstimatorConfig):
     """Settings of a sampler whose masses come from a policy.
 
-    The settings of the policy are options of the sampler, too. A sampler with a single policy has
+    The settings of the policy are also options of the sampler. A sampler with a single policy has
     no option `policy`.
     """
 
