@@ -89,7 +89,7 @@ class Rows:
 
     where |N_g| and |N_j| count only visible edges. `influence` weighs the squared error of each
     target in what a draw minimises (`bliss.samplers.influence`). Methods take O(groups), O(sources)
-    or O(visible edges), never O(V) or O(E); only `Graph.source_factor` has V numbers, computed once.
+    or O(visible edges), never O(V) or O(E); only `Graph.source_factor` has V numbers, made once.
     """
 
     graph: Graph = field(repr=False)
