@@ -87,7 +87,7 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         folder: Path | None = None,
         **options: Any,
     ) -> None:
-        config = self._default_config() if config is None else config
+        config = self.Config() if config is None else config
         if not isinstance(config, self.Config):
             raise InputError(
                 f"config is a {type(config).__name__}, but {type(self).__name__} takes a "
@@ -118,10 +118,6 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _scratch=threading.local())
-
-    @classmethod
-    def _default_config(cls) -> SamplerConfig:
-        return cls.Config()
 
     def _all(self) -> int:
         """Budget that keeps everything."""
