@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import zipfile
@@ -326,21 +325,9 @@ def _trouble(found: dict[str, Any]) -> str:
     return "" if found["code"] == 0 and not found["kind"] else json.dumps(found)
 
 
-def command_line(disk: Disk) -> dict[str, Any]:
-    """`bliss train` with a history on a disk of 200 KiB."""
-    disk.clear()
-    disk.free(200 * 1024)
-    command = [sys.executable, "-W", "ignore", "-m", "bliss", "train", "--layers", "2"]
-    command += ["--hidden", "64", "--steps", "2", "--history", "nodes"]
-    command += ["--history-folder", str(disk.folder), "--out", tempfile.mkdtemp(dir=elsewhere())]
-    done = subprocess.run(command, capture_output=True, text=True)
-    return {"command": command[4:], "code": done.returncode, "error": done.stderr}
-
-
 def main() -> int:
     disk = Disk(Path(sys.argv[1]))
     try:
-        print(json.dumps(command_line(disk)), flush=True)
         disk.clear()
         for name in ("run", "import", "comparison"):  # loads kernels
             CASES[name][0](disk.folder)

@@ -140,7 +140,7 @@ class Communicator:
         padding = (0,) * (_NUMBERS - len(numbers))
         own = torch.tensor([status, self._signals.number, *numbers, *padding])
         rows: list[list[int]] = [row.tolist() for row in self.group.all_gather(own)]
-        self._agreed = max(self._agreed, *(row[1] for row in rows))
+        self._agreed = max(row[1] for row in rows)
         return rows
 
     def _send(self, error: Exception) -> None:
