@@ -44,10 +44,10 @@ class Optimistic(CoefficientPolicy):
 
     def apply(self, layer, news):
         """Move the means of the sources towards their new norms."""
-        for one in news:
-            source = one["source"]
+        for shard in news:
+            source = shard["source"]
             self.count[layer, source] += 1
-            step = (one["size"] - self.mean[layer, source]) / self.count[layer, source]
+            step = (shard["size"] - self.mean[layer, source]) / self.count[layer, source]
             self.mean[layer, source] += step
 
     def state_dict(self):

@@ -106,7 +106,7 @@ def seeds(ids: Any, num_nodes: int, field: str = "seeds") -> npt.NDArray[np.int6
 
 
 def weights(field: str, values: Any, num_edges: int, start: int = 0) -> npt.NDArray[np.float32]:
-    """One finite, non-negative float32 per edge. [E]. `start` is the number of the first one."""
+    """One finite, non-negative float32 per edge. [E]. `start` is the first position in messages."""
     import numpy as np
 
     array = as_array(field, values)

@@ -1,4 +1,4 @@
-"""Inputs and outputs of a policy as plain arrays: masses, feedback and news."""
+"""Inputs and outputs of learners as plain arrays: masses, feedback, surveys and news."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ NO_CODES = NodeCodes(np.empty(0, np.uint8), np.empty(0, np.float32))
 
 
 class Feedback(NamedTuple):
-    """One observed layer as plain arrays, from which a policy learns."""
+    """One observed layer as plain arrays, from which learners learn."""
 
     rows: Rows  # the edges that the targets could see
     src: IntArray  # [S] graph ids; the first D are the targets
@@ -89,18 +89,18 @@ class Survey(NamedTuple):
 
 
 News: TypeAlias = Mapping[str, Array]
-"""The part of one layer's feedback that a policy applies, as named arrays: ids and their values.
+"""The part of one layer's feedback that learners apply, as named arrays: ids and their values.
 
 Empty if there is nothing to learn. Processes exchange news, never state. Arrays of ids have fixed
 names: `source` and `dst` hold nodes, `edge` holds edges, `indptr` points into `edge`. Other arrays
 have one entry per edge, or per source if there are no edges; `log_size` and `log_score` are rounded
-to half precision between processes. Arrays with a common prefix
-("history.source") form a separate group. The group "survey" covers the whole graph: `norm`
-float32[V] and, with attention, `attention` uint8[E] or, with histories, `input` float32[V, F].
+to half precision between processes. Arrays with a common prefix ("history.source") form a separate
+group. The group "survey" covers the whole graph: `norm` float32[V] and, with attention, `attention`
+uint8[E] or, with histories, `input` float32[V, F].
 """
 
 LOGARITHMS = ("log_size", "log_score")
-"""Names of news that other processes get in half precision."""
+"""Arrays of news that are sent to other processes in half precision."""
 
 SURVEY = "survey."
 """Prefix of the news of a survey."""

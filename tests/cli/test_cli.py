@@ -19,7 +19,6 @@ from rich.table import Table
 from typer.testing import CliRunner
 
 import bliss as package
-from bliss import errors
 from bliss.cli import app, console
 from bliss.samplers import SamplerConfig
 from bliss.storage.digests import sealed
@@ -386,23 +385,6 @@ def test_no_error_shows_a_traceback_unless_asked(case, capsys):
     assert len(told.splitlines()) == 1
     with pytest.raises(type(error)), console.errors(debug=True):
         raise error
-
-
-PUBLIC = [
-    kind
-    for kind in vars(errors).values()
-    if isinstance(kind, type) and issubclass(kind, Exception) and kind is not errors.Interrupted
-]
-CODES = {errors.InputError: 2, errors.DamagedError: 3, errors.ResourceError: 4}
-
-
-@pytest.mark.parametrize("kind", PUBLIC)
-def test_every_public_error_has_the_code_of_its_base_class(kind, capsys):
-    (code,) = {number for base, number in CODES.items() if issubclass(kind, base)}
-    with pytest.raises(SystemExit) as left, console.errors(debug=False):
-        raise kind("x is 1: pass 2.")
-    assert left.value.code == code
-    assert capsys.readouterr().err.startswith("Error: x is 1: pass 2.")
 
 
 def test_a_diverged_run_ends_in_a_sentence(store, tmp_path):

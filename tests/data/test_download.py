@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
+import os
 import threading
 import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,6 +16,7 @@ from bliss import InputError
 from bliss.data import load_dataset, missing_files
 from bliss.data.download import DownloadError, download
 from bliss.data.sources import ENTRIES, Entry, Source
+from bliss.errors import ResourceError
 
 CONTENT = b"the content of a file" * 1000
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
@@ -172,6 +175,16 @@ def test_a_failed_download_gets_one_sentence(tmp_path, server, monkeypatch):
         load_dataset("reddit", tmp_path / "new")
     assert "\n" not in str(caught.value)
     assert files_under(tmp_path) == []
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EIO])
+def test_a_disk_that_fails_is_no_failure_of_the_download(tmp_path, server, monkeypatch, number):
+    def fail(*_):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("bliss.data.download.publish", fail)
+    with pytest.raises(ResourceError, match=rf"Set cannot be written \({os.strerror(number)}\)"):
+        download([Source(f"{server.url}/file", "raw/a", DIGEST)], tmp_path / "Set", ["raw/a"])
 
 
 def test_every_address_is_https_and_every_needed_file_has_a_source():

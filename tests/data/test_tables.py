@@ -239,6 +239,7 @@ for file in sorted(folder.glob("*.csv")):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux" or not shutil.which("cc"), reason="needs a C compiler")
 def test_no_thread_of_arrow_takes_the_interpreters_lock(tmp_path):
     """A thread that takes it while the interpreter ends would abort the process."""
@@ -282,6 +283,7 @@ def test_parquet_of_too_many_columns_is_refused(tmp_path, monkeypatch):
     open_features(write(tmp_path, "y.parquet", {name: [1.0] for name in "abc"}))
 
 
+@pytest.mark.slow
 def test_a_wide_table_is_read_in_blocks_of_many_rows(tmp_path):
     """Its numbers are 105 MB. In blocks of a megabyte it would take 1 GB."""
     line = ",".join(["1.5"] * 16384)

@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 import torch
 
+from bliss import errors
 from bliss.distributed.agreement import Communicator, everywhere
 from bliss.distributed.groups import as_bytes
-from bliss.errors import DamagedError, Interrupted
+from bliss.errors import DamagedError, Interrupted, LostError
 
 TERM = 15
+NOT_SENT = (Interrupted, LostError)  # one has no text; the other means that nobody answers
 
 
 class Hub:
@@ -121,6 +123,27 @@ def test_an_error_of_one_process_is_raised_in_all(failing):
         return communicator.broadcast(compute, pack, unpack)
 
     assert together(2, work) == ["DamagedError: it broke: mend it."] * 2
+
+
+OWN = [
+    kind
+    for kind in vars(errors).values()
+    if isinstance(kind, type) and issubclass(kind, Exception) and kind not in NOT_SENT
+]
+
+
+@pytest.mark.parametrize("is_derived", [False, True])
+@pytest.mark.parametrize("kind", OWN)
+def test_an_error_has_the_same_kind_in_all_processes(kind, is_derived):
+    raised = type("Special", (kind,), {}) if is_derived else kind
+
+    def work(communicator):
+        if communicator.group.rank == 1:
+            raise raised("it broke: mend it.")
+        communicator.barrier()
+
+    found = together(2, work)
+    assert found == [f"{one.__name__}: it broke: mend it." for one in (kind, raised)]
 
 
 def test_an_error_that_all_raise_is_not_sent():

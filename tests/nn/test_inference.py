@@ -63,6 +63,15 @@ def test_outputs_on_disk_are_those_in_memory(tmp_path):
     assert np.array_equal(np.load(path), expected.numpy())
 
 
+def test_outputs_without_columns_are_written_like_others(tmp_path):
+    path = tmp_path / "new" / "out.npy"
+    found = infer(
+        [lambda x, block: x[: block.num_dst, :0]], heavy_tailed_graph(), features(), out=path
+    )
+    assert found.shape == np.load(path).shape == (60, 0)
+    assert [one.name for one in path.parent.iterdir()] == ["out.npy"]
+
+
 def test_a_stopped_inference_leaves_no_file(tmp_path):
     def stop(share: float) -> None:
         raise KeyboardInterrupt

@@ -133,7 +133,7 @@ def test_another_reward_brings_its_own_constants_unless_they_are_given():
 
 def test_node_wise_bandits_take_only_their_own_policies(toy_graph):
     assert GCNBS(toy_graph, [3], policy=TargetBanditConfig(eta=0.3)).policy.config.eta == 0.3
-    with pytest.raises(InputError, match="is no bandit over a target's neighbours"):
+    with pytest.raises(InputError, match="is not a bandit over a target's neighbours"):
         GCNBS(toy_graph, [3], policy=NodeConfig())
     with pytest.raises(InputError, match="policy='exp3' is not known: choose one of exp3m, exp3-s"):
         GCNBS(toy_graph, [3], policy="exp3")

@@ -54,8 +54,8 @@ BROKEN: dict[str, tuple[str, Callable[[Block], Block]]] = {
     "negative source": ("src holds -1", lambda b: replace(b, src=poke(b.src, -1))),
     "absurd source": ("src holds 60", lambda b: replace(b, src=poke(b.src, 60))),
     "source past 2^32": (f"src holds {2**40}", lambda b: replace(b, src=poke(b.src, 2**40))),
-    "negative target": ("dst are other nodes", lambda b: replace(b, dst=poke(b.dst, -7))),
-    "absurd target": ("dst are other nodes", lambda b: replace(b, dst=poke(b.dst, 99))),
+    "negative target": ("dst differ from the targets", lambda b: replace(b, dst=poke(b.dst, -7))),
+    "absurd target": ("dst differ from the targets", lambda b: replace(b, dst=poke(b.dst, 99))),
     "negative position": ("row holds -1", lambda b: replace(b, row=poke(b.row, -1, 0))),
     "position past the sources": (
         "row holds",

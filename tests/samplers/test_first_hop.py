@@ -126,7 +126,7 @@ def test_a_damaged_cache_is_computed_again(tmp_path, monkeypatch, damage):
     np.testing.assert_array_equal(whole, expected)
     (path,) = tmp_path.glob("first-hop-*.npy")
     damage(path)
-    with pytest.warns(UserWarning, match="is damaged or was not finished"):
+    with pytest.warns(UserWarning, match="is damaged or incomplete"):
         again = FirstHop(graph, X, tmp_path)
     np.testing.assert_array_equal(again.sums, expected)
     FirstHop(graph, X, tmp_path)  # whole again, without a warning

@@ -220,6 +220,17 @@ def test_bad_edges_are_refused(toy_graph, edges, message):
         HiddenEdges.of(toy_graph, edges)
 
 
+@pytest.mark.parametrize("norm", NORMS)
+def test_a_row_that_loses_all_edges_sums_to_zero_exactly(norm):
+    graph, _, hidden, _ = graphs(norm)
+    value = np.random.default_rng(0).normal(0, 1e3, (NODES, 8)).astype(np.float32)
+    rows = graph.rows(SEEDS, without=hidden)
+    sums = rows.visible_sums(graph.rows(SEEDS).full_sums(value), value)
+    (empty,) = np.flatnonzero(rows.degree == 0)
+    assert (sums[empty] == 0).all()
+    np.testing.assert_allclose(sums, rows.full_sums(value), rtol=1e-3, atol=0.1)
+
+
 def test_the_graph_itself_is_not_changed(toy_graph):
     before = toy_graph.indptr.copy(), toy_graph.indices.copy()
     sampler = make_sampler("bliss", toy_graph)

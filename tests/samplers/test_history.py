@@ -433,7 +433,7 @@ def test_bad_input_gets_one_sentence():
         make("pladies", "mean", [2, 2], [3, 8, 8], estimator="hajek")
     with pytest.raises(InputError, match="reward='thanos'"):
         make("gcn-bs", "mean", [2, 2], [3, 8, 8], reward="thanos")
-    with pytest.raises(InputError, match="history='none' makes VR-GCN neighbour sampling"):
+    with pytest.raises(InputError, match="history='none' turns VR-GCN into neighbour sampling"):
         make("vrgcn", "mean", [2, 2], [3, 8, 8], history="none")
     with pytest.raises(InputError, match=r"widths=\[3, 8\] has 2 entries for 3 layers"):
         make("vrgcn", "mean", [2, 2], [3, 8])

@@ -51,6 +51,27 @@ def test_a_damaged_part_leaves_the_whole_state_as_it_was(toy_graph, name, damage
         assert torch.equal(value, other.state_dict()[key]), key
 
 
+def test_any_row_of_a_loaded_state_is_dirty(toy_graph):
+    sampler, other = taught(toy_graph, 3), taught(toy_graph, 5)
+    sampler.learning.track_changes().clear()
+    assert sampler.learning.changed_rows() is not None
+    sampler.load_state_dict(other.state_dict())
+    assert sampler.learning.changed_rows() is None
+
+
+def test_a_survey_teaches_the_history_and_not_the_policy_beside_it(toy_graph):
+    """The policy follows changes of inputs, and a survey shows inputs."""
+    sampler = make_sampler("bliss", toy_graph, layers=3, width=4, history="nodes")
+    teach(sampler, 0)
+    before = {key: value.clone() for key, value in sampler.state_dict().items()}
+    x = torch.from_numpy(small_features(toy_graph))
+    sampler.survey(GNN(5, 3, ModelConfig(layers=3, hidden=4)), x)
+    after = sampler.state_dict()
+    assert after.keys() == before.keys()
+    changed = {key.split(".")[0] for key in before if not torch.equal(before[key], after[key])}
+    assert changed == {"history"}
+
+
 @pytest.mark.parametrize("power", [0.25, 2.0, -1.0])
 def test_powers_that_kernels_do_not_know_are_refused(toy_graph, power):
     kind = type("Odd", (CoefficientPolicy,), {"name": "odd", "power": power})

@@ -81,6 +81,7 @@ def test_all_rows_that_the_shards_of_a_step_change_are_dirty(name, toy_graph):
     dirty, is_tracked, changes = sampler.learning.track_changes(), False, 0
     for step in range(6):
         dirty.clear()
+        assert not any(ids.size for ids in sampler.learning.changed_rows().values())
         before = copied(sampler.state_dict())
         sampler.apply([sampler.digest(observed(sampler, seeds, step)) for seeds in shards])
         rows, after = sampler.learning.changed_rows(), sampler.state_dict()

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import scipy.stats
 
-from bliss.errors import DivergedError, InputError
+from bliss.errors import DamagedError, DivergedError, InputError
 from bliss.studies.comparison import comparison
 from bliss.studies.comparison.matching import Matcher, Work, nearest
 from bliss.studies.comparison.plan import Request, plan, sized
@@ -185,6 +185,14 @@ def test_pilots_are_measured_again_on_other_data(matched, dataset, monkeypatch, 
     for one in (dataset, other, dataset, other):
         Matcher("nodes", one, file).measure(config)
     assert measured == [dataset.fingerprint, other.fingerprint]
+
+
+def test_a_changed_number_of_a_pilot_is_noticed(matched, dataset, tmp_path):
+    values = json.loads(matched[4].read_text())
+    next(iter(values["works"].values()))["nodes"] *= 2
+    (tmp_path / "pilots.json").write_text(json.dumps(values))
+    with pytest.raises(DamagedError, match=r"does not match its digest.*remove it to measure"):
+        Matcher("nodes", dataset, tmp_path / "pilots.json")
 
 
 def test_counts_of_pilots_are_reproducible(matched, dataset, tmp_path):

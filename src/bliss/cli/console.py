@@ -10,6 +10,7 @@ from time import perf_counter, sleep
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from bliss.errors import DamagedError, InputError, Interrupted, LostError, ResourceError
+from bliss.storage.files import DISK_ERRORS
 from bliss.storage.limits import is_out_of_memory
 from bliss.text import printable
 from bliss.train.results import short_name
@@ -236,6 +237,9 @@ def _explain(error: Exception) -> tuple[int, str]:
             "the machine does not have enough memory: lower --hidden, --batch-size or --budgets, "
             "or convert the graph to a memory-mapped folder with `bliss data import`."
         )
+    if isinstance(error, OSError) and error.errno in DISK_ERRORS:
+        file = error.filename or "a file, such as a compiled kernel in NUMBA_CACHE_DIR,"
+        return 4, f"{file} cannot be written ({error.strerror}): free disk space or check the disk."
     if isinstance(error, OSError) and error.filename is not None:
         return 4, f"{error.filename} cannot be used ({error.strerror}): check its permissions."
     lines = str(error).splitlines() or ["no message"]

@@ -15,7 +15,7 @@ from urllib.parse import urljoin, urlsplit
 from bliss.data.safe_reading import first_line
 from bliss.data.sources import Source
 from bliss.errors import DamagedError
-from bliss.storage.files import publish, scratch_folder
+from bliss.storage.files import DISK_ERRORS, publish, scratch_folder, writing
 
 _TIMEOUT = 60  # seconds without an answer
 
@@ -28,7 +28,8 @@ def download(sources: Sequence[Source], folder: Path, missing: Collection[str]) 
     """Download the `missing` files of a dataset into `folder`.
 
     Everything is fetched into a scratch folder beside `folder` and checked there. Files are moved
-    to their places once all of them are complete, so a failure leaves nothing behind.
+    to their places once all of them are complete, so a failure leaves nothing behind. Raises a
+    `DownloadError`, or a `ResourceError` if the disk is full or fails.
 
     Parameters
     ----------
@@ -55,6 +56,9 @@ def download(sources: Sequence[Source], folder: Path, missing: Collection[str]) 
         if is_new:
             with suppress(OSError):
                 folder.parent.rmdir()
+        if getattr(error, "errno", None) in DISK_ERRORS:
+            with writing(folder):
+                raise
         raise DownloadError(_reason(error)) from error
 
 

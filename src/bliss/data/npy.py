@@ -77,8 +77,15 @@ def read_npy(file: Path) -> Array:
 
 
 def write_npy(file: Path, array: Array) -> None:
-    """Write an array of numbers."""
-    np.save(file, array, allow_pickle=False)
+    """Write an array of numbers.
+
+    Unlike `np.save`, this raises an error with the system's number if the disk is full.
+    """
+    content = np.ascontiguousarray(array)
+    with open(file, "wb") as stream:
+        header = np.lib.format.header_data_from_array_1_0(content)
+        np.lib.format.write_array_header_1_0(stream, header)
+        stream.write(content.data)
 
 
 def write_npy_rows(

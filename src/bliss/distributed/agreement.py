@@ -19,13 +19,17 @@ from bliss.errors import (
     Interrupted,
     LostError,
     ResourceError,
+    TruncatedError,
 )
 
 GRACE = 2.0
 """Seconds within which several processes take repeated signals for one."""
 _RUNNING, _DONE, _FAILED = range(3)  # status of a process in an all_gather
 _NUMBERS = 4  # integers of a message, after status and signal
-_ERRORS = {kind.__name__: kind for kind in (InputError, DivergedError, DamagedError, ResourceError)}
+_ERRORS = {
+    kind.__name__: kind
+    for kind in (InputError, DivergedError, DamagedError, TruncatedError, ResourceError)
+}
 
 T = TypeVar("T")
 
@@ -136,7 +140,7 @@ class Communicator:
         padding = (0,) * (_NUMBERS - len(numbers))
         own = torch.tensor([status, self._signals.number, *numbers, *padding])
         rows: list[list[int]] = [row.tolist() for row in self.group.all_gather(own)]
-        self._agreed = max(self._agreed, *(row[1] for row in rows))
+        self._agreed = max(row[1] for row in rows)
         return rows
 
     def _send(self, error: Exception) -> None:
@@ -146,7 +150,7 @@ class Communicator:
         everywhere(error)
         self._exchange(_FAILED)
         description = {
-            "kind": type(error).__name__,
+            "kinds": [kind.__name__ for kind in type(error).__mro__],
             "text": str(error),
             "number": getattr(error, "number", 0),
         }
@@ -156,12 +160,13 @@ class Communicator:
         """Raise the error of the first process that failed."""
         rank = next(rank for rank, content in enumerate(descriptions) if content.size)
         values: dict[str, Any] = json.loads(descriptions[rank].tobytes())
-        if values["kind"] == Interrupted.__name__:
+        kinds, text = values["kinds"], values["text"]
+        if Interrupted.__name__ in kinds:
             raise everywhere(Interrupted(int(values["number"])))
-        kind, text = _ERRORS.get(values["kind"]), values["text"]
-        if kind is None:
-            raise everywhere(RuntimeError(f"{values['kind']} on rank {rank}: {text}"))
-        raise everywhere(kind(text))
+        for name in kinds:  # the nearest base class that is known
+            if name in _ERRORS:
+                raise everywhere(_ERRORS[name](text))
+        raise everywhere(RuntimeError(f"{kinds[0]} on rank {rank}: {text}"))
 
 
 def everywhere(error: Exception) -> Exception:

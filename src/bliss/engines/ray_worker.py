@@ -128,6 +128,4 @@ def copy_run(source: Path, target: Path) -> None:
     """Copy the files of a run; counters last, so that a killed copy leaves no false checkpoint."""
     files = [path for path in source.rglob("*") if path.is_file() and path.name != ".lock"]
     for path in sorted(files, key=lambda path: (path.suffix == ".json", str(path))):
-        place = target / path.relative_to(source)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(place, path.read_bytes())
+        replace_file(target / path.relative_to(source), path.read_bytes())

@@ -1,4 +1,4 @@
-"""Arrays of edges compressed by target: their checks, and what a graph is made with."""
+"""Checks and conversion of edges compressed by target (CSC)."""
 
 from __future__ import annotations
 

@@ -89,9 +89,9 @@ class Graph:
 
     @classmethod
     def trusted(cls, indptr: IntArray, indices: IntArray, norm: Norm, weight: FloatArray) -> Graph:
-        """A graph of arrays that have passed the checks before: only the pointers are read.
+        """A graph from arrays that were checked before; only the pointers are checked again.
 
-        The kernels do not check indices. Wrong ones would read and write anywhere in memory.
+        Kernels do not check indices: with wrong ones they would read and write outside the arrays.
         """
         has_weights = norm == "weights"
         if (
@@ -140,7 +140,7 @@ class Graph:
         return np.diff(self.indptr)
 
     def degree_of(self, nodes: IntArray) -> IntArray:
-        """|N_i| of some nodes, without `degree`, which has 8 bytes per node. int64[N]."""
+        """|N_i| of some nodes. Does not build `degree`, which takes 8 bytes per node. int64[N]."""
         degree: IntArray = self.indptr[nodes + 1] - self.indptr[nodes]
         return degree
 
@@ -148,8 +148,8 @@ class Graph:
     def edge_index(self) -> Tensor:
         """All edges in PyG's form, sources over targets, in the order of edge ids. int64[2, E].
 
-        `conv(x, graph.edge_index)` is what `Block.propagate(conv, x)` estimates. The self-loops of
-        the graph are included. The tensor is made on each call.
+        `Block.propagate(conv, x)` estimates `conv(x, graph.edge_index)`. The self-loops of the
+        graph are included. The tensor is built on each call.
         """
         import torch
 
@@ -158,7 +158,7 @@ class Graph:
 
     @property
     def edge_weight(self) -> Tensor:
-        """alpha_ij of all edges, in the order of `edge_index`. float32[E], made on each call."""
+        """alpha_ij of all edges, in the order of `edge_index`. float32[E], built on each call."""
         import torch
 
         nodes, edges = np.arange(self.num_nodes), np.arange(self.num_edges)
@@ -178,7 +178,7 @@ class Graph:
         return True
 
     def source_factor(self, power: float) -> FloatArray:
-        """Source factor of alpha_ij to a power, made once, in chunks. float32[V], or empty if 1."""
+        """Source factor of alpha_ij to a power, computed once. float32[V], or empty if it is 1."""
         if self.norm != "gcn" or power == 0.0:
             return NOTHING.astype(np.float32)
         factors: dict[float, FloatArray] = self.__dict__.setdefault("_source_factors", {})
@@ -217,7 +217,7 @@ class Graph:
         object.__setattr__(graph, "norm", norm)
         object.__setattr__(graph, "edge_id", self.edge_id)
         graph._freeze(indptr=self.indptr, indices=self.indices, weight=NOTHING)
-        for name in {"degree", "has_self_loops"} & self.__dict__.keys():  # whatever the norm
+        for name in {"degree", "has_self_loops"} & self.__dict__.keys():  # do not depend on norm
             graph.__dict__[name] = self.__dict__[name]
         return graph
 
@@ -254,7 +254,7 @@ class Graph:
             if options:
                 raise InputError(
                     f"{', '.join(options)} cannot be changed, because the graph is already built: "
-                    "pass it to Graph.of(data, ...), where the graph is made."
+                    "pass it to Graph.of(data, ...) when you build the graph."
                 )
             if norm is not None and norm != source.norm:
                 raise InputError(
@@ -450,6 +450,6 @@ class Graph:
 
 
 def _is_edge_index(source: Any) -> bool:
-    """Whether an object is a dense tensor or array, which does not say the number of nodes."""
+    """Whether an object is a dense tensor or array, which lacks the number of nodes."""
     is_tensor = library_of(source) in ("torch.Tensor", "torch_geometric.EdgeIndex")
     return isinstance(source, np.ndarray) or (is_tensor and str(source.layout) == "torch.strided")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class HiddenEdges:
-    """Edges of a graph that no target may see. Made once per batch, by `HiddenEdges.of`."""
+    """Edges of a graph that no target may see. Build it once per batch, with `HiddenEdges.of`."""
 
     edge: IntArray  # int64[H] distinct edge ids, increasing
     node: IntArray  # int64[N] targets of these edges, distinct, increasing
@@ -29,7 +29,7 @@ class HiddenEdges:
 
     @classmethod
     def of(cls, graph: Graph, edges: Any) -> HiddenEdges:
-        """From edge ids [H], in any order; repeated ids count once."""
+        """Hidden edges from ids [H], in any order and possibly repeated."""
         if isinstance(edges, HiddenEdges):
             return edges
         ids = checks.as_array("without", edges)
@@ -79,7 +79,7 @@ class Rows:
 
     A group is one neighbourhood N_g: that of a target, or that of a target under one relation.
     Groups are sorted by target. Coefficients, Hajek's rescaling and the fanouts of node-wise
-    samplers are per group; the masses of a source add up over groups. `Graph.rows` makes one.
+    samplers are per group; the masses of a source add up over groups. Build it with `Graph.rows`.
 
     For edge j -> i of group g, the aggregation coefficient is
 
@@ -87,9 +87,9 @@ class Rows:
         gcn      alpha_ij = 1 / sqrt(|N_g| |N_j|)
         weights  alpha_ij = the given weight
 
-    where only visible edges are counted. `influence` weighs the squared error of each target in
-    what a draw minimises (`bliss.samplers.influence`). Everything here is computed from the rows
-    themselves, in O(groups), O(sources) or O(visible edges): never O(V) or O(E).
+    where |N_g| and |N_j| count only visible edges. `influence` weighs the squared error of each
+    target in what a draw minimises (`bliss.samplers.influence`). Methods take O(groups), O(sources)
+    or O(visible edges), never O(V) or O(E); only `Graph.source_factor` has V numbers, made once.
     """
 
     graph: Graph = field(repr=False)
@@ -105,7 +105,7 @@ class Rows:
 
     @classmethod
     def of(cls, graph: Graph, dst: IntArray, without: Any = None) -> Rows:
-        """Whole rows of the targets dst [D], or rows without some edges: ids [H]."""
+        """Rows of the targets dst [D], whole or without some edges; see `Graph.rows`."""
         start, stop = graph.indptr[dst], graph.indptr[dst + 1]
         owner = np.arange(dst.size)
         pointer = np.arange(dst.size + 1)
@@ -127,7 +127,7 @@ class Rows:
 
     @property
     def ranges(self) -> tuple[IntArray, IntArray, IntArray]:
-        """pointer, start and stop, as kernels take them."""
+        """pointer, start and stop, the arguments of kernels."""
         return self.pointer, self.start, self.stop
 
     @cached_property
@@ -158,7 +158,7 @@ class Rows:
         return indptr, edge
 
     def by_target(self, kept_indptr: IntArray) -> IntArray:
-        """Pointers of edges by group as pointers by target. int64[G + 1] -> int64[D + 1]."""
+        """Convert pointers by group to pointers by target. int64[G + 1] -> int64[D + 1]."""
         if not self.relation.size:
             return kept_indptr
         indptr: IntArray = kept_indptr[np.searchsorted(self.owner, np.arange(self.dst.size + 1))]
@@ -183,8 +183,8 @@ class Rows:
     def source_factor(self, power: float) -> tuple[FloatArray, IntArray, FloatArray]:
         """Source factors to a power, for kernels: those of the graph, and those that differ.
 
-        Returns float32[V] (`Graph.source_factor`), nodes int64[N] whose factor differs because they
-        lose edges, and their factors float32[N].
+        Returns `Graph.source_factor` float32[V], the nodes int64[N] whose factor differs because
+        they lose edges, and the factors float32[N] of these nodes.
         """
         factor = self.graph.source_factor(power)
         if self.hidden is None or not factor.size:
@@ -240,12 +240,13 @@ class Rows:
         return sums
 
     def visible_sums(self, whole: FloatArray, value: Any) -> FloatArray:
-        """`full_sums`, from those of whole rows: what is hidden is subtracted, in place.
+        """`full_sums`, computed from sums over whole rows by subtracting hidden edges, in place.
 
             z'_i = (a'_i / a_i) (z_i - sum over hidden edges of alpha_ij value_j)
 
-        with a the target factors before and after. O(hidden edges F); with norm="gcn" also one
-        pass over the visible edges, since the factors of sources that lose edges change.
+        with a_i the target factor of the whole row and a'_i that of the visible edges. O(hidden
+        edges F); norm="gcn" also takes one pass over the visible edges, since the factors of
+        sources that lose edges change.
 
         whole  float32[D, F]  sums over all in-edges of the targets
         value  [V, F]
@@ -268,7 +269,7 @@ class Rows:
         if graph.norm != "weights":
             ratio = self.target_scale[partial] / before.target_scale[partial]
             whole[partial] *= ratio[:, None].astype(np.float32)
-        whole[partial[self.degree[partial] == 0]] = 0.0  # not what rounding leaves of it
+        whole[partial[self.degree[partial] == 0]] = 0.0  # without a rounding error
         if graph.norm == "gcn":
             self._correct_source_factors(whole, value)
         return whole

@@ -19,7 +19,7 @@ AGE_BINS = 34
 """Bins of an age: 0 for a node without a history, otherwise 1 + floor(log2(age))."""
 
 _U1 = np.uint64(1)
-_AHEAD = np.uint64(3)  # rows are scattered in memory: one is asked for three edges before its use
+_AHEAD = np.uint64(3)  # edges: rows are scattered in memory, so they are prefetched
 _LINE = 16  # float32 numbers in a cache line
 
 
@@ -38,7 +38,7 @@ def _as_float32(typing_context: Any, value: Any) -> Any:
 
 @intrinsic
 def _fetch(typing_context: Any, rows: Any, j: Any, f: Any) -> Any:
-    """Ask the processor to load the cache line of rows[j, f]."""
+    """Prefetch the cache line of rows[j, f]."""
 
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array = context.make_array(signature.args[0])(context, builder, arguments[0])

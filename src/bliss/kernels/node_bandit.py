@@ -30,7 +30,7 @@ def source_scores(
     """Observations of log a_j from the kept softmax, modelling attention as a_j / sum over N_i.
 
     With l_ij the log of the kept softmax, the offset u_i of a target is the mean residual of its
-    kept edges. The observation of a source is the mean over its kept edges after removing it:
+    kept edges. The observation of a source is the mean of l_ij - u_i over its kept edges:
 
         u_i = mean_k (l_ik - score_k),    observation_j = mean_i (l_ij - u_i)
 

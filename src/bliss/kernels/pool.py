@@ -32,7 +32,7 @@ from bliss.arrays import IntArray
 LEAST = 100_000
 """Steps, of about a nanosecond, in the smallest part."""
 PARTS = 4
-"""Parts per thread, so that a thread that was interrupted holds up less."""
+"""Parts per thread. With several, an interrupted thread delays the others less."""
 
 Range = tuple[int, int]
 
@@ -48,9 +48,9 @@ _team: Any = None  # GOMP_parallel of torch's OpenMP library
 
 
 def follow(count: Callable[[], int], library: str | os.PathLike[str] | None = None) -> None:
-    """Use as many threads as `count` tells, asked before each kernel.
+    """Use `count()` threads, called before each kernel.
 
-    With the path of a loaded library that was linked with OpenMP, use the team of OpenMP.
+    If `library` is the path of a loaded library that was linked with OpenMP, use OpenMP's team.
     """
     global _count, _team
     _count, _team = count, None
@@ -68,7 +68,7 @@ def threads() -> int:
 
 @contextmanager
 def limited(count: int) -> Iterator[None]:
-    """Context manager in which kernels called from this thread use `count` threads."""
+    """Context manager: kernels called from this thread use `count` threads."""
     before = getattr(_local, "threads", 0)
     _local.threads = count
     try:
@@ -78,7 +78,7 @@ def limited(count: int) -> Iterator[None]:
 
 
 def number(work: int, per_thread: int = PARTS) -> int:
-    """Number of parts for this many steps; 1 if more would not pay, or there is one thread."""
+    """Number of parts for `work` steps; 1 if the work is too small or there is one thread."""
     count = threads()
     return 1 if count == 1 else max(1, min(count * per_thread, work // LEAST))
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 _EDGE_NAMES = ("edge_index", "adj_t")
 PATIENCE = 100
-"""Batches without `sampler.update` after which a loader warns."""
+"""Number of batches without `sampler.update` after which a loader warns."""
 
 
 class _Seeds(NamedTuple):
@@ -51,10 +51,10 @@ class _Seeds(NamedTuple):
 
 
 class Seconds(NamedTuple):
-    """Time that a batch took."""
+    """Seconds that a batch took."""
 
-    sample: float  # to draw the blocks
-    gather: float  # to gather the attributes
+    sample: float  # drawing the blocks
+    gather: float  # gathering the attributes
 
 
 class BlockLoader:
@@ -208,7 +208,7 @@ class BlockLoader:
             )
 
     def _warn_of_missing_updates(self) -> None:
-        """Warn once if `sampler.update` was forgotten: batches with gradients, and no update."""
+        """Warn once if there were PATIENCE batches with gradients and no `sampler.update`."""
         sampler = self.node_sampler
         if sampler.learning.updates or not sampler.learns or not torch.is_grad_enabled():
             return
@@ -223,13 +223,13 @@ class BlockLoader:
     def renew_cache(self) -> None:
         """Cache the features of the nodes that the policy is now most likely to draw.
 
-        Call it at times, for instance after a survey. Batches do not depend on it.
+        Call it from time to time, for instance after a survey. Batches do not depend on the cache.
         """
         self._gather.renew()
 
     @property
     def step(self) -> int:
-        """Number of batches returned so far, over all epochs."""
+        """Number of steps returned so far, over all epochs; a step has a batch per shard."""
         return self._step
 
     @property
@@ -273,10 +273,10 @@ class BlockLoader:
                 yield from batches
 
     def steps(self) -> Generator[Iterable[Data], None, None]:
-        """Batches of the own shards, step by step, in the order of shards; an epoch.
+        """Steps of an epoch; each is an iterable of the batches of the own shards, in order.
 
-        Iterate over the batches of a step once, before the next step: without prefetch, each is
-        drawn when it is asked for.
+        Iterate over the batches of a step once, before the next step: without prefetch, a batch is
+        drawn when the iteration reaches it.
         """
         if self._left_early or self._is_epoch_over():
             self._next_epoch()
@@ -436,7 +436,7 @@ class BlockLoader:
         done: Future[list[Data]] = Future()
         try:
             done.set_result(self._load_all(shards, step))
-        except Exception as error:  # raised when the batch is asked for, as from the thread
+        except Exception as error:  # raised by `result`, as from the thread
             done.set_exception(error)
         return done
 

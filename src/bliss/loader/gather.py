@@ -100,10 +100,10 @@ def _check_layout(name: str, value: Tensor) -> None:
 
 
 def draw_scores(sampler: Sampler) -> FloatArray:
-    """How likely each node is to be drawn into the input layer, up to a factor. float32[V].
+    """Approximate probability that each node is a source of the input layer, unscaled. float32[V].
 
-    A node is a candidate about as often as it has edges, so this is its degree, times its factor in
-    the mass of the sampler's policy, if there is one. Out-degrees are taken to be in-degrees.
+    A node is a candidate about as often as it has edges, so the score is its in-degree, in place of
+    its out-degree, times its factor in the mass of the sampler's policy, if there is one.
     """
     score: FloatArray = np.diff(sampler.graph.indptr).astype(np.float32)
     if isinstance(sampler, PolicySampler):

@@ -24,7 +24,7 @@ from bliss.nn.propagation import propagate
 # torch warns once per process that CSR is in beta; `Block.matrix` uses only its stable part.
 warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
 
-# Kernels import no torch: they are told of its threads here.
+# Kernels do not import torch, so its number of threads is passed to them here.
 pool.follow(torch.get_num_threads, Path(torch.__file__).parent / "lib" / "libtorch_cpu.so")
 
 
@@ -39,7 +39,7 @@ class Observation:
 
 @dataclass(frozen=True, eq=False)
 class Control:
-    """Control variate: a sum that is known exactly, and the part of each source in it.
+    """Control variate: a sum computed exactly, and the value of each source in it.
 
     `bliss.nn.aggregate` adds baseline_i and sums x_j - history_j instead of x_j. Without a history
     the baseline is the whole aggregate (`bliss.samplers.first_hop`).
@@ -66,8 +66,8 @@ class Block:
     edge_weight: Tensor  # float32[E'] the estimator's weight, alpha_ij / edge_prob for "ht"
     prob: Tensor | None = None  # float32[S] inclusion probability p_j, if sources are drawn
     dst_weight: Tensor | None = None  # float32[D] share of each target in the loss; None: 1 / D
-    keeps_input: bool = False  # whether `observe` keeps the layer's input for the sampler
-    is_surveyed: bool = False  # whether layers call `observe` in evaluation mode, too
+    keeps_input: bool = False  # whether `observe` also keeps the layer's input
+    is_surveyed: bool = False  # whether layers call `observe` in evaluation mode as well
     control: Control | None = None
     observation: Observation | None = None
     origin: Block | None = field(default=None, repr=False)  # the CPU block this is a copy of
@@ -186,7 +186,7 @@ class Block:
         if graph.edge_id is None:
             raise InputError(
                 "e_id is not known, because the graph was built without edge ids: build it with "
-                "Graph.of(data, edge_ids=True). Saved graphs hold none."
+                "Graph.of(data, edge_ids=True). Saved graphs have no edge ids."
             )
         ids = graph.edge_id[_to_numpy(draw.edge)].astype(np.int64)
         return torch.from_numpy(ids).to(self.row.device)
@@ -209,9 +209,9 @@ class Block:
         The result estimates conv(x, graph.edge_index), or conv(x, graph.edge_index,
         graph.edge_weight) if the convolution takes edge_weight, at the targets. Sums and means of
         messages are weighted and attention is corrected by -log p_ij; docs/convolutions.md lists
-        every convolution, with its measured bias. What cannot be estimated from kept edges is
-        refused. In training, the block observes the input and the attention, so that policies
-        learn; a convolution of `bliss.nn` is called as conv(x, block).
+        every convolution, with its measured bias. Convolutions that cannot be estimated from kept
+        edges are refused. In training, the block observes the input and the attention, so that
+        policies learn; a convolution of `bliss.nn` is called as conv(x, block).
 
         Parameters
         ----------
@@ -235,8 +235,8 @@ class Block:
     def _visible(self, quantity: str) -> Rows:
         if self.rows is None:
             raise InputError(
-                f"the block does not know its graph, and so no {quantity}: use the blocks of a "
-                "sampler or of bliss.nn.infer, or pass graph=... to Block.from_arrays."
+                f"the block has no graph to compute {quantity} from: use the blocks of a sampler "
+                "or of bliss.nn.infer, or pass graph=... to Block.from_arrays."
             )
         return self.rows
 
@@ -292,8 +292,8 @@ class Block:
             self.check_device("edge_index", edge_index)
             if not torch.equal(edge_index, self.edge_index):
                 raise InputError(
-                    "attention belongs to other edges than the block's, for instance because the "
-                    "convolution moves self-loops: build it with add_self_loops=False."
+                    "the edge_index of attention differs from the block's, for instance because "
+                    "the convolution moves self-loops: build it with add_self_loops=False."
                 )
         if attention.ndim == 0 or attention.size(0) != self.num_edges:
             raise InputError(
@@ -315,8 +315,8 @@ class Block:
         draw, rows = self.origin or self, self._visible("feedback")
         if not np.array_equal(_to_numpy(draw.dst), rows.dst):
             raise InputError(
-                "a block's dst are other nodes than the targets that it was drawn for: update each "
-                "sampler with the blocks that it drew."
+                "a block's dst differ from the targets that it was drawn for: update each sampler "
+                "with the blocks that it drew."
             )
         feedback = Feedback(
             rows=rows,

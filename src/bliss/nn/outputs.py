@@ -36,13 +36,12 @@ class Outputs:
         size = 4 * shape[0] * shape[1]
         self._handle = -1  # of a nameless file
         self.rows: RowReader | None = None  # reads a nameless file
-        if place is None or size == 0 or (size <= room and not place.is_file()):
+        is_file = place is not None and place.is_file()
+        if place is None or (size <= room and not is_file):
             self.tensor = torch.empty(shape)
-            if place is not None and place.is_file():
-                np.save(place, self.tensor.numpy())
             return
         check_space(place / "outputs", size)
-        if place.is_file():
+        if is_file:
             with writing(place):
                 self.tensor = torch.from_numpy(new_npy(place, shape, np.float32))
             return

@@ -1,4 +1,4 @@
-"""How the change of a node's input grows with the age of its history."""
+"""Growth of the change of a node's input with the age of its history."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class AgeCurve:
 
         curve_b <- curve_b + max(1 / n_b, beta) (mean of the signal over sources in bin b - curve_b)
 
-    with n_b the number of steps that saw the bin. Bins are 0 for a node without a history, whose
-    signal is log|h_j|, and 1 + floor(log2(age)). A source's signal minus the curve is what a node
-    bandit follows; the curve at a source's present age is added when its mass is computed. A belief
-    therefore grows while a node is not seen, and falls when it is.
+    with n_b the number of steps that observed bin b. The bin is 0 for a node without a history,
+    whose signal is log|h_j|, and 1 + floor(log2(age)) otherwise. A node bandit follows the signal
+    minus the curve, and multiplies the mass of a source by the exp of the curve at its present age.
+    The mass of a node therefore grows until the node is seen again.
 
     Parameters
     ----------
@@ -55,8 +55,8 @@ class AgeCurve:
     def factor(self, layer: int) -> FloatArray:
         """exp of the curve, relative to its mean. float32[AGE_BINS]; empty before the first step.
 
-        A bin without observations has the value of the nearest bin below with some, or else of the
-        nearest above.
+        A bin without observations has the value of the nearest observed bin below it, or above it
+        if there is none below.
         """
         observed = np.flatnonzero(self.count[layer])
         if observed.size == 0:

@@ -16,7 +16,7 @@ from bliss.policies.configs import PolicyConfig
 from bliss.policies.learner import Learner
 
 POWERS = (0.0, 0.5, 1.0)
-"""Powers of `Policy.power` that kernels know."""
+"""Values of `Policy.power` that kernels support."""
 
 
 class Policy(Learner):
@@ -48,7 +48,7 @@ class Policy(Learner):
 
     @property
     def title(self) -> str:
-        """How messages name this policy."""
+        """Name of this policy in messages."""
         return f"policy {self.name!r} with {self.layers} layers"
 
     @abstractmethod

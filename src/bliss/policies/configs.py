@@ -114,7 +114,7 @@ class ReleasedExp3Config(Exp3Config):
 
 @dataclass(frozen=True, kw_only=True)
 class ScaleFreeConfig(PolicyConfig):
-    """Exploration and step size of scale-free EXP3; the defaults suit every data set."""
+    """Exploration and step size of scale-free EXP3; the defaults need no tuning."""
 
     name: ClassVar[str] = "exp3-scale-free"
     builds: ClassVar[str] = "scale_free.ScaleFreeExp3"
@@ -176,7 +176,7 @@ class TargetBanditConfig(Exp3Config):
         checks.whole("restart", self.restart)
 
     def with_options(self, **options: Any) -> PolicyConfig:
-        """A copy with changed settings; another reward also sets its defaults of the others."""
+        """A copy with changed settings; a new reward also sets its defaults of the others."""
         reward = checks.choice("reward", options.get("reward", self.reward), get_args(Reward))
         if reward != self.reward:
             options = {**REWARD_DEFAULTS[reward], **options}

@@ -32,8 +32,8 @@ class RunningEstimates:
     average W (1 + 1 / n) from their mean and W + B from the level. A repeatable signal is
     therefore shrunk little, a noisy one strongly, and no constant depends on the data set.
 
-    After `restart` the signal is the deviation from known values, such as those of a survey. The
-    same formulas then tell how much of a deviation is change (B) and how much is noise (W).
+    After `restart` the signal is the deviation from known values, such as those of a survey. B is
+    then the variance of real changes, and W that of noise.
 
     Parameters
     ----------

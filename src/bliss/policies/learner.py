@@ -29,7 +29,7 @@ class Learner(ABC):  # noqa: B024  # every method has a default: a learner need 
     """
 
     prefix: ClassVar[str] = ""
-    """Prefix of the names of its news and arrays. One learner of a sampler may have none."""
+    """Prefix of the names of its news and arrays; empty for at most one learner of a sampler."""
     learns: ClassVar[bool] = False
     """Whether feedback changes the state."""
     learns_from_surveys: ClassVar[bool] = False
@@ -45,11 +45,11 @@ class Learner(ABC):  # noqa: B024  # every method has a default: a learner need 
 
     @property
     def title(self) -> str:
-        """How messages name this learner."""
+        """Name of this learner in messages."""
         return type(self).__name__
 
     def begin_step(self) -> None:
-        """Count a step; called once before the news of a step is applied."""
+        """Count a step. Called once, before the news of a step is applied."""
         return None
 
     def digest(self, layer: int, feedback: Feedback) -> News:
@@ -61,15 +61,15 @@ class Learner(ABC):  # noqa: B024  # every method has a default: a learner need 
         return None
 
     def changed_rows(self, layer: int, news: Sequence[News]) -> RowSets | None:
-        """Rows of the state that `apply` has just changed, or more; None, the default: any.
+        """Rows of the state that `apply` has just changed, or more; None (default): any row.
 
-        Arrays with a row per node or edge that are not named have not changed. Other arrays may
-        have.
+        Arrays with a row per node or edge that are not named have not changed. Arrays of other
+        lengths may have.
         """
         return None if self.learns else {}
 
     def survey(self, layer: int, survey: Survey) -> None:
-        """Learn the exact quantities of a layer at all nodes; by default nothing."""
+        """Learn from the exact quantities of a layer at all nodes; does nothing by default."""
         return None
 
     def state_dict(self) -> State:
@@ -77,7 +77,7 @@ class Learner(ABC):  # noqa: B024  # every method has a default: a learner need 
         return {}
 
     def check_state(self, state: Mapping[str, object]) -> None:
-        """Raise an error for other names, shapes or types than `load_state_dict` takes."""
+        """Raise an error unless names, shapes and types are those of `state_dict`."""
         check_arrays(self.state_dict(), state, self.title)
 
     def load_state_dict(self, state: Mapping[str, object]) -> None:

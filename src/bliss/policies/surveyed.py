@@ -1,4 +1,4 @@
-"""Values of the last survey, a byte each."""
+"""Values of the last survey, stored as one byte each."""
 
 from __future__ import annotations
 

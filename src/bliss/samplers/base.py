@@ -1,4 +1,4 @@
-"""The interface of a sampler: seeds in, one block per layer out, feedback back in."""
+"""The interface of a sampler: it takes seeds, returns one block per layer, and takes feedback."""
 
 from __future__ import annotations
 
@@ -43,16 +43,15 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
     sample at once, each with its own scratch memory; updates of several threads are applied one
     after the other. For draws that do not depend on timing, update between draws.
 
-    A subclass implements `_layer`, or `sample` if it draws all layers at once. What it learns with
-    are its learners, such as a policy and a history (`_make_learners`).
+    A subclass implements `_layer`, or `sample` if it draws all layers at once. `_make_learners`
+    returns its learners, such as a policy and a history.
 
     Parameters
     ----------
     data
         A `Graph`, or anything that `Graph.of` accepts.
     budgets
-        One number per layer, input layer first; the config's `unit` says what it counts. -1: all
-        of them.
+        One number per layer, input layer first, in the config's `unit`; -1: all.
     config
         The settings; by default they are built from `options`.
     seed
@@ -66,7 +65,8 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
     widths
         Width of each layer's input, for samplers with a history.
     folder
-        Where an exact first hop keeps large aggregated features between runs; None: in memory.
+        Folder for large aggregated features of an exact first hop, kept between runs; None: they
+        stay in memory.
     options
         Fields of the config, such as policy and estimator, and settings of the policy, such as eta.
     """
@@ -87,7 +87,7 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         folder: Path | None = None,
         **options: Any,
     ) -> None:
-        config = self._default_config() if config is None else config
+        config = self.Config() if config is None else config
         if not isinstance(config, self.Config):
             raise InputError(
                 f"config is a {type(config).__name__}, but {type(self).__name__} takes a "
@@ -110,7 +110,7 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
             self.graph, self.layers, self._make_learners(), type(self).__name__
         )
         self._scratch = threading.local()
-        self._learnt_from: Observation | None = None  # the last one that `update` was given
+        self._learnt_from: Observation | None = None  # of the last update
 
     def __getstate__(self) -> dict[str, Any]:
         """All but the scratch memory of threads, for copies and pickles."""
@@ -118,10 +118,6 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _scratch=threading.local())
-
-    @classmethod
-    def _default_config(cls) -> SamplerConfig:
-        return cls.Config()
 
     def _all(self) -> int:
         """Budget that keeps everything."""
@@ -138,7 +134,7 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         return History(self.graph, sampled, config.history, config.history_type, folder)
 
     def _make_learners(self) -> tuple[Learner, ...]:
-        """Everything that feedback changes; by default the history, if there is one."""
+        """The parts that feedback changes; by default the history, if there is one."""
         return () if self.history is None else (self.history,)
 
     def __repr__(self) -> str:
@@ -149,7 +145,7 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
 
     @property
     def depth(self) -> int:
-        """Number of layers of the network, sampled or not: that of the blocks."""
+        """Number of layers of the network, sampled or not; equal to the number of blocks."""
         return self.layers + (self.first_hop is not None)
 
     @property
@@ -233,8 +229,8 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         observation = blocks[-1].observation if blocks else None
         if observation is not None and observation is self._learnt_from:
             raise InputError(
-                "update was called twice with the same blocks, from which the sampler has learnt: "
-                "call it once per batch."
+                "update was called twice with the same blocks, and the sampler has already learnt "
+                "from them: call it once per batch."
             )
         news = [self.digest(blocks)]
         if group is not None:
@@ -248,10 +244,9 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
     ) -> torch.Tensor:
         """Infer all nodes from full neighbourhoods and learn from the pass; returns the outputs.
 
-        The pass shows the exact input norms and attention of every layer to the policy. With a
-        history it shows the inputs themselves, which become the history of all nodes; the policy
-        then learns nothing, because it follows changes. Like the news of a step, what the pass
-        shows is queued while a prefetching loader draws ahead.
+        The policy learns the exact input norms and attention of every layer. With a history, the
+        inputs become the history of all nodes, and the policy learns nothing, because it follows
+        changes. Like the news of a step, a survey is queued while a prefetching loader draws ahead.
 
         Parameters
         ----------
@@ -290,7 +285,7 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         return infer(model, self.graph, x, observer=observer, **options), news
 
     def learn_survey(self, layers: Sequence[LayerSurvey]) -> None:
-        """Learn from the surveys of all layers of a pass made before, input layer first."""
+        """Learn from the surveys of all layers of an earlier pass, input layer first."""
         self.apply([[self._digest_survey(survey) for survey in layers[self.depth - self.layers :]]])
 
     def _digest_survey(self, survey: LayerSurvey) -> News:
@@ -331,7 +326,7 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         self.learning.load_state_dict(state)
 
     def _layer(self, rows: Rows, layer: int, key: np.uint64) -> Block:
-        """Draw one layer from the edges that its targets may see; their coins come from key."""
+        """Draw one layer from the edges that its targets may see, with the coins of `key`."""
         raise NotImplementedError(f"{type(self).__name__} implements neither _layer nor sample")
 
     def _key(self, step: int, layer: int, shard: int = 0) -> np.uint64:

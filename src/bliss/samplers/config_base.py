@@ -26,7 +26,7 @@ Influence = Literal["none", "prior"]
 
 @dataclass(frozen=True, kw_only=True)
 class SamplerConfig:
-    """Settings that can build a sampler for a graph."""
+    """Settings of a sampler, which `build` makes for a graph."""
 
     builds: ClassVar[str] = ""
     """module.Class of the sampler, inside `bliss.samplers`; empty if it is elsewhere."""
@@ -258,7 +258,7 @@ class InfluenceConfig(EstimatorConfig):
 class PolicySamplerConfig(EstimatorConfig):
     """Settings of a sampler whose masses come from a policy.
 
-    The settings of the policy are options of the sampler, too. A sampler with a single policy has
+    The settings of the policy are also options of the sampler. A sampler with a single policy has
     no option `policy`.
     """
 

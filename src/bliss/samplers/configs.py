@@ -198,7 +198,9 @@ class VRGCNConfig(NeighborConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.has_history:
-            raise InputError("history='none' makes VR-GCN neighbour sampling: choose neighbor.")
+            raise InputError(
+                "history='none' turns VR-GCN into neighbour sampling: choose sampler neighbor."
+            )
 
     def default_budgets(self, layers: int, num_nodes: int) -> tuple[int, ...]:
         """2 neighbours per sampled layer."""
@@ -226,7 +228,7 @@ class LABORConfig(EstimatorConfig):
         is_whole = isinstance(value, Integral) and not isinstance(value, bool)
         if value != CONVERGED and not (is_whole and 0 <= int(value) < 2**31):
             raise InputError(
-                f"iterations={value!r} is not valid: choose 0 (LABOR-0), a number of rounds "
+                f"iterations={value!r} is not valid: choose 0 (LABOR-0), a positive number "
                 f'(LABOR-i) or "{CONVERGED}" (LABOR-*).'
             )
 
@@ -251,8 +253,8 @@ class GCNBSConfig(PolicySamplerConfig):
         super().__post_init__()
         if not isinstance(self.policy, TargetBanditConfig):
             raise InputError(
-                f"policy={self.policy!r} is no bandit over a target's neighbours: choose exp3m or "
-                "exp3-single, or pass a TargetBanditConfig."
+                f"policy={self.policy!r} is not a bandit over a target's neighbours: choose exp3m "
+                "or exp3-single, or pass a TargetBanditConfig."
             )
         if self.has_history and self.bandit.reward == "thanos":
             raise InputError(

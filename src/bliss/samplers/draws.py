@@ -1,7 +1,7 @@
 """Draws: choose the kept sources, given masses, and the corrections of their weights.
 
-Every draw keeps the targets with p_j = 1, so that skip connections find each target among the
-sources. If there are at most as many candidates as the budget, all are kept.
+Every draw keeps the targets with p_j = 1, because skip connections need them among the sources. If
+there are at most as many candidates as the budget, all are kept.
 """
 
 from __future__ import annotations

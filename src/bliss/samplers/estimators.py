@@ -1,8 +1,8 @@
-"""Estimators: weights of kept edges, chosen so that a sampled sum estimates the full one.
+"""Estimators: weights of kept edges, with which a sampled sum estimates the full one.
 
 An estimator is an object with `weights(kept)`. To add one, write a class and add it to
-`ESTIMATORS`; or pass an object as `estimator=` to a sampler. NumPy is imported when it is needed,
-because settings name estimators, and `--help` shows settings.
+`ESTIMATORS`, or pass an object as `estimator=` to a sampler. NumPy is imported only where weights
+are computed, because settings import this module, and `--help` imports the settings.
 """
 
 from __future__ import annotations
@@ -86,14 +86,14 @@ class Hajek(HorvitzThompson):
 
 @dataclass(frozen=True)
 class Plain:
-    """alpha_ij |N_g| / n_g with n_g kept edges: probabilities are ignored; biased."""
+    """alpha_ij |N_g| / n_g, with n_g the number of kept edges. Ignores probabilities; biased."""
 
     name: ClassVar[str] = "plain"
     is_unbiased: ClassVar[bool] = False
     needs_prob: ClassVar[bool] = False
 
     def weights(self, kept: KeptEdges) -> FloatArray:
-        """The coefficients, as if the edges of a group had equal probabilities."""
+        """The weights that are right if the edges of a group have equal probabilities."""
         import numpy as np
 
         weight, number = kept.coefficients(), np.diff(kept.indptr)
@@ -104,9 +104,9 @@ class Plain:
 
 @dataclass(frozen=True)
 class Released:
-    """q_ij / p_j, rescaled so that a group's weights sum to 1, with the policy's q_ij as alpha_ij.
+    """q_ij / p_j, rescaled so that a group's weights sum to 1, as in the paper's released code.
 
-    As in the paper's released code; its expectation changes with the policy.
+    The policy's q_ij takes the place of alpha_ij, so the expectation changes with the policy.
     """
 
     name: ClassVar[str] = "released"

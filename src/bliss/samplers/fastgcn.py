@@ -42,9 +42,9 @@ class FastGCN(Sampler):
     0.31 to 0.17. Drawn nodes without an edge to a target are left out of the block. Not adaptive;
     24 bytes per node. docs/samplers.md has the errors of all variants.
 
-    Known weakness: draws are independent of the targets, so on a sparse graph most drawn nodes are
-    no neighbours of a target, and a target may keep only its self-loop. `stats()` returns how often
-    this happened.
+    Known weakness: draws are independent of the targets. On a sparse graph most drawn nodes are
+    not neighbours of a target, and a target may keep only its self-loop. `stats()` returns how
+    often this happened.
 
     Cost: k binary searches in a table computed once, and one pass over the frontier's edges, with
     one bitmap lookup each. The cost of a step does not depend on |V|. Draws without replacement

@@ -38,8 +38,8 @@ class FirstHop:
         float32[V, F].
     folder
         Where to keep aggregated features of more than SUM_BYTES_IN_MEMORY, as a memory-mapped file.
-        Its name is a digest of graph and features, so another run with the same data finds it; a
-        digest of its content beside it tells whether it is whole.
+        The file is named by a digest of graph and features, so another run with the same data uses
+        it again. A second file holds a digest of its content, which shows whether it is complete.
     """
 
     def __init__(self, graph: Graph, features: FloatArray, folder: Path | None = None) -> None:
@@ -102,7 +102,7 @@ def _is_whole(path: Path, shape: tuple[int, ...]) -> bool:
     except (OSError, EOFError, ValueError, KeyError, TypeError):
         pass
     warnings.warn(
-        f"{path} is damaged or was not finished: the aggregated features are computed again.",
+        f"{path} is damaged or incomplete: the aggregated features are computed again.",
         stacklevel=5,
     )
     return False

@@ -1,4 +1,4 @@
-"""Histories: sample only the change of a source's input, and sum what was known before exactly."""
+"""Histories: sample only the change of a source's input, and sum its earlier value exactly."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ class History(Learner):
     number_type
         "float32" or "float16".
     folder
-        Where to keep the numbers in files without a name, mapped into memory; the files vanish
-        with the process. None: in memory.
+        Where to keep the numbers, in memory-mapped temporary files that are deleted with the
+        process. None: in memory.
     """
 
     prefix = PREFIX
@@ -99,7 +99,7 @@ class History(Learner):
 
     @property
     def title(self) -> str:
-        """How messages name this history."""
+        """Name of this history in messages."""
         return f"a history with {len(self._value)} layers"
 
     def value(self, layer: int) -> FloatArray:
@@ -193,7 +193,7 @@ class History(Learner):
                 )
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Load a saved state, and sum it if sums are looked up."""
+        """Load a saved state; with kind "surveys", compute the sums of all nodes."""
         super().load_state_dict(state)
         for layer in range(len(self._value)):
             self._sum_if_needed(layer)

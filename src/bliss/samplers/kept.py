@@ -1,4 +1,4 @@
-"""`KeptEdges`: what every sampler ends with; an estimator turns it into a block."""
+"""`KeptEdges`: the kept edges of a layer, from which an estimator makes a block."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bliss.samplers.workspace import Workspace
 
 
 class KeptEdges(NamedTuple):
-    """The kept edges of a layer, not yet weighed."""
+    """The kept edges of a layer, before an estimator sets their weights."""
 
     rows: Rows  # the edges that the targets could see
     source: IntArray  # int64[S] graph ids, targets first
@@ -52,12 +52,12 @@ class KeptEdges(NamedTuple):
         return self.rows.coefficients(self.source, self.indptr, self.row, self.edge, correction)
 
     def rescaled(self, weight: FloatArray, total: FloatArray) -> FloatArray:
-        """Weights, rescaled in place to sum to total [G] in each group. float32[E']."""
+        """The weights, rescaled in place so that group g sums to total_g. float32[E']."""
         frontier.rescale_rows(weight, self.indptr, total)
         return weight
 
     def block(self, estimator: Estimator) -> Block:
-        """The block, with the estimator's weights."""
+        """The block of these edges, with the estimator's weights."""
         rows, weight = self.rows, estimator.weights(self)
         edges = rows.by_target(self.indptr), self.row, self.edge, self.edge_prob, weight
         dst = self.source[: rows.dst.size]

@@ -1,4 +1,4 @@
-"""`Learning`: the learners of a sampler, and everything that is the same for all of them."""
+"""`Learning`: the learners of a sampler, with the queue of their news and their saved state."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PENDING = "pending."
 
 
 class Learning:
-    """Gives news to learners, in order, when it is their turn, and saves what they have learnt.
+    """Applies the news of each step to the learners of a sampler, and saves what they have learnt.
 
     Updates of several threads are applied one after the other. While a prefetching loader draws
     ahead, news is queued, so that every batch is drawn from a state exactly one step old.
@@ -37,7 +37,7 @@ class Learning:
     layers
         Number of sampled layers.
     learners
-        At most one of them has no prefix.
+        The learners, of which at most one has no prefix.
     owner
         Name of the sampler, for messages.
     """
@@ -47,15 +47,15 @@ class Learning:
     ) -> None:
         self.graph, self.layers, self.learners = graph, layers, learners
         self.owner = owner
-        self.updates = 0  # steps whose news was given to `apply`
+        self.updates = 0  # calls of `apply`
         self.dirty: DirtyRows | None = None  # if changes are tracked
         self._is_drawing_ahead = False
-        self._pending: list[list[StepNews]] = []  # steps of shards, oldest first
+        self._pending: list[list[StepNews]] = []  # queued news, by step and shard, oldest first
         self._take_turn: Callable[[Callable[[], None]], None] = _at_once
-        self._lock = threading.RLock()  # of the news and of the state that they change
+        self._lock = threading.RLock()  # for the queue and the state
 
     def __getstate__(self) -> dict[str, Any]:
-        """All but the lock, for copies and pickles."""
+        """Everything but the lock, for copies and pickles."""
         if self._take_turn is not _at_once:
             raise InputError(
                 f"this {self.owner} shares what it has learnt with other processes and cannot be "
@@ -135,10 +135,10 @@ class Learning:
             self._is_drawing_ahead = False
 
     def change_by(self, take_turn: Callable[[Callable[[], None]], None]) -> None:
-        """Let `take_turn` decide when, and in which process, a change of the state is made.
+        """Call take_turn(change) for each change of the state, where `change` is a function.
 
-        Used when processes share the state and only one of them may change it. `take_turn` gets a
-        function that makes the change.
+        Processes that share the state use this: `take_turn` calls `change` in one of them, when no
+        other reads the state.
         """
         self._take_turn = take_turn
 
@@ -177,13 +177,13 @@ class Learning:
         return {k: v for k, v in named.items() if not k.startswith(prefixes)}
 
     def track_changes(self) -> DirtyRows:
-        """Record from now on which rows of the state change; a byte per node and layer or more."""
+        """Track the rows of the state that change from now on. A byte per row and set of arrays."""
         if self.dirty is None:
             self.dirty = DirtyRows()
         return self.dirty
 
     def changed_rows(self) -> dict[str, IntArray] | None:
-        """Changed rows of each array with a row per node or edge; None: any, or not tracked."""
+        """Changed rows by array with a row per node or edge; None: any row, or not tracked."""
         rows = None if self.dirty is None else self.dirty.rows()
         if rows is None:
             return None
@@ -262,7 +262,7 @@ class DirtyRows:
         return {name: ids for names, ids in changed.items() for name in names}
 
     def clear(self) -> None:
-        """Start again: nothing has changed."""
+        """Forget all changes."""
         for mark in self._marks.values():
             mark[:] = False
         self._is_everything = False

@@ -1,4 +1,4 @@
-"""Masses of all nodes of a graph, for samplers that do not look at the targets."""
+"""Masses of all nodes of a graph, for samplers that draw independently of the targets."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from bliss.arrays import FloatArray
 from bliss.graph import Graph
 
 
-def column_norms(graph: Graph) -> FloatArray:
-    """Squared norm of each node's column of coefficients, sum over i of alpha_ij^2. float64[V]."""
+def squared_column_norms(graph: Graph) -> FloatArray:
+    """Squared norm of each node's column of coefficients, sum_i alpha_ij^2. float64[V]."""
     nodes = np.arange(graph.num_nodes)
     rows = graph.rows(nodes)
-    own = graph.weight if graph.norm == "weights" else np.repeat(rows.target_scale, rows.degree)
-    squares = np.square(own, dtype=np.float64)
-    norm: FloatArray = np.bincount(graph.indices, squares, graph.num_nodes).astype(np.float64)
-    return norm * np.square(rows.source_scale(nodes)) if graph.norm == "gcn" else norm
+    alpha = graph.weight if graph.norm == "weights" else np.repeat(rows.target_scale, rows.degree)
+    squares = np.square(alpha, dtype=np.float64)  # without the source factor
+    total: FloatArray = np.bincount(graph.indices, squares, graph.num_nodes).astype(np.float64)
+    return total * np.square(rows.source_scale(nodes)) if graph.norm == "gcn" else total
 
 
 def node_masses(graph: Graph, kind: str) -> FloatArray:
-    """Squared norm ("squared") or norm of each node's column, or its degree. float64[V]."""
+    """Mass of each node: "degree", or the "norm" or "squared" norm of its column. float64[V]."""
     if kind == "degree":
         return np.diff(graph.indptr).astype(np.float64)
-    norm = column_norms(graph)
-    return np.sqrt(norm) if kind == "norm" else norm
+    squared = squared_column_norms(graph)
+    return np.sqrt(squared) if kind == "norm" else squared
 
 
 def node_shares(graph: Graph, kind: str) -> FloatArray:

@@ -10,7 +10,7 @@ from bliss.samplers.config_base import PolicySamplerConfig
 
 
 class PolicySampler(Sampler):
-    """A sampler whose masses come from a policy, which does all the learning."""
+    """A sampler whose masses come from a policy, the first of its learners."""
 
     policy: Policy
 

@@ -66,8 +66,9 @@ class SubgraphSampler(Sampler):
             batch_size == self._batch_size and np.array_equal(seed_nodes, self._seed_nodes)
         ):
             raise InputError(
-                f"this {type(self).__name__} already makes batches of {self._batch_size} for other "
-                "nodes: give each loader its own sampler."
+                f"this {type(self).__name__} already makes batches of batch_size="
+                f"{self._batch_size} from {self._seed_nodes.size} nodes, and cannot make others: "
+                "give each loader its own sampler."
             )
         self._seed_nodes, self._batch_size = seed_nodes, batch_size
 

@@ -27,6 +27,8 @@ _REMEDIES = {
     errno.ESTALE: "check the disk or the network drive",
     errno.ENOENT: "check that its folder was not removed or moved",
 }
+DISK_ERRORS = {*_REMEDIES, errno.EROFS} - {errno.ENOENT}
+"""Numbers of errors that only a disk raises."""
 _SCRATCH = re.compile(r"\..+\.[a-z0-9_]{8}" + re.escape(_SUFFIX))  # as `tempfile` draws names
 
 

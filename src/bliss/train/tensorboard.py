@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bliss.errors import InputError
+from bliss.storage.files import writing
 from bliss.train.results import Evaluation, short_name
 
 
@@ -25,16 +26,20 @@ def tensorboard_writer(
             "tensorboard=True needs TensorBoard: install it with pip install "
             "'bliss-gnn[tensorboard]', or leave the option out."
         ) from error
-    writer = SummaryWriter(str(folder / "tensorboard"))
+    place = folder / "tensorboard"
+    with writing(place):
+        writer = SummaryWriter(str(place))
 
     def log(evaluation: Evaluation) -> None:
         score = short_name(evaluation.metric).lower()
-        for name in ("loss", "train_score", "val_score", "train_mse", "val_mse"):
-            if (value := getattr(evaluation, name)) is not None:
-                writer.add_scalar(name.replace("score", score), value, evaluation.step)
-        writer.flush()
+        with writing(place):
+            for name in ("loss", "train_score", "val_score", "train_mse", "val_mse"):
+                if (value := getattr(evaluation, name)) is not None:
+                    writer.add_scalar(name.replace("score", score), value, evaluation.step)
+            writer.flush()
 
     try:
         yield log
     finally:
-        writer.close()
+        with writing(place):
+            writer.close()

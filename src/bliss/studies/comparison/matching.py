@@ -58,14 +58,16 @@ class Matcher:
     def __init__(self, kind: str, dataset: Dataset, file: Path) -> None:
         self.kind, self.dataset, self.file = kind, dataset, file
         remedy = "remove it to measure again"
-        self._works = dict(records.read(file, Pilots, remedy).works) if file.exists() else {}
+        self._works: dict[str, Work] = {}
+        if file.exists():
+            self._works |= records.read_sealed(file, Pilots, remedy).works
 
     def measure(self, config: TrainConfig) -> Work:
         """Work of a step with these settings on this data; measured once."""
         key = json_digest([settings_digest(config), self.dataset.fingerprint])
         if key not in self._works:
             self._works[key] = pilot(config, self.dataset)
-            records.write(self.file, Pilots(works=self._works))
+            records.write_sealed(self.file, Pilots(works=self._works))
         return self._works[key]
 
     def work(self, config: TrainConfig) -> float:
