@@ -146,6 +146,16 @@ def test_an_error_has_the_same_kind_in_all_processes(kind, is_derived):
     assert found == [f"{one.__name__}: it broke: mend it." for one in (kind, raised)]
 
 
+def test_of_several_errors_the_others_raise_that_of_the_lowest_rank():
+    def work(communicator):
+        if rank := communicator.group.rank:
+            raise DamagedError(f"file {rank} broke: mend it.")
+        communicator.barrier()
+
+    found = [f"DamagedError: file {rank} broke: mend it." for rank in (1, 1, 2)]
+    assert together(3, work) == found
+
+
 def test_an_error_that_all_raise_is_not_sent():
     def work(communicator):
         raise everywhere(Interrupted(TERM))

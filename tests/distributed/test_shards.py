@@ -43,6 +43,17 @@ def test_the_gradient_of_a_step_is_the_mean_over_its_shards(dataset):
     assert not torch.equal(seen[0], seen[1])
 
 
+def test_every_shard_and_step_has_its_own_dropout(dataset):
+    seeds = {1: [], 3: []}
+    for shards, seen in seeds.items():
+        made = stepper(dataset, shards=shards, steps=4)
+        made.task.model.register_forward_pre_hook(lambda *_, s=seen: s.append(torch.initial_seed()))
+        for batches in made.batches():
+            made.step(batches)
+    assert len(set(seeds[3])) == 12
+    assert seeds[3][::3] == seeds[1]  # the first shard is as a step of one
+
+
 def test_running_statistics_move_once_a_step_by_the_mean_of_the_shards(dataset):
     made = stepper(dataset, shards=2, normalisation="batch")
     norm, seen = made.task.model.norms[0], []
