@@ -80,7 +80,7 @@ def _parquet_blocks(
         with open_parquet(file) as opened:
             schema = opened.schema_arrow
             check_unpacked(file, 8 * parquet_values(opened, only))
-        text = [one.name for one in schema if types.is_string(one.type)]
+        text = [column.name for column in schema if types.is_string(column.type)]
         with open_parquet(file, text) as opened:
             is_empty = True
             for batch in opened.iter_batches(batch_size=rows, columns=only):

@@ -75,10 +75,10 @@ def verify_files(sources: Sequence[Source], folder: Path) -> list[str]:
         expected = source.sha256 or _recorded(folder / f"{source.file}.sha256")
         if source.members or not expected:
             continue
-        found = pooch.file_hash(str(file))
-        if found != expected:
+        digest = pooch.file_hash(str(file))
+        if digest != expected:
             raise DamagedError(
-                f"{file} has the SHA-256 digest {found}, but {expected} is expected: remove it, "
+                f"{file} has the SHA-256 digest {digest}, but {expected} is expected: remove it, "
                 "and it is downloaded again."
             )
         checked.append(source.file)
@@ -102,11 +102,11 @@ def _fetch(source: Source, staging: Path, folder: Path) -> list[str]:
     )
     get(source.url, str(target), None)
     record = f"{source.file}.sha256"
-    found, expected = pooch.file_hash(str(target)), source.sha256 or _recorded(folder / record)
-    if expected and found != expected:
+    digest, expected = pooch.file_hash(str(target)), source.sha256 or _recorded(folder / record)
+    if expected and digest != expected:
         origin = "known" if source.sha256 else f"recorded in {folder / record}"
         raise DownloadError(
-            f"{source.url} has the SHA-256 digest {found}, but {expected} is {origin}"
+            f"{source.url} has the SHA-256 digest {digest}, but {expected} is {origin}"
         )
     if source.members:
         with zipfile.ZipFile(target) as archive:
@@ -116,7 +116,7 @@ def _fetch(source: Source, staging: Path, folder: Path) -> list[str]:
                     shutil.copyfileobj(content, stream)
     if expected:
         return []
-    (staging / record).write_text(f"{found}  {target.name}\n", encoding="utf-8")
+    (staging / record).write_text(f"{digest}  {target.name}\n", encoding="utf-8")
     return [record]
 
 

@@ -67,7 +67,7 @@ def read_pt(file: Path, task: str = "auto") -> Parts:
 
 def _data_parts(file: Path, data: Any, task: str) -> Parts:
     tensors = [value for value in data.to_dict().values() if isinstance(value, torch.Tensor)]
-    check_unpacked(file, sum(one.numel() * one.element_size() for one in tensors))
+    check_unpacked(file, sum(tensor.numel() * tensor.element_size() for tensor in tensors))
     has_weights = getattr(data, "edge_weight", None) is not None
     features, edges, labels = data_parts(data, has_weights, task)
     kept = ("x", "y", "edge_index", "adj_t", "edge_weight", *(f"{n}_mask" for n in SPLITS))
@@ -114,8 +114,8 @@ def _load_pt(file: Path) -> Any:
 def _short(error: Exception) -> str:
     """What was refused; torch's message also advises to load the file unsafely."""
     text = " ".join(str(error).split())
-    if found := re.search(r"GLOBAL ([\w.]+)", text):
-        return f"it holds {found[1]}, which is not loaded"
+    if refused := re.search(r"GLOBAL ([\w.]+)", text):
+        return f"it holds {refused[1]}, which is not loaded"
     _, is_unsafe, reason = text.partition("WeightsUnpickler error: ")
     if "weights_only" in text:
         text = reason.partition("Check the doc")[0] if is_unsafe else "it holds other objects"
@@ -126,8 +126,8 @@ def _one_data(file: Path, content: Any) -> Any:
     from torch_geometric.data import Data, HeteroData
 
     if isinstance(content, (tuple, list)):
-        graphs = [one for one in content if isinstance(one, (Data, HeteroData))]
-        tables = [one for one in content if isinstance(one, dict) and "edge_index" in one]
+        graphs = [part for part in content if isinstance(part, (Data, HeteroData))]
+        tables = [part for part in content if isinstance(part, dict) and "edge_index" in part]
         if not graphs and isinstance(content, tuple) and tables and content[0] is tables[0]:
             slices = content[1] if len(content) > 1 else None
             several = isinstance(slices, dict) and any(len(ends) > 2 for ends in slices.values())
@@ -166,11 +166,11 @@ def read_ogb_folder(folder: Path, task: str = "auto") -> Parts:
             f"and labels of shape {y.shape}, which do not fit together: write them again."
         )
     counted = raw / "num-node-list.csv.gz"
-    if counted.exists() and (found := read_matrix(counted, np.int64).reshape(-1)).tolist() != [
+    if counted.exists() and (counts := read_matrix(counted, np.int64).reshape(-1)).tolist() != [
         len(x)
     ]:
         raise InputError(
-            f"{counted} has {found[:3].tolist()} nodes, but there are {len(x)} rows of features: "
+            f"{counted} has {counts[:3].tolist()} nodes, but there are {len(x)} rows of features: "
             "pass a data set of one graph, whose files belong together."
         )
     if (raw / "edge-feat.csv.gz").exists():
@@ -199,12 +199,12 @@ def _ogb_arrays(folder: Path, raw: Path) -> tuple[Array, Array, Array]:
         )
     if (raw / "data.npz").exists():
         _needed(folder, raw / "node-label.npz")
-        found = read_npz(raw / "data.npz", ("edge_index", "node_feat"))
+        arrays = read_npz(raw / "data.npz", ("edge_index", "node_feat"))
         label = read_npz(raw / "node-label.npz", ("node_label",))["node_label"]
-        return found["edge_index"], found["node_feat"], label
-    arrays = [raw / f"{name}.npy" for name in ("edge_index", "node_feat", "node_label")]
-    _needed(folder, *arrays)
-    pairs, x, y = (read_npy(file) for file in arrays)
+        return arrays["edge_index"], arrays["node_feat"], label
+    files = [raw / f"{name}.npy" for name in ("edge_index", "node_feat", "node_label")]
+    _needed(folder, *files)
+    pairs, x, y = (read_npy(file) for file in files)
     return pairs, x, y
 
 

@@ -76,7 +76,7 @@ def is_table(file: Path) -> bool:
 
 def endings(*parts: str) -> list[str]:
     """Endings of the files that can hold one of these parts."""
-    return [one for form in FORMATS if _holds(form, parts) for one in form.endings]
+    return [ending for form in FORMATS if _holds(form, parts) for ending in form.endings]
 
 
 def reader(field: str, file: Path, *parts: str) -> Callable[..., Any]:

@@ -100,7 +100,7 @@ def data_parts(data: Any, edge_weight: bool, task: str) -> tuple[Array, Edges, L
 
 def data_splits(data: Any, split: int = 0) -> Mapping[str, Array] | None:
     """Masks of a `Data` by split; None without a mask."""
-    found = {}
+    splits = {}
     for name in SPLITS:
         mask = getattr(data, f"{name}_mask", None)
         if mask is None:
@@ -118,8 +118,8 @@ def data_splits(data: Any, split: int = 0) -> Mapping[str, Array] | None:
                 f"data.{name}_mask has type {array.dtype}, but must be bool: convert it."
             )
         if array.any():
-            found[name] = array
-    return found or None
+            splits[name] = array
+    return splits or None
 
 
 def _labels(y: Array, number: int, task: str) -> Labels:
@@ -137,11 +137,11 @@ def _labels(y: Array, number: int, task: str) -> Labels:
 
 def _edges(data: Any, edge_weight: bool) -> Edges:
     if data.edge_index is None:
-        found = adjacency_of(data)
-        if found is None:
+        adjacency = adjacency_of(data)
+        if adjacency is None:
             raise InputError("data has neither edge_index nor adj_t: set one of them.")
-        source, target = found.edge_index
-        return Edges(source, target, found.weight if edge_weight else None)
+        source, target = adjacency.edge_index
+        return Edges(source, target, adjacency.weight if edge_weight else None)
     pairs = checks.as_array("edge_index", data.edge_index)
     if pairs.ndim != 2 or len(pairs) != 2:
         raise InputError(

@@ -35,14 +35,14 @@ def read_xml(file: Path, label: str, columns: tuple[str, ...], task: str) -> Par
         raise InputError(f"graph={str(file)!r} has no nodes: check the file.")
     ids = _ids(file, [str(name) for name in graph.nodes])
     nodes = nodes_of(ids, len(records))
-    found = sorted({str(name) for values in records for name in values})
+    attributes = sorted({str(name) for values in records for name in values})
     for name in (*columns, *((label,) if label else ())):
-        if name not in found:
+        if name not in attributes:
             raise InputError(
                 f"graph={str(file)!r} has no node attribute {name!r}: choose among "
-                f"{', '.join(map(printable, found[:20])) or 'none'}."
+                f"{', '.join(map(printable, attributes[:20])) or 'none'}."
             )
-    numeric = [n for n in found if n != label and all(_is_number(r.get(n)) for r in records)]
+    numeric = [n for n in attributes if n != label and all(_is_number(r.get(n)) for r in records)]
     chosen = list(columns) or numeric
     if not chosen:
         raise InputError(
@@ -50,7 +50,7 @@ def read_xml(file: Path, label: str, columns: tuple[str, ...], task: str) -> Par
             "attributes, or pass edges and features."
         )
     matrix = np.stack([_column(file, name, records, ids) for name in chosen], axis=1)
-    left = [printable(name) for name in found if name not in (*chosen, label)]
+    left = [printable(name) for name in attributes if name not in (*chosen, label)]
     notes = [f"Features: {', '.join(map(printable, chosen[:20]))}."]
     if left:
         notes.append(f"Node attributes that are not used: {', '.join(left[:20])}.")

@@ -66,11 +66,11 @@ def _splits(file: Path, num_nodes: int) -> dict[str, IntArray]:
     roles = read_json(file)
     if not isinstance(roles, dict) or not all(roles.get(key) for key in ROLES.values()):
         raise InputError(f"{file} must list nodes under tr, va and te: write all three.")
-    found: dict[str, IntArray] = {}
+    splits: dict[str, IntArray] = {}
     for name, key in ROLES.items():
         ids = checks.node_ids(f"{file.name}[{key!r}]", roles[key], num_nodes)
-        found[name] = np.sort(ids.astype(np.int64))
-    return found
+        splits[name] = np.sort(ids.astype(np.int64))
+    return splits
 
 
 def _labels(file: Path, num_nodes: int) -> tuple[Array, int]:

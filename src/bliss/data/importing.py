@@ -175,8 +175,9 @@ def _read_parts(
     pairs = open_edges(
         checks.path("edges", edges), None if weight is None else checks.path("weight", weight)
     )
-    found = no_labels(nodes.number) if target is None else read_labels(target, nodes, label, task)
-    return Parts(nodes, pairs, source, found)
+    if target is None:
+        return Parts(nodes, pairs, source, no_labels(nodes.number))
+    return Parts(nodes, pairs, source, read_labels(target, nodes, label, task))
 
 
 def _check_space(folder: Path, parts: Parts, feature_type: str) -> None:
@@ -215,26 +216,26 @@ class _Plan:
                 share = None if source.number is None else sorter.read / source.number
                 self.progress(f"reading edges: {sorter.read:,}", share)
             check_some(sorter.read)
-            found = sorter.write(lambda share: self.progress("sorting edges", share))
+            merged = sorter.write(lambda share: self.progress("sorting edges", share))
         self.progress("writing digests", None)
         norm: Norm = "weights" if source.is_weighted else "mean"
-        write_graph_header(folder, norm, nodes.number, found.num_edges, self_loops=True)
-        return WrittenGraph(found.num_edges, self._summary(found))
+        write_graph_header(folder, norm, nodes.number, merged.num_edges, self_loops=True)
+        return WrittenGraph(merged.num_edges, self._summary(merged))
 
-    def _summary(self, found: SortedEdges) -> dict[str, Any]:
+    def _summary(self, edges: SortedEdges) -> dict[str, Any]:
         """What was done to the edges, for dataset.json."""
         parts = self.parts
-        kept = found.num_edges - parts.nodes.number  # every node has one self-loop
-        given = found.read - found.loops_read
+        kept = edges.num_edges - parts.nodes.number  # every node has one self-loop
+        given = edges.read - edges.loops_read
         notes = [*parts.notes, *parts.edges.notes, *parts.features.notes, *parts.labels.notes]
         is_reciprocal = not self.directed or kept == 0
         return {
-            "edges_read": found.read,
+            "edges_read": edges.read,
             "undirected": not self.directed,
             "duplicates_merged": given - (kept if self.directed else kept // 2),
-            "self_loops_read": found.loops_read,
-            "self_loops_added": found.loops_added,
-            "reciprocal": 1.0 if is_reciprocal else found.reciprocal / kept,
+            "self_loops_read": edges.loops_read,
+            "self_loops_added": edges.loops_added,
+            "reciprocal": 1.0 if is_reciprocal else edges.reciprocal / kept,
             "notes": notes,
         }
 

@@ -65,8 +65,8 @@ def read_labels(file: Path, nodes: Nodes, label: str = "", task: str = "auto") -
                 f"label={label!r} must name one column of labels={str(file)!r}, which has "
                 f"{', '.join(map(printable, table.names[:20])) or 'no names'}: choose one of them."
             )
-    found, names = [table.columns[p] for p in left], [table.names[p] for p in left if table.names]
-    return label_columns(found, names, nodes, ids, task)
+    columns, names = [table.columns[p] for p in left], [table.names[p] for p in left if table.names]
+    return label_columns(columns, names, nodes, ids, task)
 
 
 def label_columns(
@@ -168,16 +168,16 @@ def _classes(labels: Array) -> Labels:
         )
     if high < 0:
         raise InputError("labels is -1 everywhere: label some nodes, or leave labels out.")
-    found = np.unique(numbers[numbers >= 0])
-    if found.size == high + 1:
+    classes = np.unique(numbers[numbers >= 0])
+    if classes.size == high + 1:
         return Labels(numbers, "classes", high + 1)
-    y = np.where(numbers >= 0, np.searchsorted(found, numbers), -1)
-    few = ", ".join(map(str, found[:8].tolist())) + (", ..." if found.size > 8 else "")
+    y = np.where(numbers >= 0, np.searchsorted(classes, numbers), -1)
+    few = ", ".join(map(str, classes[:8].tolist())) + (", ..." if classes.size > 8 else "")
     note = (
-        f"The class ids ({few}) leave gaps: they became the classes 0 to {found.size - 1}, with "
+        f"The class ids ({few}) leave gaps: they became the classes 0 to {classes.size - 1}, with "
         "the ids as their names."
     )
-    return Labels(y, "classes", found.size, tuple(map(str, found.tolist())), (note,))
+    return Labels(y, "classes", classes.size, tuple(map(str, classes.tolist())), (note,))
 
 
 def _hot(labels: Array, names: Sequence[str]) -> Labels:

@@ -53,7 +53,7 @@ def read_header(file: Path, form: str, names: Collection[str], remedy: str) -> d
 def check_files(folder: Path, files: Mapping[str, str], verify: bool = False) -> None:
     """Compare files with their digests; with `verify`, also large ones that have not changed."""
     stamps, known = _compared(folder, files, verify)
-    large = {name for name, one in stamps.items() if one[0] > SMALL}
+    large = {name for name, stamp in stamps.items() if stamp[0] > SMALL}
     with suppress(ResourceError):  # a store that cannot be written is compared each time
         _write_stamps(folder, stamps, keep_marks=verify or large <= known)
 
@@ -83,13 +83,13 @@ def _compared(
     """Stamps of files that match their digests, and large files whose stamps were known."""
     kept = _read_stamps(folder)
     stamps = {name: stamp(folder / name, digest) for name, digest in files.items()}
-    known = {name for name, one in stamps.items() if one[0] > SMALL and kept.get(name) == one}
+    known = {name for name, stamp in stamps.items() if stamp[0] > SMALL and kept.get(name) == stamp}
     for name, digest in files.items():
         if name in known and not verify:
             continue
         with reading(folder / name, "a file", "check the disk"):
-            found = file_digest(folder / name)
-        if found != digest:
+            actual = file_digest(folder / name)
+        if actual != digest:
             raise DamagedError(
                 f"{folder / name} does not match its digest: it is damaged or was changed, restore "
                 "it or write the folder again."
@@ -105,12 +105,12 @@ def read_json(file: Path, remedy: str = "write it again") -> Any:
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    entries: dict[str, Any] = {}
     for key, value in pairs:
-        if key in found:
+        if key in entries:
             raise ValueError(f"the key {key!r} is there twice")
-        found[key] = value
-    return found
+        entries[key] = value
+    return entries
 
 
 def stamp(file: Path, digest: str) -> list[Any]:
@@ -130,7 +130,7 @@ def _read_stamps(folder: Path) -> dict[str, Any]:
 
 def _write_stamps(folder: Path, stamps: Mapping[str, list[Any]], keep_marks: bool = True) -> None:
     """Keep the stamps of large files. Without `keep_marks`, headers are checked again."""
-    _keep(folder, {name: one for name, one in stamps.items() if one[0] > SMALL}, keep_marks)
+    _keep(folder, {name: stamp for name, stamp in stamps.items() if stamp[0] > SMALL}, keep_marks)
 
 
 def _write_checked(folder: Path, name: str, header: Mapping[str, Any]) -> None:
@@ -142,6 +142,6 @@ def _write_checked(folder: Path, name: str, header: Mapping[str, Any]) -> None:
 
 def _keep(folder: Path, entries: Mapping[str, Any], keep_marks: bool = True) -> None:
     known = _read_stamps(folder)
-    kept = {n: one for n, one in known.items() if keep_marks or not n.startswith(_CHECKED)}
+    kept = {n: mark for n, mark in known.items() if keep_marks or not n.startswith(_CHECKED)}
     if {**kept, **entries} != known:
         replace_file(folder / STAMPS, json.dumps({**kept, **entries}).encode())

@@ -37,7 +37,7 @@ class NodeNames:
 
         counts = compute.value_counts(column)
         if len(counts) != len(column):
-            name = next(one["values"] for one in counts if one["counts"].as_py() > 1)
+            name = next(pair["values"] for pair in counts if pair["counts"].as_py() > 1)
             raise InputError(
                 f"{field} has the id {shown(name.as_py())} more than once: keep one row per node."
             )
@@ -85,8 +85,8 @@ class NodeNames:
 
     def tolist(self) -> list[str | int]:
         """All names."""
-        found: list[str | int] = self.arrow().to_pylist()
-        return found
+        names: list[str | int] = self.arrow().to_pylist()
+        return names
 
     def arrow(self) -> Any:
         """All names as a pyarrow array, without a copy of the text."""

@@ -43,8 +43,8 @@ class Nodes:
                 f"{field} has names as ids, such as {shown(ids[0].as_py())}, but the features have "
                 "no column of ids: pass features as .csv or .parquet with a first column called id."
             )
-        found: IntArray = checks.node_ids(field, np.asarray(ids), self.number).astype(np.int64)
-        return found
+        numbers: IntArray = checks.node_ids(field, np.asarray(ids), self.number).astype(np.int64)
+        return numbers
 
 
 def nodes_of(column: Any | None, number: int) -> Nodes:

@@ -224,8 +224,8 @@ def read_sparse(file: Path, prefix: str = "") -> Any:
     if form not in ("csr", "csc", "coo"):
         raise InputError(f"{file} holds a {form!r} matrix: convert it with .tocsr() and save it.")
     index_names = ("row", "col") if form == "coo" else ("indices", "indptr")
-    found = read_npz(file, [prefix + name for name in ("data", *index_names, "shape")])
-    data, first, second, shape = found.values()
+    arrays = read_npz(file, [prefix + name for name in ("data", *index_names, "shape")])
+    data, first, second, shape = arrays.values()
     for name, array in zip(index_names, (first, second), strict=True):
         if array.dtype.kind not in "iu":
             raise InputError(
@@ -255,13 +255,13 @@ def _reading_npz(file: Path) -> AbstractContextManager[None]:
 
 def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
     """Members of an .npz archive by the name of their array."""
-    found: dict[str, zipfile.ZipInfo] = {}
+    members: dict[str, zipfile.ZipInfo] = {}
     for info in archive.infolist():
         name = info.filename.removesuffix(".npy")
-        if name in found:
+        if name in members:
             raise ValueError(f"the array {name!r} is there twice")
-        found[name] = info
-    return found
+        members[name] = info
+    return members
 
 
 def _read_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, kinds: str) -> Array:

@@ -193,9 +193,9 @@ class _Runs:
         self.files: list[IO[bytes]] = []
         with ExitStack() as stack:
             for suffix in (".keys", ".values")[: 1 + has_values]:
-                one = path.with_suffix(suffix)
-                self.files.append(stack.enter_context(one.open("w+b")))
-                stack.callback(one.unlink, missing_ok=True)
+                file = path.with_suffix(suffix)
+                self.files.append(stack.enter_context(file.open("w+b")))
+                stack.callback(file.unlink, missing_ok=True)
             self._stack = stack.pop_all()
 
     def __enter__(self) -> _Runs:

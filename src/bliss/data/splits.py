@@ -83,12 +83,12 @@ def read_splits(
         return by_fraction(source, labelled, seed)
     for name in source:
         checks.choice("splits", name, SPLITS)
-    found = {name: _read(name, source[name], nodes) for name in source}
-    for name in ("train", *found):
-        if name not in found or found[name].size == 0:
+    splits = {name: _read(name, source[name], nodes) for name in source}
+    for name in ("train", *splits):
+        if name not in splits or splits[name].size == 0:
             remedy = "training needs some" if name == "train" else "or leave it out"
             raise InputError(f"splits[{name!r}] is empty: add nodes, {remedy}.")
-    return {name: found.get(name, np.empty(0, np.int64)) for name in SPLITS}
+    return {name: splits.get(name, np.empty(0, np.int64)) for name in SPLITS}
 
 
 def _open(path: Path) -> dict[str, Any]:
@@ -100,12 +100,12 @@ def _open(path: Path) -> dict[str, Any]:
             f"splits={str(path)!r} is neither a folder nor an .npz file: pass a folder with "
             "train.npy, val.npy and test.npy, or fractions such as (0.6, 0.2, 0.2)."
         )
-    found: dict[str, Any] = {}
+    files: dict[str, Any] = {}
     for name in SPLITS:
         for ending in endings("values", "table"):
-            if name not in found and (path / f"{name}{ending}").exists():
-                found[name] = path / f"{name}{ending}"
-    return found
+            if name not in files and (path / f"{name}{ending}").exists():
+                files[name] = path / f"{name}{ending}"
+    return files
 
 
 def _read(name: str, source: Any, nodes: Nodes) -> IntArray:
@@ -121,14 +121,14 @@ def _read(name: str, source: Any, nodes: Nodes) -> IntArray:
                 "it one entry per node."
             )
         return np.flatnonzero(ids)
-    found = np.sort(nodes.find(field, ids))
-    repeated = found[1:][found[1:] == found[:-1]]
+    numbers = np.sort(nodes.find(field, ids))
+    repeated = numbers[1:][numbers[1:] == numbers[:-1]]
     if repeated.size:
         raise InputError(
             f"{field} holds node {repeated[0]} more than once: pass distinct ids, or a mask as "
             "True and False."
         )
-    return found
+    return numbers
 
 
 def _flat(field: str, source: Any, nodes: Nodes) -> Any:

@@ -104,14 +104,14 @@ def open_store(folder: StrPath) -> Dataset:
     graph = open_graph(path)
     files = {name: path / f"{name}.npy" for name in SPLITS}
     splits = {name: _typed(part, read_npy(part), np.int64) for name, part in files.items()}
-    found = {
+    sizes = {
         "num_nodes": graph.num_nodes,
         "num_edges": graph.num_edges,
         "num_features": x.shape[-1] if x.ndim else 0,
         "multilabel": y.ndim == 2 and header.get("task") != "regression",
         "splits": {name: ids.size for name, ids in splits.items()},
     }
-    _compare(path / DATASET_HEADER, {name: header.get(name) for name in found}, found)
+    _compare(path / DATASET_HEADER, {name: header.get(name) for name in sizes}, sizes)
     return Dataset(
         str(header.get("name", path.name)),
         graph,
@@ -205,8 +205,8 @@ def _class_names(file: Path, header: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _imported(file: Path, header: Mapping[str, Any]) -> dict[str, Any] | None:
     """What an import did to the edges; None in a store that does not say."""
-    found = header.get("import")
-    if found is None:
+    summary = header.get("import")
+    if summary is None:
         return None
     wanted = {
         "edges_read": int,
@@ -217,18 +217,18 @@ def _imported(file: Path, header: Mapping[str, Any]) -> dict[str, Any] | None:
         "reciprocal": float,
         "notes": list,
     }
-    if not isinstance(found, dict) or any(
-        type(found.get(name)) is not kind for name, kind in wanted.items()
+    if not isinstance(summary, dict) or any(
+        type(summary.get(name)) is not kind for name, kind in wanted.items()
     ):
         raise InputError(f"{file} has a damaged summary of the import: import the graph again.")
-    return {name: found[name] for name in wanted} | {"notes": [str(n) for n in found["notes"]]}
+    return {name: summary[name] for name in wanted} | {"notes": [str(n) for n in summary["notes"]]}
 
 
-def _compare(file: Path, stated: Mapping[str, Any], found: Mapping[str, Any]) -> None:
+def _compare(file: Path, stated: Mapping[str, Any], actual: Mapping[str, Any]) -> None:
     for name, value in stated.items():
-        if value != found[name]:
+        if value != actual[name]:
             raise InputError(
-                f"{file} says {name}={value}, but the arrays have {found[name]}: the folder is "
+                f"{file} says {name}={value}, but the arrays have {actual[name]}: the folder is "
                 "damaged, write it again."
             )
 

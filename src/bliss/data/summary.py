@@ -85,26 +85,26 @@ def describe(dataset: Dataset) -> dict[str, Any]:
     }
 
 
-def summary_rows(found: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What `describe` found, as pairs of text to print."""
-    told, splits, degree = found["import"], found["splits"], found["degree"]
-    rows = [("nodes", _nodes(found)), ("edges", f"{found['edges']:,}")]
-    if told:
-        twice = ", edges and their reverse counted as one" if told["undirected"] else ""
+def summary_rows(description: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The result of `describe` as pairs of text to print."""
+    imported, splits, degree = description["import"], description["splits"], description["degree"]
+    rows = [("nodes", _nodes(description)), ("edges", f"{description['edges']:,}")]
+    if imported:
+        twice = ", edges and their reverse counted as one" if imported["undirected"] else ""
         rows += [
-            ("edges read", f"{told['edges_read']:,}"),
-            ("duplicates merged", f"{told['duplicates_merged']:,}{twice}"),
+            ("edges read", f"{imported['edges_read']:,}"),
+            ("duplicates merged", f"{imported['duplicates_merged']:,}{twice}"),
             (
                 "self-loops",
-                f"one per node: {told['self_loops_added']:,} added, "
-                f"{told['self_loops_read']:,} were there",
+                f"one per node: {imported['self_loops_added']:,} added, "
+                f"{imported['self_loops_read']:,} were there",
             ),
         ]
     rows += [
-        ("direction", _direction(found["reciprocal"], told)),
-        ("edge weights", _span(*found["weights"]) if found["weights"] else "none"),
-        ("features", f"{found['features']:,}"),
-        *_label_rows(found),
+        ("direction", _direction(description["reciprocal"], imported)),
+        ("edge weights", _span(*description["weights"]) if description["weights"] else "none"),
+        ("features", f"{description['features']:,}"),
+        *_label_rows(description),
         ("splits", ", ".join(f"{name} {number:,}" for name, number in splits.items())),
         (
             "in-degree",
@@ -112,38 +112,38 @@ def summary_rows(found: Mapping[str, Any]) -> list[tuple[str, str]]:
             f"largest {degree['max']:,.0f}",
         ),
     ]
-    return rows + [("note", note) for note in told.get("notes", ())]
+    return rows + [("note", note) for note in imported.get("notes", ())]
 
 
-def _nodes(found: Mapping[str, Any]) -> str:
-    name = found["names"]
-    return f"{found['nodes']:,}" + ("" if name is None else f", with ids such as {shown(name)}")
+def _nodes(description: Mapping[str, Any]) -> str:
+    number, name = description["nodes"], description["names"]
+    return f"{number:,}" + ("" if name is None else f", with ids such as {shown(name)}")
 
 
-def _direction(share: float, told: Mapping[str, Any]) -> str:
-    if told.get("undirected"):
+def _direction(share: float, imported: Mapping[str, Any]) -> str:
+    if imported.get("undirected"):
         return "both ways: the reverse of each edge was added"
     if share == 1:
         return "both ways: every edge has its reverse"
-    hint = "; import with --undirected to add the others" if told else ""
+    hint = "; import with --undirected to add the others" if imported else ""
     return f"one way: {share:.1%} of the edges have their reverse{hint}"
 
 
-def _label_rows(found: Mapping[str, Any]) -> list[tuple[str, str]]:
-    labels = found["labels"]
-    if found["task"] == "regression":
+def _label_rows(description: Mapping[str, Any]) -> list[tuple[str, str]]:
+    labels = description["labels"]
+    if description["task"] == "regression":
         few = [
-            f"{name}: mean {one['mean']:.4g}, deviation {one['deviation']:.4g}, "
-            f"{_span(one['min'], one['max'])}, {one['known']:,} known"
-            for name, one in list(labels.items())[:MOST_CLASSES]
+            f"{name}: mean {target['mean']:.4g}, deviation {target['deviation']:.4g}, "
+            f"{_span(target['min'], target['max'])}, {target['known']:,} known"
+            for name, target in list(labels.items())[:MOST_CLASSES]
         ]
         return [("targets", _listed(few, len(labels), "; "))]
-    if not found["classes"]:
+    if not description["classes"]:
         return [("labels", "none")]
     sizes = [f"{name}: {size:,}" for name, size in list(labels.items())[:MOST_CLASSES]]
-    word = "labels" if found["multilabel"] else "classes"
+    word = "labels" if description["multilabel"] else "classes"
     empty = sum(size == 0 for size in labels.values())
-    rows = [(word, f"{found['classes']:,} ({_listed(sizes, len(labels))})")]
+    rows = [(word, f"{description['classes']:,} ({_listed(sizes, len(labels))})")]
     return rows + ([(f"{word} without nodes", f"{empty:,}")] if empty else [])
 
 

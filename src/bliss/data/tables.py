@@ -187,7 +187,7 @@ def reading_parquet(field: str, file: Path) -> AbstractContextManager[None]:
 def parquet_values(opened: Any, names: Collection[str] | None = None) -> int:
     """Number of values that an open parquet file declares, in all rows of all or some columns."""
     groups = [opened.metadata.row_group(place) for place in range(opened.num_row_groups)]
-    leaves = (one.column(place) for one in groups for place in range(one.num_columns))
+    leaves = (group.column(place) for group in groups for place in range(group.num_columns))
     return sum(
         leaf.num_values
         for leaf in leaves
@@ -261,14 +261,14 @@ class _Body:
         with reading(self.file, "a table", remedy, self.field):
             if not text:
                 try:
-                    found = _parse(arrow.BufferReader(body), [None] * self.width, self.delimiter)
-                    return [column.combine_chunks() for column in found.columns]
+                    table = _parse(arrow.BufferReader(body), [None] * self.width, self.delimiter)
+                    return [column.combine_chunks() for column in table.columns]
                 except arrow.ArrowInvalid as error:
                     if "conversion error" not in str(error):
                         raise
             kinds = [arrow.string()] * self.width  # types are found from the first megabyte alone
-            found = _parse(arrow.BufferReader(body), kinds, self.delimiter)
-            columns = [column.combine_chunks() for column in found.columns]
+            table = _parse(arrow.BufferReader(body), kinds, self.delimiter)
+            columns = [column.combine_chunks() for column in table.columns]
             return columns if text else [_typed(column) for column in columns]
 
 
@@ -322,7 +322,7 @@ def _has_header(fields: Sequence[str], header: Collection[str], counts: bool) ->
         return True
     if all(map(_is_number, fields)):
         return False
-    if fields[0] == "" or any(one.lower() in header for one in fields):
+    if fields[0] == "" or any(text.lower() in header for text in fields):
         return True
     return None
 
@@ -330,8 +330,8 @@ def _has_header(fields: Sequence[str], header: Collection[str], counts: bool) ->
 def _is_over_numbers(fields: Sequence[str], columns: Sequence[Any]) -> bool:
     """Whether a field that is text stands over a column that is not."""
     return any(
-        not _is_number(one) and "string" not in str(column.type)
-        for one, column in zip(fields, columns, strict=True)
+        not _is_number(text) and "string" not in str(column.type)
+        for text, column in zip(fields, columns, strict=True)
     )
 
 
@@ -389,7 +389,7 @@ def read_parquet(field: str, file: Path, only: Sequence[str] | None = None) -> T
         with open_parquet(file) as opened:
             schema = opened.schema_arrow
             check_unpacked(file, 8 * parquet_values(opened, only))
-        text = [one.name for one in schema if types.is_string(one.type)]
+        text = [column.name for column in schema if types.is_string(column.type)]
         with open_parquet(file, text) as opened:
             table = opened.read(columns=only)
         columns = [decoded(file, column) for column in table.columns]
