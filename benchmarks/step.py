@@ -20,7 +20,9 @@ import torch
 
 from benchmarks.graphs import power_law
 from bliss import Graph
+from bliss.arrays import NOTHING
 from bliss.data import Dataset
+from bliss.feedback import Survey
 from bliss.train import PARTS, Stepper, TrainConfig, build_task
 from bliss.train.peak_memory import forget_peak, peak_mb
 
@@ -132,4 +134,5 @@ def survey_at_random(stepper: Stepper) -> None:
     history, generator = stepper.sampler.history, np.random.default_rng(0)
     for layer in range(stepper.sampler.layers if history else 0):
         shape = history.value(layer).shape
-        history.survey(layer, generator.standard_normal(shape, dtype=np.float32))
+        inputs = generator.standard_normal(shape, dtype=np.float32)
+        history.survey(layer, Survey(NOTHING, input=inputs))

@@ -69,12 +69,12 @@ def test_updates_of_threads_are_applied_one_after_the_other(toy_graph, monkeypat
         time.sleep(0.002)
         inside.pop()
 
-    monkeypatch.setattr(sampler, "_apply", apply)
-    together = threading.Barrier(4)
+    monkeypatch.setattr(sampler.policy, "apply", apply)
+    together, news = threading.Barrier(4), sampler.digest(blocks)
 
     def update(_):
         together.wait()
-        sampler.update(blocks)
+        sampler.apply([news])
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(update, range(4)))
