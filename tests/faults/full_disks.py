@@ -238,7 +238,6 @@ CASES: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
 ELSEWHERE = {
     "engines/ray.py:cluster": "an empty folder, which Ray fills",
     "demo.py:train": "a run in a temporary folder, as in the case of runs",
-    "engines/ray.py:cluster": "an empty folder, into which Ray writes",
     "report/style.py:encode": "into memory",
     "storage/memory.py:SharedMemory.create": "memory, not a disk",
     "storage/memory.py:SharedMemory.open": "memory, not a disk",
