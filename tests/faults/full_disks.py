@@ -237,7 +237,6 @@ CASES: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
 """What is written to a full disk, and the functions that write it."""
 ELSEWHERE = {
     "demo.py:train": "a run in a temporary folder, as in the case of runs",
-    "engines/ray.py:cluster": "an empty folder, into which Ray writes",
     "report/style.py:encode": "into memory",
     "storage/memory.py:SharedMemory.create": "memory, not a disk",
     "storage/memory.py:SharedMemory.open": "memory, not a disk",

@@ -58,11 +58,11 @@ CHOICES: Mapping[str, Sequence[str]] = {
     "sampler": tuple(SAMPLERS),
     "policy": tuple(
         dict.fromkeys(
-            n for one in SAMPLERS.values() if "policy" in one.options() for n in one.policies
+            n for kind in SAMPLERS.values() if "policy" in kind.options() for n in kind.policies
         )
     ),
     "estimator": tuple(
-        dict.fromkeys(n for one in SAMPLERS.values() for n in getattr(one, "estimators", ()))
+        dict.fromkeys(n for kind in SAMPLERS.values() for n in getattr(kind, "estimators", ()))
     ),
 }
 """Allowed values of settings, for their help."""
@@ -106,7 +106,7 @@ def takes_settings(
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @wraps(command)
         def run(**values: Any) -> None:
-            given = {one.name: values.pop(one.name) for one in chosen}
+            given = {setting.name: values.pop(setting.name) for setting in chosen}
             with errors(values["debug"]):
                 settings = {k: parse(k, v) for k, v in given.items() if v is not None}
             command(settings=settings, **values)
@@ -114,19 +114,19 @@ def takes_settings(
         own = inspect.signature(command, eval_str=True)
         options = [
             inspect.Parameter(
-                one.name,
+                setting.name,
                 inspect.Parameter.KEYWORD_ONLY,
                 default=None,
                 annotation=Annotated[
-                    one.kind | None,
+                    setting.kind | None,
                     typer.Option(
-                        help=one.help,
-                        rich_help_panel=one.panel,
-                        show_default=one.default or False,
+                        help=setting.help,
+                        rich_help_panel=setting.panel,
+                        show_default=setting.default or False,
                     ),
                 ],
             )
-            for one in chosen
+            for setting in chosen
         ]
         others = [
             parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
@@ -145,16 +145,16 @@ def run_settings() -> list[Setting]:
     config, recipe_names = settings_in_force(sys.argv[1:])
     in_force = config.flat()
     fields_of = {part: {f: (t, doc) for f, t, doc in declared(k)} for part, k in PARTS.items()}
-    found = []
+    settings = []
     for name, (part, field) in PLACES.items():
         kind, doc = fields_of[part][field]
         default = _default(name, in_force[name], recipe_names)
-        found.append(Setting(name, kind, doc + _choices(name), default, PANELS[part]))
+        settings.append(Setting(name, kind, doc + _choices(name), default, PANELS[part]))
     for name, (kind, doc, held_by) in sampler_options().items():
         default = _default(name, in_force.get(name), recipe_names)
         text = f"{doc}{_choices(name)} Option of {', '.join(held_by)}."
-        found.append(Setting(name, kind, text, default, PANELS["sampler"]))
-    return found
+        settings.append(Setting(name, kind, text, default, PANELS["sampler"]))
+    return settings
 
 
 def _choices(name: str) -> str:
@@ -200,18 +200,18 @@ def sampler_options() -> dict[str, tuple[type, str, list[str]]]:
 
     Where owners describe an option in different words, the help is that of most of them.
     """
-    found: dict[str, list[tuple[str, type, str]]] = {}
+    described: dict[str, list[tuple[str, type, str]]] = {}
     for owner, config in owners():
         for name, kind, doc in declared(config):
             if name in config.options():
-                found.setdefault(name, []).append((owner, kind, doc))
+                described.setdefault(name, []).append((owner, kind, doc))
     return {
         name: (
             held[0][1],
             mode([doc for _, _, doc in held]),
             list(dict.fromkeys(o for o, *_ in held)),
         )
-        for name, held in found.items()
+        for name, held in described.items()
     }
 
 
@@ -232,38 +232,38 @@ def owners() -> Iterator[tuple[str, type[SamplerConfig] | type[PolicyConfig]]]:
 def declared(kind: type) -> list[tuple[str, type, str]]:
     """Fields of a config dataclass: name, type of the option, docstring in one line."""
     docs, hints = field_docs(kind), get_type_hints(kind)
-    found = []
-    for one in fields(kind):
-        hint = hints[one.name]
+    described = []
+    for field in fields(kind):
+        hint = hints[field.name]
         inner = [part for part in get_args(hint) if part in _PLAIN]  # of int | None
         is_optional = len(inner) == 1 and get_origin(hint) is not tuple
         plain = hint if hint in _PLAIN else inner[0] if is_optional else str
-        found.append((one.name, plain, " ".join(docs[one.name].split())))
-    return found
+        described.append((field.name, plain, " ".join(docs[field.name].split())))
+    return described
 
 
 def field_docs(kind: type) -> dict[str, str]:
     """Docstrings of a dataclass's fields, including inherited ones."""
-    found: dict[str, str] = {}
+    docs: dict[str, str] = {}
     for owner in reversed(kind.__mro__[:-1]):
-        found |= class_docs(owner.__module__).get(owner.__name__, {})
-    return found
+        docs |= class_docs(owner.__module__).get(owner.__name__, {})
+    return docs
 
 
 @cache
 def class_docs(module: str) -> dict[str, dict[str, str]]:
     """Docstrings of fields by class and field, read from the module's source."""
     tree = ast.parse(inspect.getsource(sys.modules[module]))
-    found: dict[str, dict[str, str]] = {}
+    docs: dict[str, dict[str, str]] = {}
     for owner in tree.body:
         if isinstance(owner, ast.ClassDef):
             pairs = zip(owner.body, owner.body[1:], strict=False)
-            found[owner.name] = {
+            docs[owner.name] = {
                 ast.unparse(field.target): str(ast.literal_eval(text.value))
                 for field, text in pairs
                 if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr)
             }
-    return found
+    return docs
 
 
 def parse(name: str, value: Any) -> Any:
@@ -312,12 +312,12 @@ def numbers(field: str, text: str, example: str) -> tuple[float, ...]:
 
 def parse_seeds(text: str) -> tuple[int, ...]:
     """Seeds separated by commas; a single number n means 0 to n - 1."""
-    found = whole_numbers("seeds", text, "0,1,2, or 3 for the same")
-    if any(seed < 0 for seed in found) or len(set(found)) < len(found):
+    numbers = whole_numbers("seeds", text, "0,1,2, or 3 for the same")
+    if any(seed < 0 for seed in numbers) or len(set(numbers)) < len(numbers):
         raise InputError(
             f"seeds={text!r} must be distinct and not negative: write for instance 0,1,2."
         )
-    return tuple(range(found[0])) if len(found) == 1 and found[0] > 0 else found
+    return tuple(range(numbers[0])) if len(numbers) == 1 and numbers[0] > 0 else numbers
 
 
 def set_threads(threads: int | None) -> None:

@@ -40,7 +40,7 @@ class Edges(NamedTuple):
 class EdgeSource:
     """An open file of edges."""
 
-    chunks: Callable[[int], Iterator[Edges]]  # about as many edges at once as it is told
+    chunks: Callable[[int], Iterator[Edges]]  # parts of about so many edges
     is_weighted: bool
     number: int | None = None  # of edges; None: not known before they are read
     notes: tuple[str, ...] = ()

@@ -266,7 +266,7 @@ class _Body:
                 except arrow.ArrowInvalid as error:
                     if "conversion error" not in str(error):
                         raise
-            kinds = [arrow.string()] * self.width  # types are found from the first megabyte alone
+            kinds = [arrow.string()] * self.width  # types are found from the first block alone
             table = _parse(arrow.BufferReader(body), kinds, self.delimiter)
             columns = [column.combine_chunks() for column in table.columns]
             return columns if text else [_typed(column) for column in columns]

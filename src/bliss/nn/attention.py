@@ -95,8 +95,8 @@ class _Scores(torch.autograd.Function):
             scores = partial(_plain_scores, block, slope=ctx.slope)
             return *_differentiable_gradients(scores, ctx.saved_tensors, grads[0]), None, None
         arrays = _arrays(block.indptr, block.row, *ctx.saved_tensors, grads[0])
-        found = messages.gatv2_scores_backward(ctx.slope, *arrays)
-        return *map(torch.from_numpy, found), None, None
+        gradients = messages.gatv2_scores_backward(ctx.slope, *arrays)
+        return *map(torch.from_numpy, gradients), None, None
 
 
 class _Attend(torch.autograd.Function):
@@ -130,10 +130,10 @@ def _differentiable_gradients(
 ) -> Sequence[Tensor | None]:
     """Gradients of a function, computed in plain torch so that they are differentiable again."""
     # One input may be a slice of another: views keep the gradient of each apart.
-    inputs = [one.view_as(one) for one in inputs]
-    wanted = [one for one in inputs if one.requires_grad]
-    found = iter(torch.autograd.grad(function(*inputs), wanted, grad, create_graph=True))
-    return [next(found) if one.requires_grad else None for one in inputs]
+    inputs = [tensor.view_as(tensor) for tensor in inputs]
+    wanted = [tensor for tensor in inputs if tensor.requires_grad]
+    gradients = iter(torch.autograd.grad(function(*inputs), wanted, grad, create_graph=True))
+    return [next(gradients) if tensor.requires_grad else None for tensor in inputs]
 
 
 def _arrays(*tensors: Tensor) -> list[np.ndarray[Any, Any]]:

@@ -242,20 +242,22 @@ class Attention(nn.Module, ABC):
         drop = self.dropout if self.training else 0.0
         out, attention = attend(block, corrected, values, drop)
         if (self.training or block.is_surveyed) and observed is not None:
-            told = attention if block.is_surveyed else self._told(block, scores.detach(), attention)
-            block.observe(observed, told)
+            shown = attention
+            if not block.is_surveyed:
+                shown = self._shown(block, scores.detach(), attention)
+            block.observe(observed, shown)
         return (out.flatten(1) if self.concat else out.mean(1)) + self.bias
 
-    def _told(self, block: Block, scores: Tensor, attention: Tensor) -> Tensor:
+    def _shown(self, block: Block, scores: Tensor, attention: Tensor) -> Tensor:
         """Attention that the policy observes. scores, attention [E', H] -> [E', H] or [E', 1]."""
         if self.feedback == "scores":
-            told = scores.mean(1, keepdim=True)
+            shown = scores.mean(1, keepdim=True)
         elif self.correction == "hajek":
-            told = attention * block.edge_prob[:, None]  # proportional to the plain softmax
+            shown = attention * block.edge_prob[:, None]  # proportional to the plain softmax
         else:
             return attention
-        total = told.new_zeros(block.num_dst, told.size(1)).index_add(0, block.col, told)
-        return (told / torch.where(total == 0, 1.0, total)[block.col]).abs()
+        total = shown.new_zeros(block.num_dst, shown.size(1)).index_add(0, block.col, shown)
+        return (shown / torch.where(total == 0, 1.0, total)[block.col]).abs()
 
 
 class GATConv(Attention):
@@ -341,8 +343,8 @@ class GATv2Conv(Attention):
         return gatv2_scores(block, targets, sources, self.vector, 0.2)
 
 
-def _both(one: nn.Linear, other: nn.Linear, x: Tensor) -> Tensor:
-    return torch.cat([one(x), other(x)], dim=1)
+def _both(first: nn.Linear, second: nn.Linear, x: Tensor) -> Tensor:
+    return torch.cat([first(x), second(x)], dim=1)
 
 
 def _project_and_aggregate(linear: nn.Linear, x: Tensor, block: Block) -> Tensor:

@@ -156,10 +156,10 @@ def infer(
             below = None if number == 0 else needed[number - 1]
             room = OUTPUT_BYTES_IN_MEMORY if path is None else 0
             where = Where(needed[number], below, place, scratch_of, room, rows)
-            found = _infer(layer, graph, x, *sizes, device, share, seen, where)
+            outputs = _infer(layer, graph, x, *sizes, device, share, seen, where)
             if observer is not None and seen is not None:
                 observer(number, seen.result(x))
-            x, rows = found.tensor, found.rows
+            x, rows = outputs.tensor, outputs.rows
     if path is None:
         return x
     return torch.from_numpy(np.load(path, mmap_mode="c"))  # changes do not reach the file
@@ -270,11 +270,11 @@ def _infer(
         else:
             inputs = torch.from_numpy(where.rows(row.numpy())).to(device)
         moved = block.to(device)
-        found = layer(inputs, moved)
-        _check_output(found, block.num_dst, None if start == 0 else out.tensor.size(1))
+        result = layer(inputs, moved)
+        _check_output(result, block.num_dst, None if start == 0 else out.tensor.size(1))
         if start == 0:
-            out = Outputs((rows, found.size(1)), where.place, where.room)
-        out.write(start, found.to("cpu", torch.float32))
+            out = Outputs((rows, result.size(1)), where.place, where.room)
+        out.write(start, result.to("cpu", torch.float32))
         if survey is not None:
             survey.add(moved, inputs, nodes)
         touched += inputs.nbytes + 4 * block.num_edges
@@ -341,15 +341,15 @@ def _evaluating(modules: list[nn.Module]) -> Iterator[None]:
             part.training = mode
 
 
-def _check_output(found: Any, targets: int, width: int | None) -> None:
-    if not isinstance(found, Tensor) or found.ndim != 2 or found.size(0) != targets:
-        shown = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+def _check_output(result: Any, targets: int, width: int | None) -> None:
+    if not isinstance(result, Tensor) or result.ndim != 2 or result.size(0) != targets:
+        shown = tuple(result.shape) if isinstance(result, Tensor) else type(result).__name__
         raise InputError(
             f"a layer returned {shown}, but the block has {targets} targets: return a tensor with "
             "one row per target."
         )
-    if width is not None and found.size(1) != width:
+    if width is not None and result.size(1) != width:
         raise InputError(
-            f"a layer returned {width} columns for one chunk of nodes and {found.size(1)} for "
+            f"a layer returned {width} columns for one chunk of nodes and {result.size(1)} for "
             "another: return equally many for all."
         )

@@ -55,7 +55,7 @@ def layers_of(model: Iterable[Layer] | Layer) -> tuple[list[nn.Module], list[Lay
     parts: list[Any] = list(model) if isinstance(model, Iterable) else [model]
     if not parts:
         raise InputError("model has no layers: pass a GNN or a list of layers, not an iterator.")
-    modules = [one for one in (model, *parts) if isinstance(one, nn.Module)]
+    modules = [part for part in (model, *parts) if isinstance(part, nn.Module)]
     return modules, [_as_layer(part) for part in parts]
 
 

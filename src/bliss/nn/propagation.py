@@ -95,11 +95,11 @@ def propagate(
     if "block" in _parameters(conv):
         return conv(x, block=block, **options)
     how = _check(block, conv)
-    twin, told = _twin(conv), _Told(conv, block)
+    twin, call = _twin(conv), _Call(conv, block)
     _take_over_norms(block, conv, twin, options)
-    _follow(twin, "propagate", before=told.check)
+    _follow(twin, "propagate", before=call.check)
     options = dict(options)
-    _weigh(block, how.kind, twin, told, options)
+    _weigh(block, how.kind, twin, call, options)
     is_pair = _takes_pair(conv)
     before = dict(twin.__dict__)
     inputs = (x, x[: block.num_dst]) if is_pair else x
@@ -109,7 +109,7 @@ def propagate(
             object.__setattr__(conv, name, value)
     if conv.training or block.is_surveyed:
         shown = x if observed is None else observed
-        block.observe(shown.flatten(1), told.attention)
+        block.observe(shown.flatten(1), call.attention)
     return out if is_pair else _of_targets(out, block)
 
 
@@ -162,7 +162,7 @@ def _take_over_norms(block: Edges, conv: Any, twin: Any, options: Mapping[str, A
     twin.normalize = False
 
 
-def _weigh(block: Edges, kind: str, twin: Any, told: _Told, options: dict[str, Any]) -> None:
+def _weigh(block: Edges, kind: str, twin: Any, call: _Call, options: dict[str, Any]) -> None:
     """Give the twin the sampler's weights."""
     from torch_geometric.nn.aggr import MeanAggregation, SumAggregation
 
@@ -172,7 +172,7 @@ def _weigh(block: Edges, kind: str, twin: Any, told: _Told, options: dict[str, A
     if kind == "full":
         return
     if kind == "attention":
-        _weigh_attention(twin, told)
+        _weigh_attention(twin, call)
         return
     factor = block.importance
     if kind != "ratio" and isinstance(twin.aggr_module, MeanAggregation):
@@ -186,12 +186,12 @@ def _weigh(block: Edges, kind: str, twin: Any, told: _Told, options: dict[str, A
     options["edge_weight"] = factor if given is None else _edge_values(block, given) * factor
 
 
-def _weigh_attention(twin: Any, told: _Told) -> None:
+def _weigh_attention(twin: Any, call: _Call) -> None:
     if twin.inspector.implements("edge_update"):  # the softmax, then dropout
         rate, twin.dropout = twin.dropout, 0.0
 
         def correct(out: Tensor) -> Tensor:
-            return functional.dropout(told.correct(out), rate, twin.training)
+            return functional.dropout(call.correct(out), rate, twin.training)
 
         _follow(twin, "edge_update", after=correct)
         return
@@ -200,18 +200,18 @@ def _weigh_attention(twin: Any, told: _Told) -> None:
         plain = twin._alpha
         if not isinstance(plain, Tensor):
             raise InputError(
-                f"{told.name} of this version of PyG does not show its attention: use GATv2Conv, "
+                f"{call.name} of this version of PyG does not show its attention: use GATv2Conv, "
                 "or bliss.nn.GATv2Conv."
             )
-        twin._alpha = told.correct(plain)
-        ratio: Tensor = told.block.importance[:, None] / told.total[told.block.col]  # [E', H]
+        twin._alpha = call.correct(plain)
+        ratio: Tensor = call.block.importance[:, None] / call.total[call.block.col]  # [E', H]
         return out * ratio.view(*ratio.shape, *[1] * (out.ndim - ratio.ndim)).to(out.dtype)
 
     _follow(twin, "message", after=rescale)
 
 
-class _Told:
-    """What a convolution shows while it runs."""
+class _Call:
+    """One run of a convolution on a block, and what it shows."""
 
     def __init__(self, conv: Any, block: Edges) -> None:
         self.name, self.block = type(conv).__name__, block
@@ -326,4 +326,4 @@ def _takes_pair(conv: Any) -> bool:
     note = list(_parameters(conv).values())[1].annotation
     if isinstance(note, str):
         return "Pair" in note or "Tuple" in note or "tuple" in note
-    return any(typing.get_origin(one) is tuple for one in (note, *typing.get_args(note)))
+    return any(typing.get_origin(part) is tuple for part in (note, *typing.get_args(note)))

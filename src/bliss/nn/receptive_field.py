@@ -23,9 +23,9 @@ def needed_nodes(
     `nodes` keep their order, other layers are sorted by id. `progress` is called with 0 about
     every second, and may raise to stop.
     """
-    found = [nodes]
+    needed = [nodes]
     for _ in range(layers - 1):
-        above = found[-1]
+        above = needed[-1]
         mark = np.zeros(graph.num_nodes, np.bool_)
         mark[above] = True
         for start in range(0, above.size, _MARKED):
@@ -33,8 +33,8 @@ def needed_nodes(
             nodewise.mark_sources(some.start, some.stop, graph.indices, mark)
             if progress:
                 progress(0.0)
-        found.append(np.flatnonzero(mark))
-    return found[::-1]
+        needed.append(np.flatnonzero(mark))
+    return needed[::-1]
 
 
 def chunks(graph: Graph, most: int, nodes: IntArray | None = None) -> Iterator[tuple[int, int]]:

@@ -102,12 +102,12 @@ def _file_of(array: Array, lines: list[str]) -> MappedFile | None:
         if not path or not path[0].startswith("/"):
             return None
         try:
-            found = os.stat(path[0])
+            status = os.stat(path[0])
         except OSError:
             return None
-        if found.st_ino != int(node):
+        if status.st_ino != int(node):
             return None
-        return MappedFile(Path(path[0]), int(offset, 16) + address - first, found.st_size)
+        return MappedFile(Path(path[0]), int(offset, 16) + address - first, status.st_size)
     return None
 
 
@@ -139,7 +139,7 @@ def is_changed(array: Array) -> bool:
         for line in lines:
             first, *rest = line.split()
             if "-" in first and not first.endswith(":"):  # the ends of a range of addresses
-                start, end = (int(one, 16) for one in first.split("-"))
+                start, end = (int(text, 16) for text in first.split("-"))
                 is_here = start < address + array.nbytes and address < end
             elif is_here and first == "Anonymous:" and rest[0] != "0":
                 return True
@@ -153,7 +153,7 @@ class Watch:
     """
 
     def __init__(self, arrays: Iterable[Array]) -> None:
-        self.files = [one for one in files_of(arrays) if one is not None]
+        self.files = [file for file in files_of(arrays) if file is not None]
 
     def check(self) -> None:
         """Raise an error if a file is shorter than it was."""
@@ -212,9 +212,9 @@ class RowReader:
         with self._lock:
             place = np.arange(ids.size)
             if self._ids.size:
-                found = np.minimum(np.searchsorted(self._ids, ids), self._ids.size - 1)
-                is_hit = self._ids[found] == ids
-                out[is_hit] = self._cached[self._slots[found[is_hit]]]
+                nearest = np.minimum(np.searchsorted(self._ids, ids), self._ids.size - 1)
+                is_hit = self._ids[nearest] == ids
+                out[is_hit] = self._cached[self._slots[nearest[is_hit]]]
                 place = np.flatnonzero(~is_hit)
             self.hits += ids.size - place.size
             self._read(ids[place], place, out)

@@ -43,9 +43,9 @@ class SharedMemory:
         """Create memory that this process owns."""
         if not hasattr(os, "memfd_create"):
             raise OSError("this system has no memfd_create")
-        found = cls(os.memfd_create("bliss"), is_owner=True)
-        os.truncate(found._descriptor, _SIZE)
-        return found
+        memory = cls(os.memfd_create("bliss"), is_owner=True)
+        os.truncate(memory._descriptor, _SIZE)
+        return memory
 
     @classmethod
     def open(cls, address: str) -> SharedMemory:
@@ -77,7 +77,7 @@ class SharedMemory:
 
     def holds(self, arrays: Iterable[Array]) -> bool:
         """Whether all of these arrays are in this memory; empty arrays count as held."""
-        return all(one.nbytes == 0 or _map_of(one) in self._maps for one in arrays)
+        return all(array.nbytes == 0 or _map_of(array) in self._maps for array in arrays)
 
 
 class LazyZeros:
@@ -125,9 +125,9 @@ def zeros(shape: int | tuple[int, ...], dtype: npt.DTypeLike = np.float64) -> Ar
 
 def full(shape: int | tuple[int, ...], value: Any, dtype: npt.DTypeLike = np.float64) -> Array:
     """A new array in the current memory that holds `value` everywhere."""
-    found = zeros(shape, dtype)
-    found[...] = value
-    return found
+    array = zeros(shape, dtype)
+    array[...] = value
+    return array
 
 
 @contextmanager
@@ -150,8 +150,8 @@ _current: ContextVar[SharedMemory | None] = ContextVar("memory", default=None)
 
 def _map_of(array: Array) -> mmap.mmap | None:
     """The map whose memory an array uses, if there is one."""
-    found: Any = array
-    while isinstance(found, np.ndarray):
-        found = found.base
-    found = found.obj if isinstance(found, memoryview) else found
-    return found if isinstance(found, mmap.mmap) else None
+    owner: Any = array
+    while isinstance(owner, np.ndarray):
+        owner = owner.base
+    owner = owner.obj if isinstance(owner, memoryview) else owner
+    return owner if isinstance(owner, mmap.mmap) else None

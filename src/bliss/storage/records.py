@@ -93,15 +93,15 @@ class Log(Generic[R]):
 
     def _read(self) -> tuple[list[R], str]:
         """All records and the digest of the last line, or the owner if there is none."""
-        found: list[R] = []
+        records: list[R] = []
         last = self.owner()
         lines = _read(self.path).split(b"\n")[:-1] if self.path.exists() else []
         for number, line in enumerate(lines, start=1):
             where, remedy = f"{self.path}, line {number},", "remove it and all lines after it"
             values = _parse(line, where, remedy, is_plain=False)
-            found.append(_unseal(values, self.kind, where, remedy, last))
+            records.append(_unseal(values, self.kind, where, remedy, last))
             last = values["digest"]
-        return found, last
+        return records, last
 
 
 def read_object(path: Path, remedy: str) -> dict[str, Any]:
