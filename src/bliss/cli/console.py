@@ -238,7 +238,7 @@ def _explain(error: Exception) -> tuple[int, str]:
         )
     if isinstance(error, OSError) and error.errno in DISK_ERRORS:
         file = error.filename or "a file, such as a compiled kernel in NUMBA_CACHE_DIR,"
-        return 4, f"{file} cannot be written ({error.strerror}): free disk space or check the disk."
+        return 4, f"{file} cannot be used ({error.strerror}): free disk space or check the disk."
     if isinstance(error, OSError) and error.filename is not None:
         return 4, f"{error.filename} cannot be used ({error.strerror}): check its permissions."
     lines = str(error).splitlines() or ["no message"]
