@@ -54,6 +54,17 @@ def test_every_shard_and_step_has_its_own_dropout(dataset):
     assert seeds[3][::3] == seeds[1]  # the first shard is as a step of one
 
 
+def test_sampled_sizes_are_means_over_the_batches_of_all_shards(dataset):
+    made, seen = stepper(dataset, shards=3, steps=2), []
+    for batches in made.batches():
+        batches = list(batches)
+        seen += [(b.blocks[0].num_src, sum(one.num_edges for one in b.blocks)) for b in batches]
+        made.step(batches)
+    assert len(seen) == 6
+    found = made.mean_sampled()
+    assert (found.nodes, found.edges) == pytest.approx(tuple(np.mean(seen, axis=0)))
+
+
 def test_running_statistics_move_once_a_step_by_the_mean_of_the_shards(dataset):
     made = stepper(dataset, shards=2, normalisation="batch")
     norm, seen = made.task.model.norms[0], []

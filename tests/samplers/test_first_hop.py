@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -12,6 +16,7 @@ from bliss.nn.aggregate import aggregate
 from bliss.samplers import SAMPLERS, Full, first_hop, sampler_config
 from bliss.samplers.config_base import EstimatorConfig
 from bliss.samplers.first_hop import FirstHop
+from bliss.storage.digests import file_digest
 from tests.statistics import features, full_aggregate, heavy_tailed_graph
 
 TARGETS = np.array([0, 2, 5, 9, 14, 20, 30, 40])
@@ -88,6 +93,11 @@ def test_large_sums_are_kept_on_disk_and_found_again(tmp_path, monkeypatch):
     FirstHop(graph, X + 1, tmp_path)  # other features, and another norm
     FirstHop(heavy_tailed_graph("gcn"), X, tmp_path)
     assert len(list(tmp_path.glob("*.npy"))) == 3
+    weighted = heavy_tailed_graph("weights")
+    for factor in (1, 2):  # the same edges with other weights
+        other = replace(weighted, weight=factor * weighted.weight)
+        np.testing.assert_array_equal(FirstHop(other, X, tmp_path).sums, FirstHop(other, X).sums)
+    assert len(list(tmp_path.glob("*.npy"))) == 5
 
 
 def test_bad_input_gets_one_sentence():
@@ -109,7 +119,13 @@ DAMAGE = {
     "no seal": lambda path: path.with_suffix(".json").unlink(),
     "a broken seal": lambda path: path.with_suffix(".json").write_text("[]"),
     "another shape": lambda path: np.save(path, X[:, :2]),
+    "another shape, sealed": lambda path: seal(path, X[:, :2]),
 }
+
+
+def seal(path: Path, sums: np.ndarray) -> None:
+    np.save(path, sums)
+    path.with_suffix(".json").write_text(json.dumps({"digest": file_digest(path)}))
 
 
 def flipped(content: bytes) -> bytes:

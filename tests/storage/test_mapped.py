@@ -18,7 +18,7 @@ from bliss.feedback import Survey
 from bliss.kernels.row_reading import read_rows
 from bliss.loader.gather import draw_scores
 from bliss.storage import limits, mapped
-from bliss.storage.mapped import RowReader, Watch, files_of
+from bliss.storage.mapped import RowReader, Watch, files_of, new_map, new_npy
 from tests.train.runs import make_trainer, trained
 
 pytestmark = [
@@ -105,6 +105,21 @@ def test_arrays_in_memory_have_no_file(tmp_path):
     assert RowReader.of(on_disk, 1000) is not None
     (tmp_path / "x.npy").unlink()
     assert files_of([on_disk]) == [None]
+    (tmp_path / "x.npy (deleted)").write_bytes(bytes(20_000))  # as Linux calls what is gone
+    assert files_of([on_disk]) == [None]
+
+
+@pytest.mark.parametrize("name", ["map", "array.npy"])
+def test_space_of_a_new_map_is_reserved(tmp_path, name):
+    """A write to a map of a full disk would end the process by a signal."""
+    shape, file = (1000, 100), tmp_path / name
+    if name == "map":
+        with file.open("w+b") as opened:
+            array = new_map(opened, shape, np.float32)
+    else:
+        array = new_npy(file, shape, np.float32)
+    assert file.stat().st_blocks * 512 >= array.nbytes
+    assert not array.any()
 
 
 def test_a_map_that_was_changed_in_memory_is_read_as_it_is(store):

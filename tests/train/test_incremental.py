@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 
 import numpy as np
@@ -147,6 +148,30 @@ def test_damage_falls_back_along_the_chain_and_then_to_the_chain_before(tmp_path
         data[-1] ^= 255
         file.write_bytes(data)
         assert newest() == left
+
+
+def test_an_increment_needs_the_very_checkpoint_that_it_continues(tmp_path):
+    ours, other = CheckpointFiles(tmp_path / "ours"), CheckpointFiles(tmp_path / "other")
+    other.save(1, make(7.0, None))
+    ours.save(1, make(1.0, None))
+    ours.save(2, make(2.0, [5]))
+    for file in (tmp_path / "other").iterdir():  # a sound checkpoint, but not the parent
+        shutil.copy(file, tmp_path / "ours")
+    said: list[str] = []
+    loaded = CheckpointFiles(tmp_path / "ours").load(said.append)
+    assert loaded.counters == {"step": 7.0}
+    assert ["step 2 is damaged" in text for text in said] == [True]
+
+
+@pytest.mark.parametrize("step", [1, 2])
+def test_a_checkpoint_that_is_written_again_is_full(tmp_path, step):
+    files = CheckpointFiles(tmp_path)
+    for number, rows in ((1, None), (2, [5]), (step, [6])):
+        files.save(number, make(float(number), rows))
+    assert files._chain_steps(step) == [step]
+    if step == 1:
+        (tmp_path / "000000002.json").unlink()  # it continues what was there before
+    assert same(CheckpointFiles(tmp_path).load(quiet).tensors["big"], STATE)
 
 
 def test_a_chain_continues_only_the_checkpoint_that_was_loaded(tmp_path):
