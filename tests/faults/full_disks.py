@@ -236,6 +236,7 @@ CASES: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
 }
 """What is written to a full disk, and the functions that write it."""
 ELSEWHERE = {
+    "engines/ray.py:cluster": "an empty folder, which Ray fills",
     "demo.py:train": "a run in a temporary folder, as in the case of runs",
     "report/style.py:encode": "into memory",
     "storage/memory.py:SharedMemory.create": "memory, not a disk",
