@@ -12,7 +12,8 @@ from pathlib import Path
 
 from bliss.data import Dataset, load_dataset
 from bliss.samplers import PLADIES, LayerSampler
-from bliss.studies.layer_errors import error, exact_frontiers, least_error
+from bliss.samplers.influence import of_sources
+from bliss.studies.layer_errors import Targets, error, exact_frontiers, least_error
 from bliss.train import RunResult, StepProgress, Trainer, resolve
 
 STEPS = 300
@@ -62,16 +63,20 @@ def print_row(sampler: str, result: RunResult) -> None:
 
 
 def input_errors(trainer: Trainer) -> list[float]:
-    """V of the input layer on one batch's frontier: PLADIES, the learnt policy, the limit."""
+    """Weighted V of the input layer on one batch's frontier: PLADIES, bliss, the limit."""
     learnt, task = trainer.stepper.sampler, trainer.task
     assert isinstance(learnt, LayerSampler)  # the default sampler is one
     fixed = PLADIES(task.graph, learnt.budgets, seed=trainer.config.seed)
     seeds = task.dataset.splits["train"][: trainer.config.training.batch_size]
-    targets = learnt.sample(seeds, trainer.config.training.steps)[0].dst.numpy()
+    above = learnt.sample(seeds, trainer.config.training.steps)[1]
+    targets = Targets(above.src.numpy(), of_sources(above))
     (frontier,) = exact_frontiers(task.model, task.graph, task.x, [[targets]])
-    stake = frontier.stake.absolute
-    chances = [sampler.inclusion(targets, 0).prob for sampler in (fixed, learnt)]
-    limit = least_error(chances[1], targets.size, stake)
+    stake = frontier.stake.weighted
+    chances = [
+        fixed.inclusion(targets.node, 0).prob,
+        learnt.inclusion(targets.node, 0, targets.influence).prob,
+    ]
+    limit = least_error(chances[1], targets.node.size, stake)
     return [*(error(prob, stake) for prob in chances), limit]
 
 

@@ -189,10 +189,10 @@ def variance(folder: Path, **changes: Any) -> Path:
             }
             layers.append(
                 {"pladies": pladies, "limit": pladies * limit, "policies": policies}
-                | {"relative_pladies": 3.0, "relative_limit": 2.0}
-                | {"relative_policies": dict.fromkeys(ends, 2.5)}
+                | {"weighted_pladies": 3.0, "weighted_limit": 2.0}
+                | {"weighted_policies": dict.fromkeys(ends, 2.5)}
                 | {"limits": dict.fromkeys(ends, pladies * limit)}
-                | {"relative_limits": dict.fromkeys(ends, 2.0)}
+                | {"weighted_limits": dict.fromkeys(ends, 2.0)}
             )
         history.append({"step": step, "layers": layers})
     values = {
@@ -207,13 +207,13 @@ def variance(folder: Path, **changes: Any) -> Path:
             {
                 "budget": budget,
                 "limit_over_pladies": limit,
-                "relative_limit_over_pladies": limit + 0.01,
+                "weighted_limit_over_pladies": limit + 0.01,
                 "policies": {
                     name: {
                         "over_pladies": end[layer],
                         "over_limit": end[layer] / limit,
-                        "relative_over_pladies": end[layer] + 0.05,
-                        "relative_over_limit": (end[layer] + 0.05) / (limit + 0.01),
+                        "weighted_over_pladies": end[layer] + 0.05,
+                        "weighted_over_limit": (end[layer] + 0.05) / (limit + 0.01),
                     }
                     for name, end in ends.items()
                 },
@@ -221,6 +221,10 @@ def variance(folder: Path, **changes: Any) -> Path:
             for layer, (budget, limit) in enumerate(zip(budgets, limits, strict=True))
         ],
         "history": history,
+        "gradient_error": {
+            name: {"mean": mean, "low": mean - 0.01, "high": mean + 0.01}
+            for name, mean in {"pladies": 0.4, "exp3": 0.38, "node": 0.2}.items()
+        },
     }
     write(folder / "variance.json", values | changes)
     return folder

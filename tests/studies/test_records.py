@@ -97,8 +97,8 @@ def test_numbers_that_are_not_finite_are_written_as_null():
     ratios = PolicyRatios(
         over_pladies=math.nan,
         over_limit=math.inf,
-        relative_over_pladies=None,
-        relative_over_limit=1.5,
+        weighted_over_pladies=None,
+        weighted_over_limit=1.5,
     )
     assert list(json.loads(records.to_json(ratios)).values()) == [None, None, None, 1.5]
 

@@ -59,6 +59,10 @@ class Policy(Learner):
         """g_j, one byte per node; by default 1 everywhere."""
         return NO_CODES
 
+    def has_attention(self, layer: int) -> bool:
+        """Whether the policy has learnt that the network learns the coefficients of this layer."""
+        return False
+
     def source_power(self, layer: int) -> float:
         """Power of the source factor b_j in the mass; 0, the default, leaves it out."""
         return 0.0

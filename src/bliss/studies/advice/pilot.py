@@ -10,17 +10,17 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
-from bliss.arrays import FloatArray, IntArray
+from bliss.arrays import FloatArray
 from bliss.data import Dataset
 from bliss.nn.block import Block
-from bliss.rng import Stream, derive_key, hashes
-from bliss.samplers import Full, Sampler
+from bliss.rng import Stream
+from bliss.samplers import Sampler
 from bliss.studies.advice.budgets import Budgets
 from bliss.studies.advice.costs import LayerWork, Work, count, mean_work
 from bliss.studies.advice.exact_errors import ExactErrors, LayerError
+from bliss.studies.gradients import full_gradients, gradient, training_batch
 from bliss.train import Stepper, Task, TrainConfig, build_task
 
 BATCHES, SEEDS = 6, 1024
@@ -65,8 +65,7 @@ class Pilot:
     The training surveys the network half of `evaluate_every` steps before its end (at most half of
     its steps), so that a history is as old as it is on average between two evaluations.
 
-    Gradients are taken in evaluation mode, without dropout and with the running statistics of
-    batch normalisation, as full neighbourhoods are evaluated.
+    Gradients are those of `bliss.studies.gradients`, in evaluation mode.
 
     Parameters
     ----------
@@ -92,9 +91,8 @@ class Pilot:
         self.weights = {name: value.clone() for name, value in model.state_dict().items()}
         self.exact = ExactErrors(model, self.task.graph, self.task.x)
         number = min(max(BATCHES, SEEDS // config.training.batch_size), 4 * BATCHES)
-        self.batches = [self._seeds(place) for place in range(number)]
-        full = Full(self.task.graph, layers=self.task.config.network.layers)
-        self.noise = Noise(torch.stack([self._gradient(full, seeds, 0) for seeds in self.batches]))
+        self.batches = [training_batch(self.task, 0, place) for place in range(number)]
+        self.noise = Noise(full_gradients(self.task, self.batches))
 
     @property
     def is_fitted(self) -> bool:
@@ -132,7 +130,7 @@ class Pilot:
         """Measured r: mean of |g^ - g|^2 over batches, over that of |g|^2."""
         with with_budgets(sampler, budgets):
             errors = [
-                float((self._gradient(sampler, seeds, first + number) - exact).square().sum())
+                float((gradient(self.task, sampler, seeds, first + number) - exact).square().sum())
                 for number, (seeds, exact) in enumerate(
                     zip(self.batches, self.noise.gradients, strict=True)
                 )
@@ -186,24 +184,6 @@ class Pilot:
 
     def _count(self, blocks: Sequence[Block]) -> list[LayerWork]:
         return count(self.task.graph, blocks, self.task.model.widths)
-
-    def _seeds(self, number: int) -> IntArray:
-        """A batch of training nodes: the first in the order of their hashes."""
-        nodes: IntArray = self.task.dataset.splits["train"].numpy()
-        key = derive_key(self.task.config.seed, Stream.FRONTIERS, 0, number)
-        return nodes[np.argsort(hashes(key, nodes))[: self.task.config.training.batch_size]]
-
-    def _gradient(self, sampler: Sampler, seeds: IntArray, step: int) -> Tensor:
-        """Gradient of a batch's loss by all parameters. float32[P]."""
-        task = self.task
-        task.model.eval()
-        blocks = sampler.sample(seeds, Stream.MEASUREMENT + step)
-        x = task.x.index_select(0, blocks[0].src).float().to(task.device)
-        logits = task.model(x, [block.to(task.device) for block in blocks])
-        labels = task.y[torch.from_numpy(seeds)].to(task.device)
-        parameters = list(task.model.parameters())
-        gradients = torch.autograd.grad(task.loss(logits, labels), parameters)
-        return torch.cat([gradient.detach().flatten().cpu() for gradient in gradients])
 
 
 def first_below(losses: Sequence[float], share: float) -> int:
