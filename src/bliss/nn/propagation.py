@@ -96,7 +96,7 @@ def propagate(
     if "block" in _parameters(conv):
         return conv(x, block=block, **options)
     how = _check(block, conv)
-    if "edge_weight" in options and options["edge_weight"] is None and _is_normalised(conv):
+    if "edge_weight" in options and options["edge_weight"] is None and divides_by_degrees(conv):
         options = {name: value for name, value in options.items() if name != "edge_weight"}
     shown = x if observed is None else observed
     is_seen = conv.training or block.is_surveyed
@@ -214,7 +214,7 @@ def _rows(value: Any) -> int:
 def _take_over_norms(block: Edges, conv: Any, twin: Any, options: Mapping[str, Any]) -> None:
     """Turn off self-loops and normalisation that the graph already has."""
     name, graph = type(conv).__name__, block.rows.graph
-    is_normalised = _is_normalised(conv)
+    is_normalised = divides_by_degrees(conv)
     if getattr(conv, "add_self_loops", False):
         if (is_normalised or _pyg_class(conv) not in _NORMALISED) and not graph.has_self_loops:
             raise InputError(
@@ -243,7 +243,7 @@ def _take_over_norms(block: Edges, conv: Any, twin: Any, options: Mapping[str, A
     twin.normalize = False
 
 
-def _is_normalised(conv: Any) -> bool:
+def divides_by_degrees(conv: Any) -> bool:
     """Whether a convolution divides by roots of degrees."""
     return _pyg_class(conv) in _NORMALISED and bool(conv.normalize)
 

@@ -22,7 +22,7 @@ from bliss.feedback import Feedback, News, Survey, check_feedback
 from bliss.graph import Graph, HiddenEdges, Rows
 from bliss.nn.block import Block, Observation
 from bliss.nn.inference import LayerSurvey, infer
-from bliss.nn.layers import Layer, layers_of
+from bliss.nn.layers import Layer, number_of_layers
 from bliss.policies.learner import Learner
 from bliss.rng import derive_key
 from bliss.samplers.config_base import EstimatorConfig, SamplerConfig
@@ -271,7 +271,7 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         """
         if not self.learns_from_surveys:
             return infer(model, self.graph, x, **options), []
-        if (number := len(layers_of(model)[1])) != self.depth:
+        if (number := number_of_layers(model)) != self.depth:
             raise InputError(
                 f"model has {number} layers, but the sampler has {self.depth}: survey the network "
                 "that the sampler draws for."
