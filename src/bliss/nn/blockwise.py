@@ -136,6 +136,7 @@ class LayerCall(NamedTuple):
     conv: nn.Module
     x: Tensor  # [rows, F]
     options: Mapping[str, Any]  # other arguments, with placeholders of edge values
+    edges: str  # name of the argument that takes the edges
 
     @classmethod
     def of(
@@ -151,12 +152,23 @@ class LayerCall(NamedTuple):
                 f"layer {name} is called with a {type(x).__name__} in place of x: pass a tensor, "
                 "since the rows of the targets are taken by bliss."
             )
-        if not any(value is edges for value in named.values()):
+        places = [key for key, value in named.items() if value is edges]
+        if len(places) != 1:
             raise InputError(
                 f"layer {name} is called with other edges than the model's edge_index: pass "
                 "edge_index on to each layer as it is."
             )
-        return cls(name, conv, x, {k: v for k, v in named.items() if v is not edges})
+        return cls(name, conv, x, {k: v for k, v in named.items() if v is not edges}, places[0])
+
+    def plain(self, edge_index: Any, **weight: Tensor) -> Any:
+        """Output of the convolution itself, on all edges and nodes."""
+        named = {
+            name: value.values if isinstance(value, _Placeholder) else value
+            for name, value in self.options.items()
+        }
+        taken = inspect.signature(type(self.conv).forward).parameters
+        given = {name: value for name, value in weight.items() if name in taken}
+        return self.conv(self.x, **{self.edges: edge_index}, **(given | named))
 
     def on(
         self, block: Block, x: Tensor, rows: Tensor | None = None, observed: Tensor | None = None

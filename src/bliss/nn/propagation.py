@@ -23,6 +23,7 @@ from torch.nn import functional
 
 from bliss.errors import InputError
 from bliss.nn.linear_messages import is_linear, summed_inputs, target_scale
+from bliss.nn.watched_edges import watched
 
 Edges: TypeAlias = Any
 """A `Block`. Its module imports this one."""
@@ -81,8 +82,9 @@ def support(conv: Any) -> Support:
     if type(conv).aggregate is not MessagePassing.aggregate:
         return Support("full", "it has an aggregation of its own")
     seen = set(conv.inspector.get_param_names("message"))
-    if conv.inspector.implements("edge_update"):
-        seen |= set(conv.inspector.get_param_names("edge_update"))
+    for method in ("edge_update", "update"):
+        if conv.inspector.implements(method):
+            seen |= set(conv.inspector.get_param_names(method))
     if seen & _SEES_OTHERS and not (own == "GeneralConv" and not conv.attention):
         return Support("full", "a message depends on the other kept edges, as in a softmax")
     return Support("edge_weight" if own and "edge_weight" in _parameters(conv) else "messages")
@@ -118,11 +120,11 @@ def _on_edges(
     """Output from the messages of the kept edges."""
     twin, options = _twin(conv), dict(options)
     _take_over_norms(block, conv, twin, options)
-    _follow(twin, "propagate", before=call.check)
+    twin.__dict__["propagate"] = call.on_edges(twin.propagate)
     _weigh(block, how.kind, twin, call, options)
     is_pair = _takes_pair(conv)
     inputs = (x, x[: block.num_dst]) if is_pair else x
-    out = _run(conv, twin, inputs, block.edge_index, options)
+    out = _run(conv, twin, inputs, call.edges, options)
     return out if is_pair else _of_targets(out, block)
 
 
@@ -216,7 +218,7 @@ def _take_over_norms(block: Edges, conv: Any, twin: Any, options: Mapping[str, A
     name, graph = type(conv).__name__, block.rows.graph
     is_normalised = divides_by_degrees(conv)
     if getattr(conv, "add_self_loops", False):
-        if (is_normalised or _pyg_class(conv) not in _NORMALISED) and not graph.has_self_loops:
+        if uses_self_loops(conv) and not graph.has_self_loops:
             raise InputError(
                 f"{name} adds self-loops, and the graph was built without them: build {name} with "
                 'add_self_loops=False, or the graph with self_loops="add".'
@@ -241,6 +243,12 @@ def _take_over_norms(block: Edges, conv: Any, twin: Any, options: Mapping[str, A
             "normalize=False."
         )
     twin.normalize = False
+
+
+def uses_self_loops(conv: Any) -> bool:
+    """Whether a convolution adds self-loops, which the graph must have in its place."""
+    is_added = bool(getattr(conv, "add_self_loops", False))
+    return is_added and (divides_by_degrees(conv) or _pyg_class(conv) not in _NORMALISED)
 
 
 def divides_by_degrees(conv: Any) -> bool:
@@ -304,20 +312,29 @@ class _Call:
         self.attention: Tensor | None = None  # [E', H] softmax of the plain scores
         self.total: Tensor = torch.empty(0)  # [D, H] sum of r_ij a_ij
         self.calls = 0
+        self.edges: Tensor = block.edge_index
+        if not _pyg_class(conv) and not block.is_full:  # those of PyG are known
+            self.edges = watched(self.edges, self.name)
 
-    def check(self, edge_index: Any) -> None:
-        """Refuse a second hop, and other edges than the block's."""
-        self.calls += 1
-        if self.calls > 1:
-            raise InputError(
-                f"{self.name} propagates more than once, but a block holds the in-edges of its "
-                "targets alone: build it with one hop and one relation, and use a block per hop."
-            )
-        if edge_index is not self.block.edge_index:
-            raise InputError(
-                f"{self.name} changes the edges before it propagates, so the sampler's weights "
-                "would not fit: build it without self-loops of its own and with one relation."
-            )
+    def on_edges(self, propagate: Callable[..., Any]) -> Callable[..., Any]:
+        """The method `propagate` on the block's edges; a second hop and other edges are refused."""
+
+        def once(edge_index: Any, *arguments: Any, **options: Any) -> Any:
+            self.calls += 1
+            if self.calls > 1:
+                raise InputError(
+                    f"{self.name} propagates more than once, but a block holds the in-edges of its "
+                    "targets alone: build it with one hop and one relation, and use a block per "
+                    "hop."
+                )
+            if edge_index is not self.edges:
+                raise InputError(
+                    f"{self.name} changes the edges before it propagates, so the sampler's weights "
+                    "would not fit: build it without self-loops of its own and with one relation."
+                )
+            return propagate(self.block.edge_index, *arguments, **options)
+
+        return once
 
     def correct(self, plain: Tensor) -> Tensor:
         """Softmax over the kept edges -> estimate of the softmax over all. [E', H] -> [E', H]."""
@@ -361,22 +378,10 @@ def _twin(conv: Any) -> Any:
     return twin
 
 
-def _follow(
-    twin: Any,
-    name: str,
-    before: Callable[[Any], None] | None = None,
-    after: Callable[[Tensor], Tensor] | None = None,
-) -> None:
-    """Call functions before and after a method of a twin: PyG's hooks are off in torch.compile."""
+def _follow(twin: Any, name: str, after: Callable[[Tensor], Tensor]) -> None:
+    """Call a function after a method of a twin: PyG's hooks are off in torch.compile."""
     method = getattr(twin, name)
-
-    def followed(*arguments: Any, **options: Any) -> Any:
-        if before is not None:
-            before(arguments[0] if arguments else options["edge_index"])
-        out = method(*arguments, **options)
-        return out if after is None else after(out)
-
-    twin.__dict__[name] = followed
+    twin.__dict__[name] = lambda *arguments, **options: after(method(*arguments, **options))
 
 
 def _pyg_class(conv: Any) -> str:
