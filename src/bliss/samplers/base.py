@@ -32,6 +32,8 @@ from bliss.samplers.influence import of_sources
 from bliss.samplers.learning import Learning, StepNews
 from bliss.samplers.workspace import Workspace
 
+_GRAPH_OPTIONS = ("self_loops", "duplicates", "edge_ids", "num_nodes")
+
 
 class Sampler(ABC):  # a family implements `_layer` or `sample`
     """Draws the blocks of a batch layer by layer, from the output down, and learns from feedback.
@@ -68,7 +70,9 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         Folder for large aggregated features of an exact first hop, kept between runs; None: they
         stay in memory.
     options
-        Fields of the config, such as policy and estimator, and settings of the policy, such as eta.
+        Fields of the config, such as policy and estimator, and settings of the policy, such as eta;
+        and options of `Graph.of` if the graph is built here: self_loops, duplicates, edge_ids and
+        num_nodes.
     """
 
     Config: ClassVar[type[SamplerConfig]]
@@ -93,11 +97,12 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
                 f"config is a {type(config).__name__}, but {type(self).__name__} takes a "
                 f"{self.Config.__name__}: pass one, or its fields as options."
             )
+        of_graph = {name: options.pop(name) for name in _GRAPH_OPTIONS if name in options}
         self.config = config.with_options(**options)
         self.budgets = self.config.check_budgets(budgets, layers)
         self.layers = len(self.budgets) or checks.whole("layers", layers, least=1)
         self.seed = checks.whole("seed", seed)
-        self.graph = Graph.of(data, norm)
+        self.graph = Graph.of(data, norm, **of_graph)
         self.budgets = tuple(self._all() if budget == -1 else budget for budget in self.budgets)
         if self.config.needs_features:
             given = getattr(data, "x", None) if x is None else x
