@@ -1,3 +1,4 @@
+from . import nn as nn
 from .errors import InputError as InputError
 from .feedback import Feedback as Feedback
 from .graph import Graph as Graph

@@ -62,6 +62,7 @@ def test_full_blocks_give_the_plain_forward_pass(name, kind):
     assert blocks[0].num_src > blocks[1].num_src > blocks[2].num_src  # rows shrink
     over_blocks = Blockwise(model, full=True)
     plain = model(x, EDGES)
+    assert torch.equal(over_blocks(x, EDGES), plain)  # the model itself
     found = over_blocks(x[blocks[0].src], blocks)
     assert (found - plain[SEEDS]).abs().max() <= 1e-6 * plain.abs().max()
     every = infer(over_blocks, graph, x, chunk_edges=100)

@@ -78,8 +78,14 @@ class Blockwise(nn.Module):
     def __repr__(self) -> str:
         return f"Blockwise({self.model!r}, layers={list(self.layers)})"
 
-    def forward(self, x: Tensor, blocks: Sequence[Block]) -> Tensor:
-        """Output of the seeds. x [S, F], of the sources of the first block -> [B, out]."""
+    def forward(self, x: Tensor, blocks: Any) -> Tensor:
+        """Output of the seeds. x [S, F], of the sources of the first block -> [B, out].
+
+        With the edges of a whole graph in place of a sequence of blocks, this is the model itself.
+        """
+        if not isinstance(blocks, Sequence):
+            plain: Tensor = self.model(x, blocks, **self.edge_values)
+            return plain
         if len(blocks) != len(self.layers):
             raise InputError(
                 f"there are {len(blocks)} blocks, but {type(self.model).__name__} has "
