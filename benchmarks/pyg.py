@@ -115,7 +115,7 @@ def floyd_chances(population: int, count: int, is_short: bool) -> Shares:
 
 def our_edges(data: Data, fanout: int, replace: bool) -> Shares:
     """What our neighbour sampler keeps."""
-    sampler = Neighbor(Graph.of(data), [fanout], replace=replace)
+    sampler = Neighbor(Graph.of(data, self_loops="add"), [fanout], replace=replace)
 
     def draw(step: int) -> tuple[Array, Array]:
         (block,) = sampler.sample(SEEDS, step)
@@ -166,7 +166,7 @@ def saint(data: Data) -> list[dict[str, Any]]:
 
     expected = shares(drawn())
     right, longer = (
-        SaintWalk(Graph.of(data), layers=1, length=length, coverage=COVERAGE)
+        SaintWalk(Graph.of(data, self_loops="add"), layers=1, length=length, coverage=COVERAGE)
         for length in (LENGTH, LENGTH + 1)
     )
     node, edge = coefficients(right, len(source))

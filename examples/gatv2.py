@@ -56,7 +56,7 @@ def main(nodes: int = 2000, epochs: int = 6) -> float:
     """Train, and return the accuracy on the other nodes."""
     torch.manual_seed(0)
     data = load(nodes)
-    graph = Graph.of(data)
+    graph = Graph.of(data, self_loops="add")  # which GATv2Conv expects
     sampler = Bliss(graph, budgets=[512, 256])
     loader = BlockLoader(data, sampler, data.train_mask, batch_size=128, shuffle=True)
     model = GATv2(9, 32, 4)

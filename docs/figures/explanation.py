@@ -67,7 +67,7 @@ def toy_data(num_nodes: int, num_edges: int, seed: int = 0, tail: float = 1.0) -
 def draw_frontier() -> None:
     """Two layers above three seeds: all candidates with their p_j, and one draw."""
     data = toy_data(40, 400, seed=3)
-    graph, seeds = Graph.of(data), np.array([10, 20, 30])
+    graph, seeds = Graph.of(data, self_loops="add"), np.array([10, 20, 30])
     sampler = Bliss(graph, budgets=[9, 6], seed=1)
     for step in range(200):  # teach the input layer the norms of the features
         blocks = sampler.sample(np.arange(40)[step % 4 :: 4], step)
@@ -109,7 +109,7 @@ def place(count: int) -> list[float]:
 def draw_limit() -> None:
     """V of one layer against the budget: equal masses, PLADIES and the limit."""
     data = toy_data(2000, 20_000)
-    graph, targets = Graph.of(data), np.arange(0, 2000, 20)
+    graph, targets = Graph.of(data, self_loops="add"), np.arange(0, 2000, 20)
     (block,) = Full(graph, layers=1).sample(targets, 0)
     size = data.x.norm(dim=1)[block.src]
     stake = stakes(block, block.edge_weight, size).absolute
@@ -144,7 +144,7 @@ def draw_history(steps: int = 150) -> None:
     data = toy_data(2000, 20_000)
     model = GNN(16, 4, ModelConfig(model="sage", layers=2, hidden=32))
     optimizer = torch.optim.Adam(model.parameters(), lr=0.005)
-    sampler = Bliss(data, [200], history="nodes", widths=[16, 32])
+    sampler = Bliss(data, [200], history="nodes", widths=[16, 32], self_loops="add")
     loader = BlockLoader(data, sampler, None, batch_size=200, shuffle=True)
     curves: list[tuple[float, float]] = []
     while len(curves) < steps:
@@ -185,7 +185,7 @@ def draw_survey() -> None:
     data = toy_data(3000, 120_000, tail=0.7)
     ids = torch.from_numpy(np.random.default_rng(1).permutation(3000))
     splits = {"train": ids[:2000], "val": ids[2000:2500], "test": ids[2500:]}
-    dataset = Dataset("toy", Graph.of(data), data.x, data.y, splits, 4)
+    dataset = Dataset("toy", Graph.of(data, self_loops="add"), data.x, data.y, splits, 4)
     config = resolve(
         sampler="pladies", model="gatv2", layers=2, hidden=16, heads=2, lr=0.002,
         budgets=(200, 100), batch_size=64, steps=120, evaluate_every=120,

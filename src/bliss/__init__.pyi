@@ -1,3 +1,4 @@
+from . import nn as nn
 from .errors import InputError as InputError
 from .feedback import Feedback as Feedback
 from .graph import Graph as Graph
@@ -27,5 +28,6 @@ from .samplers import SaintEdge as SaintEdge
 from .samplers import SaintNode as SaintNode
 from .samplers import SaintWalk as SaintWalk
 from .samplers import Sampler as Sampler
+from .studies.model_check import check as check
 
 __version__: str

@@ -66,7 +66,7 @@ def edge_data(**more) -> Data:
 
 def test_a_batch_carries_the_attributes_of_its_edges():
     data = edge_data(edge_time=torch.arange(300))
-    loader = BlockLoader(data, PLADIES(data, [15, 10]), batch_size=8)
+    loader = BlockLoader(data, PLADIES(data, [15, 10], self_loops="add"), batch_size=8)
     batch = next(iter(loader))
     assert batch.num_edges == sum(block.num_edges for block in batch.blocks)
     layers = zip(batch.blocks, batch.e_id, batch.edge_attr, batch.edge_time, strict=True)

@@ -53,22 +53,23 @@ def test_rows_are_sorted_and_types_are_as_promised():
 
 
 def test_every_source_gives_the_same_graph():
-    reference = Graph.from_edge_index(PAIRS, 5)
+    reference = Graph.from_edge_index(PAIRS, 5, self_loops="keep")
     tensor = torch.from_numpy(PAIRS)
     matrix = scipy.sparse.coo_matrix((WEIGHT, PAIRS), shape=(5, 5))
-    plain = Graph.from_edge_index(PAIRS, 5, self_loops="keep")
     made = [
         Graph.of(Data(edge_index=tensor, num_nodes=5)),
         Graph.of(EdgeIndex(tensor, sparse_size=(5, 5))),
         Graph.of(tensor, num_nodes=5),
         Graph.of(tensor.numpy(), num_nodes=5),
-        Graph.from_csc(plain.indptr, plain.indices),
-        Graph.from_edge_index(PAIRS.tolist(), 5),
+        Graph.from_data(Data(edge_index=tensor, num_nodes=5)),
+        Graph.from_csc(reference.indptr, reference.indices, self_loops="keep"),
+        Graph.from_edge_index(PAIRS.tolist(), 5, self_loops="keep"),
     ]
     for graph in made:
         np.testing.assert_array_equal(graph.indptr, reference.indptr)
         np.testing.assert_array_equal(graph.indices, reference.indices)
-    merged = Graph.from_edge_index(PAIRS, 5, duplicates="coalesce")
+    options = {"duplicates": "coalesce", "self_loops": "keep"}
+    merged = Graph.from_edge_index(PAIRS, 5, **options)
     for form in (matrix.tocsc(), matrix.tocsr()):  # these add up duplicates themselves
         assert edges(Graph.of(form)) == edges(merged)
 
@@ -102,7 +103,8 @@ def test_every_sparse_matrix_gives_the_same_graph():
         "adj_t": Data(adj_t=transposed, num_nodes=5),
         "adj_t as csr": Data(adj_t=transposed.to_sparse_csr(), num_nodes=5),
     }
-    merged = Graph.from_edge_index(PAIRS, 5, weight=WEIGHT, norm="weights", duplicates="coalesce")
+    options = {"duplicates": "coalesce", "self_loops": "keep"}
+    merged = Graph.from_edge_index(PAIRS, 5, weight=WEIGHT, norm="weights", **options)
     for name, form in forms.items():
         graph = Graph.of(form, norm="weights")
         assert edges(graph) == edges(merged), name
@@ -112,13 +114,21 @@ def test_every_sparse_matrix_gives_the_same_graph():
 
 def test_networkx_graphs_keep_numbers_or_the_order_of_their_nodes():
     directed = networkx.DiGraph([(2, 0), (0, 1)])  # nodes are listed as 2, 0, 1
-    assert edges(Graph.of(directed)) == sorted([(2, 0), (0, 1), (0, 0), (1, 1), (2, 2)])
+    assert edges(Graph.of(directed)) == sorted([(2, 0), (0, 1)])
     named = networkx.Graph()
     named.add_edge("c", "a", weight=2.5)
     named.add_edge("a", "b")
     graph = Graph.of(named, norm="weights")  # c, a, b become 0, 1, 2
-    assert edges(graph) == sorted([(0, 1), (1, 0), (1, 2), (2, 1), (0, 0), (1, 1), (2, 2)])
-    assert graph.weight.tolist() == [1, 2.5, 2.5, 1, 1, 1, 1]
+    assert edges(graph) == sorted([(0, 1), (1, 0), (1, 2), (2, 1)])
+    assert graph.weight.tolist() == [2.5, 2.5, 1, 1]
+
+
+def test_a_converted_graph_has_the_edges_of_its_source_unless_gcn_needs_self_loops():
+    data = Data(edge_index=torch.tensor([[0, 1, 1], [1, 1, 2]]), num_nodes=3)
+    assert edges(Graph.of(data)) == [(0, 1), (1, 1), (1, 2)]
+    for graph in (Graph.of(data, self_loops="add"), Graph.of(data, norm="gcn")):
+        assert edges(graph) == [(0, 0), (0, 1), (1, 1), (1, 2), (2, 2)]
+    assert edges(Graph.of(data, norm="gcn", self_loops="remove")) == [(0, 1), (1, 2)]
 
 
 def test_gcn_coefficients_are_those_of_pyg():

@@ -341,7 +341,7 @@ class Network(nn.Module):
 @pytest.mark.parametrize("policy", ["node", "exp3-released", "static"])
 def test_pygs_own_convolutions_train_on_blocks(data, kind, policy):
     torch.manual_seed(0)
-    sampler = Bliss(data, [60, 30], policy=policy)
+    sampler = Bliss(data, [60, 30], policy=policy, self_loops="add")
     loader = BlockLoader(data, sampler, data.train_mask, batch_size=50, shuffle=True, prefetch=1)
     network = Network(kind)
     optimizer = torch.optim.Adam(network.parameters(), lr=0.02)

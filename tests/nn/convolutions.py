@@ -18,7 +18,7 @@ import torch_geometric.nn.conv as convs
 from torch import Tensor, nn
 
 from bliss import PLADIES, Block, Graph, InputError
-from bliss.nn.propagation import support
+from bliss.nn.propagation import linear_in_messages, support
 from tests.statistics import normal_limit
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "convolutions.md"
@@ -110,6 +110,7 @@ class Row(NamedTuple):
     bias: float | None = None  # share of the exact output, noise taken off
     worst_z: float | None = None  # largest |mean - exact| over its standard error
     naive: float | None = None  # bias without propagate
+    linear: bool = False  # whether it can use a history or an exact first hop
 
 
 @cache
@@ -219,7 +220,9 @@ def measure(name: str) -> Row:
     kind = support(conv).kind
     how = {"edge_weight": "edge_weight", "messages": "messages", "attention": "attention"}
     status = "exact" if kind in ("edge_weight", "messages") else "weighted"
-    return Row(name, status, how.get(kind, "ratio of sums"), bias, worst, naive)
+    is_by_node = options.keys() <= {"x_0"}
+    linear = is_by_node and linear_in_messages(conv, norm, x, options)
+    return Row(name, status, how.get(kind, "ratio of sums"), bias, worst, naive, linear)
 
 
 def deviation(found: Tensor, exact: Tensor) -> tuple[float, float]:
@@ -242,10 +245,11 @@ def percent(share: float) -> str:
 
 def line(row: Row) -> str:
     if row.bias is None or row.naive is None or row.worst_z is None:
-        return f"| `{row.name}` | refused | {row.how} | | |"
+        return f"| `{row.name}` | refused | {row.how} | | | |"
     is_exact = row.status == "exact" and row.worst_z < limit()
     bias = "within noise" if is_exact else percent(row.bias)
-    return f"| `{row.name}` | {row.status} | {row.how} | {bias} | {percent(row.naive)} |"
+    cells = (f"`{row.name}`", row.status, row.how, bias, percent(row.naive))
+    return f"| {' | '.join(cells)} | {'yes' if row.linear else ''} |"
 
 
 def page(rows: list[Row]) -> str:
@@ -288,8 +292,12 @@ of the mean is taken off. "Within noise" means that no output differs from the e
 {limit():.1f} standard errors, which an unbiased convolution exceeds with probability {FALSE_ALARM:g}.
 "Without" is the same convolution called on `block.edge_index` without the sampler's weights.
 
-| convolution | status | weights, or reason | bias | without |
-|---|---|---|---|---|"""
+"History" says whether a convolution can use a history and an exact first hop
+([histories.md](histories.md)): whether it is linear in the inputs of its sources, which is tried with
+random inputs and parameters, and has no values per edge other than the graph's coefficients.
+
+| convolution | status | weights, or reason | bias | without | history |
+|---|---|---|---|---|---|"""
 OUTLOOK = """Other convolutions of PyG take no `edge_index` of a homogeneous graph:
 """
 

@@ -12,7 +12,6 @@ from torch_geometric.nn import MessagePassing
 from bliss import PLADIES, Bliss, Full, Graph, InputError
 from bliss.nn import SAGEConv as OurSAGEConv
 from bliss.nn.block import Block
-from tests.build import make_sampler
 from tests.nn import convolutions
 from tests.statistics import heavy_tailed_graph, normal_limit
 
@@ -228,7 +227,3 @@ def test_what_cannot_be_made_right_is_refused_with_a_remedy(graph):
     with pytest.raises(InputError, match="GCNConv normalises edge_weight by sums over edges"):
         block.propagate(convs.GCNConv(4, 3), x[block.src], edge_weight=weight)
     block.propagate(convs.GCNConv(4, 3, normalize=False), x[block.src], edge_weight=weight)
-    history = make_sampler("bliss", graph, width=4, history="nodes", layers=2)
-    block = history.sample(np.arange(15), 0)[-1]
-    with pytest.raises(InputError, match="history or an exact first hop, which SAGEConv cannot"):
-        block.propagate(convs.SAGEConv(4, 3), x[block.src])

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
+from torch_geometric.data import Data
 
 from bliss import InputError
 from bliss.policies import POLICIES, Exp3Config, NodeConfig, TargetBanditConfig
 from bliss.samplers import (
     ASGCN,
     GCNBS,
+    LABOR,
+    LADIES,
     SAMPLERS,
     Bliss,
     LayerSampler,
+    Neighbor,
     NodeSampler,
     Sampler,
     SamplerConfig,
@@ -144,3 +149,14 @@ def test_a_built_policy_takes_no_settings(toy_graph):
     assert Bliss(toy_graph, [3], policy=built).policy is built
     with pytest.raises(InputError, match=r"eta=0\.2 is not an option of Bliss"):
         Bliss(toy_graph, [3], policy=built, eta=0.2)
+
+
+@pytest.mark.parametrize("kind", [Bliss, LADIES, Neighbor, LABOR])
+def test_options_of_the_graph_reach_it(kind):
+    data = Data(edge_index=torch.tensor([[0, 0, 1], [1, 1, 2]]), num_nodes=3)
+    assert kind(data, [2]).graph.num_edges == 3
+    sampler = kind(data, [2], self_loops="add", duplicates="coalesce", edge_ids=True)
+    assert sampler.graph.num_edges == 5
+    assert sampler.graph.edge_id is not None
+    with pytest.raises(InputError, match="self_loops cannot be changed, because the graph is"):
+        kind(sampler.graph, [2], self_loops="keep")

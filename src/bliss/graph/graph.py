@@ -229,7 +229,10 @@ class Graph:
         num_nodes: int | None = None,
         **options: Any,
     ) -> Graph:
-        """Convert a graph, matrix or edge_index of another library.
+        """Convert a graph, matrix or edge_index of another library, with its edges as they are.
+
+        Self-loops are neither added nor removed, unless norm="gcn", whose coefficients are those of
+        a graph with one self-loop per node, as in `GCNConv`.
 
         Parameters
         ----------
@@ -243,7 +246,8 @@ class Graph:
         num_nodes
             |V| of an edge_index; by default one more than the largest id.
         options
-            Options of `from_edge_index`, such as self_loops and edge_ids.
+            Options of `from_edge_index`, such as self_loops and edge_ids. By default, self_loops is
+            "keep", and "add" with norm="gcn".
         """
         if num_nodes is not None and not _is_edge_index(source):
             raise InputError(
@@ -262,6 +266,7 @@ class Graph:
                     f"or pass graph.with_norm({norm!r})."
                 )
             return source
+        options.setdefault("self_loops", _loops_of(norm))
         if isinstance(source, (str, PathLike)):
             raise InputError(
                 f"the path {str(source)!r} cannot be converted to a graph: open a saved graph "
@@ -304,9 +309,10 @@ class Graph:
         """Build from a PyG `Data`: its edge_index, or adj_t, in which [i, j] is the edge j -> i.
 
         With norm="weights", weights are edge_weight, or the values of adj_t. Options are those of
-        `from_edge_index`. By default, edge ids are kept if the data has attributes of edges other
-        than edge_weight.
+        `from_edge_index`. By default, self-loops are kept as they are, except with norm="gcn"; edge
+        ids are kept if the data has attributes of edges other than edge_weight.
         """
+        options.setdefault("self_loops", _loops_of(norm))
         if data.edge_index is None:
             pairs = adjacency_of(data)
             if pairs is None:
@@ -447,6 +453,11 @@ class Graph:
             self_loops=self_loops,
             duplicates=duplicates,
         )
+
+
+def _loops_of(norm: Norm | None) -> SelfLoops:
+    """Self-loops of a converted graph: as they are; one per node for the coefficients of GCN."""
+    return "add" if norm == "gcn" else "keep"
 
 
 def _is_edge_index(source: Any) -> bool:

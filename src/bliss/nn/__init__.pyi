@@ -1,3 +1,4 @@
+from .blockwise import Blockwise as Blockwise
 from .convs import GATConv as GATConv
 from .convs import GATv2Conv as GATv2Conv
 from .convs import GCNConv as GCNConv

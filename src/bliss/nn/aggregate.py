@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from bliss.nn.block import Block
+if TYPE_CHECKING:
+    from bliss.nn.block import Block
 
 
 def aggregate(block: Block, x: Tensor) -> Tensor:

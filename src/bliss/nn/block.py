@@ -210,8 +210,9 @@ class Block:
         graph.edge_weight) if the convolution takes edge_weight, at the targets. Sums and means of
         messages are weighted and attention is corrected by -log p_ij; docs/convolutions.md lists
         every convolution, with its measured bias. Convolutions that cannot be estimated from kept
-        edges are refused. In training, the block observes the input and the attention, so that
-        policies learn; a convolution of `bliss.nn` is called as conv(x, block).
+        edges are refused. A block with a history or an exact first hop serves convolutions that are
+        linear in the inputs of their sources. In training, the block observes the input and the
+        attention, so that policies learn; a convolution of `bliss.nn` is called as conv(x, block).
 
         Parameters
         ----------
@@ -220,7 +221,8 @@ class Block:
         x
             The layer's input at the sources, [S, F].
         observed
-            The input that policies learn from; by default x. Pass the input before dropout.
+            The input that policies and histories learn from; by default x. Pass the input before
+            dropout.
         options
             Other arguments of the convolution. `edge_weight` replaces the graph's coefficients, and
             None leaves them out; `edge_attr` has a row per kept edge (`select_edges`).

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -21,6 +22,7 @@ from bliss.feedback import encode_attention
 from bliss.graph import Graph, Rows
 from bliss.kernels import nodewise
 from bliss.nn.block import Block
+from bliss.nn.blockwise import Blockwise, LayerCall
 from bliss.nn.inputs import check_features
 from bliss.nn.layers import Layer, layers_of
 from bliss.nn.outputs import Outputs
@@ -89,8 +91,9 @@ def infer(
     model
         A layer, a sequence of layers, input layer first, or a model whose `__iter__` returns them,
         such as `GNN`; on `device`. A layer is a function layer(x [S, F], block) -> [D, F'], or a
-        convolution of PyG, which is run with `Block.propagate`. Modules are set to evaluation mode,
-        and their modes are restored at the end.
+        convolution of PyG, which is run with `Block.propagate`. Of a `Blockwise` model, each
+        message passing layer is computed in chunks, and what lies between them for all nodes at
+        once. Modules are set to evaluation mode, and their modes are restored at the end.
     graph
         The graph, with V nodes.
     x
@@ -116,7 +119,7 @@ def infer(
         computed only where a later one needs it. Cannot be combined with an observer.
     scratch
         Folder in which outputs or projections of a layer that take more than 1 GiB are kept, in
-        files without a name; None: in memory.
+        files without a name; None: in memory. Not for `Blockwise`.
 
     Returns
     -------
@@ -124,19 +127,29 @@ def infer(
         Outputs, float32[V, out] or float32[N, out] in the order of `nodes`, on the CPU;
         memory-mapped if `out` is given.
     """
-    modules, layers = layers_of(model)
     _check_inputs(graph, x, chunk_edges, chunk_bytes, device)
     for name, function in (("progress", progress), ("observer", observer)):
         if function is not None and not callable(function):
             raise InputError(f"{name}={function!r} must be a function: pass one, or leave it out.")
     path = None if out is None else _npy_path(out)
-    needed: list[IntArray | None] = [None] * len(layers)
+    chosen: IntArray | None = None
     if nodes is not None:
         if observer is not None:
             raise InputError("an observer sees all nodes, but nodes=... was given: leave one out.")
-        chosen: IntArray = checks.seeds(nodes, graph.num_nodes, "nodes")
-        needed = [*needed_nodes(graph, chosen, len(layers), progress)]
+        chosen = checks.seeds(nodes, graph.num_nodes, "nodes")
     folder = None if scratch is None else checks.path("scratch", scratch)
+    if isinstance(model, Blockwise):
+        if folder is not None:
+            raise InputError(
+                f"scratch={str(folder)!r} would have no effect, because what lies between the "
+                "layers of a Blockwise model is in memory: leave it out."
+            )
+        result = _infer_whole(model, graph, x, chunk_edges, chunk_bytes, device, progress, observer)
+        return _keep(result if chosen is None else result[torch.from_numpy(chosen)], path)
+    modules, layers = layers_of(model)
+    needed: list[IntArray | None] = [None] * len(layers)
+    if chosen is not None:
+        needed = [*needed_nodes(graph, chosen, len(layers), progress)]
     with (
         _evaluating(modules),
         nullcontext() if path is None else replacing(path) as written,
@@ -163,6 +176,50 @@ def infer(
     if path is None:
         return x
     return torch.from_numpy(np.load(path, mmap_mode="c"))  # changes do not reach the file
+
+
+def _infer_whole(
+    model: Blockwise,
+    graph: Graph,
+    x: Tensor,
+    chunk_edges: int,
+    chunk_bytes: int,
+    device: torch.device | str,
+    progress: Callable[[float], None] | None,
+    observer: Observer | None,
+) -> Tensor:
+    """A whole model at all nodes: its layers in chunks, the rest at once. float32[V, out]."""
+    numbers = itertools.count()
+
+    def take(call: LayerCall) -> Tensor:
+        number = next(numbers)
+        check_features(call.x, graph.num_nodes, "nodes")
+
+        def share(done: float) -> None:
+            if progress:
+                progress((number + done) / len(model.layers))
+
+        def layer(inputs: Tensor, block: Block) -> Tensor:
+            out: Tensor = call.on(block, inputs, block.src)
+            return out
+
+        seen = None if observer is None else _Survey(graph, number)
+        outputs = _infer(layer, graph, call.x, chunk_edges, chunk_bytes, device, share, seen)
+        if observer is not None and seen is not None:
+            observer(number, seen.result(call.x.cpu()))
+        return outputs.tensor.to(device, call.x.dtype)
+
+    with _evaluating([model]):
+        return model.run(x.to(device), take).to("cpu", torch.float32)
+
+
+def _keep(result: Tensor, path: Path | None) -> Tensor:
+    """Outputs [N, out] in memory, or written to a file and mapped."""
+    if path is None:
+        return result
+    with replacing(path) as written:
+        Outputs((result.size(0), result.size(1)), written).write(0, result)
+    return torch.from_numpy(np.load(path, mmap_mode="c"))
 
 
 class Where(NamedTuple):

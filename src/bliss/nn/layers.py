@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from bliss.errors import InputError
 from bliss.nn.block import Block
+from bliss.nn.blockwise import Blockwise
 
 Layer: TypeAlias = Callable[[Tensor, Block], Tensor]
 """A layer of a network: layer(x [S, F], block) -> [D, F']."""
@@ -47,6 +48,11 @@ def runs_only(module: nn.Module, forward: Callable[..., Any]) -> bool:
     return type(module).forward is forward and not any(hooks)
 
 
+def number_of_layers(model: Iterable[Layer] | Layer) -> int:
+    """Number of layers of a model, each of which takes a block."""
+    return len(model.layers) if isinstance(model, Blockwise) else len(layers_of(model)[1])
+
+
 def layers_of(model: Iterable[Layer] | Layer) -> tuple[list[nn.Module], list[Layer]]:
     """Modules of a model, and its layers, input layer first.
 
@@ -74,7 +80,8 @@ def _as_layer(part: Any) -> Layer:
     if "blocks" in names:
         raise InputError(
             f"{type(part).__name__}.forward takes all blocks at once, but inference goes layer by "
-            "layer: give it an __iter__ that returns its layers, functions of (x, block)."
+            "layer: give it an __iter__ that returns its layers, functions of (x, block), or pass "
+            "bliss.nn.Blockwise(model) of a model that takes (x, edge_index)."
         )
     if len(names) < 2:
         raise InputError(

@@ -22,6 +22,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from bliss.errors import InputError
+from bliss.nn.linear_messages import is_linear, summed_inputs, target_scale
+from bliss.nn.watched_edges import watched
 
 Edges: TypeAlias = Any
 """A `Block`. Its module imports this one."""
@@ -80,8 +82,9 @@ def support(conv: Any) -> Support:
     if type(conv).aggregate is not MessagePassing.aggregate:
         return Support("full", "it has an aggregation of its own")
     seen = set(conv.inspector.get_param_names("message"))
-    if conv.inspector.implements("edge_update"):
-        seen |= set(conv.inspector.get_param_names("edge_update"))
+    for method in ("edge_update", "update"):
+        if conv.inspector.implements(method):
+            seen |= set(conv.inspector.get_param_names(method))
     if seen & _SEES_OTHERS and not (own == "GeneralConv" and not conv.attention):
         return Support("full", "a message depends on the other kept edges, as in a softmax")
     return Support("edge_weight" if own and "edge_weight" in _parameters(conv) else "messages")
@@ -95,32 +98,85 @@ def propagate(
     if "block" in _parameters(conv):
         return conv(x, block=block, **options)
     how = _check(block, conv)
-    twin, call = _twin(conv), _Call(conv, block)
+    if "edge_weight" in options and options["edge_weight"] is None and divides_by_degrees(conv):
+        options = {name: value for name, value in options.items() if name != "edge_weight"}
+    shown = x if observed is None else observed
+    is_seen = conv.training or block.is_surveyed
+    if block.control is not None:
+        _check_linear(block, conv, x, options)
+        if is_seen:
+            block.observe(shown.flatten(1))
+        return _on_sums(block, conv, x, shown, options)
+    call = _Call(conv, block)
+    out = _on_edges(block, how, conv, call, x, options)
+    if is_seen:
+        block.observe(shown.flatten(1), call.attention)
+    return out
+
+
+def _on_edges(
+    block: Edges, how: Support, conv: Any, call: _Call, x: Tensor, options: Mapping[str, Any]
+) -> Any:
+    """Output from the messages of the kept edges."""
+    twin, options = _twin(conv), dict(options)
     _take_over_norms(block, conv, twin, options)
-    _follow(twin, "propagate", before=call.check)
-    options = dict(options)
+    twin.__dict__["propagate"] = call.on_edges(twin.propagate)
     _weigh(block, how.kind, twin, call, options)
     is_pair = _takes_pair(conv)
-    before = dict(twin.__dict__)
     inputs = (x, x[: block.num_dst]) if is_pair else x
-    out = twin(inputs, edge_index=block.edge_index, **options)
-    for name, value in twin.__dict__.items():  # such as an attention kept for later
-        if before.get(name, before) is not value:
-            object.__setattr__(conv, name, value)
-    if conv.training or block.is_surveyed:
-        shown = x if observed is None else observed
-        block.observe(shown.flatten(1), call.attention)
+    out = _run(conv, twin, inputs, call.edges, options)
     return out if is_pair else _of_targets(out, block)
 
 
+def _on_sums(block: Edges, conv: Any, x: Tensor, mean: Tensor, options: Mapping[str, Any]) -> Any:
+    """Output from the aggregated inputs of the targets, z_i, on one edge z_i -> x_i per target."""
+    twin, targets = _twin(conv), block.num_dst
+    z = summed_inputs(block, x, mean, _scale(block, conv, options))
+    given = {
+        name: value[:targets] if isinstance(value, Tensor) else value
+        for name, value in options.items()
+    }
+    _take_over_norms(block, conv, twin, given)
+    if "edge_weight" in _parameters(conv):
+        given["edge_weight"] = z.new_ones(targets)
+    edges = torch.arange(targets, device=x.device).expand(2, -1)
+    return _run(conv, twin, (z, x[:targets]) if _takes_pair(conv) else z, edges, given)
+
+
+def _scale(block: Edges, conv: Any, options: Mapping[str, Any]) -> Tensor | None:
+    from torch_geometric.nn.aggr import MeanAggregation
+
+    uses_coefficients = "edge_weight" in _parameters(conv) and "edge_weight" not in options
+    is_mean = isinstance(conv.aggr_module, MeanAggregation)
+    return target_scale(block, type(conv).__name__, is_mean, uses_coefficients)
+
+
+def _run(conv: Any, twin: Any, inputs: Any, edges: Tensor, options: Mapping[str, Any]) -> Any:
+    """Call a twin; what it keeps of the call, such as an attention, is kept by the convolution."""
+    before = dict(twin.__dict__)
+    out = twin(inputs, edge_index=edges, **options)
+    for name, value in twin.__dict__.items():
+        if before.get(name, before) is not value:
+            object.__setattr__(conv, name, value)
+    return out
+
+
+def linear_in_messages(conv: Any, norm: str, x: Tensor, options: Mapping[str, Any]) -> bool:
+    """Whether a convolution can use histories and an exact first hop (`nn.linear_messages`)."""
+    how = support(conv)
+
+    def run(block: Edges, trial: Any, inputs: Tensor, given: dict[str, Any]) -> Any:
+        if block.control is not None:
+            return _on_sums(block, trial, inputs, inputs, given)
+        return _on_edges(block, how, trial, _Call(trial, block), inputs, given)
+
+    if how.kind not in ("edge_weight", "messages"):
+        return False
+    return is_linear(conv, norm, x, dict(options), run)
+
+
 def _check(block: Edges, conv: Any) -> Support:
-    """Refuse what cannot be made right on this block."""
-    if block.control is not None:
-        raise InputError(
-            f"the block has a history or an exact first hop, which {type(conv).__name__} cannot "
-            "use: use the convolutions of bliss.nn, bliss.nn.aggregate.aggregate(block, x), or a "
-            "sampler without history and first_hop."
-        )
+    """Refuse what cannot be estimated from the edges of this block."""
     how = support(conv)
     if how.kind == "full" and not block.is_full:
         raise InputError(
@@ -130,12 +186,39 @@ def _check(block: Edges, conv: Any) -> Support:
     return how
 
 
+def _check_linear(block: Edges, conv: Any, x: Tensor, options: Mapping[str, Any]) -> None:
+    """Refuse what a block with a history or an exact first hop cannot compute."""
+    name = type(conv).__name__
+    by_edge = [key for key, value in options.items() if _is_by_edge(key, value, block)]
+    if by_edge:
+        raise InputError(
+            f"{by_edge[0]} of {name} has a value per edge, but the history or first hop of the "
+            "block is a sum with the coefficients of the graph: leave it out, build the graph with "
+            'norm="weights", or use a sampler without history and first_hop.'
+        )
+    _scale(block, conv, options)
+    if not linear_in_messages(conv, block.rows.graph.norm, x, options):
+        raise InputError(
+            f"{name} is not linear in the inputs of its sources, so that it cannot use the history "
+            "or exact first hop of the block: use a convolution that can (docs/convolutions.md), "
+            "or a sampler without history and first_hop."
+        )
+
+
+def _is_by_edge(name: str, value: Any, block: Edges) -> bool:
+    return value is not None and (name.startswith("edge") or _rows(value) != block.num_src)
+
+
+def _rows(value: Any) -> int:
+    return value.size(0) if isinstance(value, Tensor) and value.ndim else -1
+
+
 def _take_over_norms(block: Edges, conv: Any, twin: Any, options: Mapping[str, Any]) -> None:
     """Turn off self-loops and normalisation that the graph already has."""
     name, graph = type(conv).__name__, block.rows.graph
-    is_normalised = _pyg_class(conv) in _NORMALISED and conv.normalize
+    is_normalised = divides_by_degrees(conv)
     if getattr(conv, "add_self_loops", False):
-        if (is_normalised or _pyg_class(conv) not in _NORMALISED) and not graph.has_self_loops:
+        if uses_self_loops(conv) and not graph.has_self_loops:
             raise InputError(
                 f"{name} adds self-loops, and the graph was built without them: build {name} with "
                 'add_self_loops=False, or the graph with self_loops="add".'
@@ -160,6 +243,17 @@ def _take_over_norms(block: Edges, conv: Any, twin: Any, options: Mapping[str, A
             "normalize=False."
         )
     twin.normalize = False
+
+
+def uses_self_loops(conv: Any) -> bool:
+    """Whether a convolution adds self-loops, which the graph must have in its place."""
+    is_added = bool(getattr(conv, "add_self_loops", False))
+    return is_added and (divides_by_degrees(conv) or _pyg_class(conv) not in _NORMALISED)
+
+
+def divides_by_degrees(conv: Any) -> bool:
+    """Whether a convolution divides by roots of degrees."""
+    return _pyg_class(conv) in _NORMALISED and bool(conv.normalize)
 
 
 def _weigh(block: Edges, kind: str, twin: Any, call: _Call, options: dict[str, Any]) -> None:
@@ -218,20 +312,29 @@ class _Call:
         self.attention: Tensor | None = None  # [E', H] softmax of the plain scores
         self.total: Tensor = torch.empty(0)  # [D, H] sum of r_ij a_ij
         self.calls = 0
+        self.edges: Tensor = block.edge_index
+        if not _pyg_class(conv) and not block.is_full:  # those of PyG are known
+            self.edges = watched(self.edges, self.name)
 
-    def check(self, edge_index: Any) -> None:
-        """Refuse a second hop, and other edges than the block's."""
-        self.calls += 1
-        if self.calls > 1:
-            raise InputError(
-                f"{self.name} propagates more than once, but a block holds the in-edges of its "
-                "targets alone: build it with one hop and one relation, and use a block per hop."
-            )
-        if edge_index is not self.block.edge_index:
-            raise InputError(
-                f"{self.name} changes the edges before it propagates, so the sampler's weights "
-                "would not fit: build it without self-loops of its own and with one relation."
-            )
+    def on_edges(self, propagate: Callable[..., Any]) -> Callable[..., Any]:
+        """The method `propagate` on the block's edges; a second hop and other edges are refused."""
+
+        def once(edge_index: Any, *arguments: Any, **options: Any) -> Any:
+            self.calls += 1
+            if self.calls > 1:
+                raise InputError(
+                    f"{self.name} propagates more than once, but a block holds the in-edges of its "
+                    "targets alone: build it with one hop and one relation, and use a block per "
+                    "hop."
+                )
+            if edge_index is not self.edges:
+                raise InputError(
+                    f"{self.name} changes the edges before it propagates, so the sampler's weights "
+                    "would not fit: build it without self-loops of its own and with one relation."
+                )
+            return propagate(self.block.edge_index, *arguments, **options)
+
+        return once
 
     def correct(self, plain: Tensor) -> Tensor:
         """Softmax over the kept edges -> estimate of the softmax over all. [E', H] -> [E', H]."""
@@ -275,22 +378,10 @@ def _twin(conv: Any) -> Any:
     return twin
 
 
-def _follow(
-    twin: Any,
-    name: str,
-    before: Callable[[Any], None] | None = None,
-    after: Callable[[Tensor], Tensor] | None = None,
-) -> None:
-    """Call functions before and after a method of a twin: PyG's hooks are off in torch.compile."""
+def _follow(twin: Any, name: str, after: Callable[[Tensor], Tensor]) -> None:
+    """Call a function after a method of a twin: PyG's hooks are off in torch.compile."""
     method = getattr(twin, name)
-
-    def followed(*arguments: Any, **options: Any) -> Any:
-        if before is not None:
-            before(arguments[0] if arguments else options["edge_index"])
-        out = method(*arguments, **options)
-        return out if after is None else after(out)
-
-    twin.__dict__[name] = followed
+    twin.__dict__[name] = lambda *arguments, **options: after(method(*arguments, **options))
 
 
 def _pyg_class(conv: Any) -> str:

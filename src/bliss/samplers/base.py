@@ -22,7 +22,7 @@ from bliss.feedback import Feedback, News, Survey, check_feedback
 from bliss.graph import Graph, HiddenEdges, Rows
 from bliss.nn.block import Block, Observation
 from bliss.nn.inference import LayerSurvey, infer
-from bliss.nn.layers import Layer, layers_of
+from bliss.nn.layers import Layer, number_of_layers
 from bliss.policies.learner import Learner
 from bliss.rng import derive_key
 from bliss.samplers.config_base import EstimatorConfig, SamplerConfig
@@ -31,6 +31,8 @@ from bliss.samplers.history import History, declared_widths
 from bliss.samplers.influence import of_sources
 from bliss.samplers.learning import Learning, StepNews
 from bliss.samplers.workspace import Workspace
+
+_GRAPH_OPTIONS = ("self_loops", "duplicates", "edge_ids", "num_nodes")
 
 
 class Sampler(ABC):  # a family implements `_layer` or `sample`
@@ -68,7 +70,9 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         Folder for large aggregated features of an exact first hop, kept between runs; None: they
         stay in memory.
     options
-        Fields of the config, such as policy and estimator, and settings of the policy, such as eta.
+        Fields of the config, such as policy and estimator, and settings of the policy, such as eta;
+        and options of `Graph.of` if the graph is built here: self_loops, duplicates, edge_ids and
+        num_nodes.
     """
 
     Config: ClassVar[type[SamplerConfig]]
@@ -93,11 +97,12 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
                 f"config is a {type(config).__name__}, but {type(self).__name__} takes a "
                 f"{self.Config.__name__}: pass one, or its fields as options."
             )
+        of_graph = {name: options.pop(name) for name in _GRAPH_OPTIONS if name in options}
         self.config = config.with_options(**options)
         self.budgets = self.config.check_budgets(budgets, layers)
         self.layers = len(self.budgets) or checks.whole("layers", layers, least=1)
         self.seed = checks.whole("seed", seed)
-        self.graph = Graph.of(data, norm)
+        self.graph = Graph.of(data, norm, **of_graph)
         self.budgets = tuple(self._all() if budget == -1 else budget for budget in self.budgets)
         if self.config.needs_features:
             given = getattr(data, "x", None) if x is None else x
@@ -271,7 +276,7 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         """
         if not self.learns_from_surveys:
             return infer(model, self.graph, x, **options), []
-        if (number := len(layers_of(model)[1])) != self.depth:
+        if (number := number_of_layers(model)) != self.depth:
             raise InputError(
                 f"model has {number} layers, but the sampler has {self.depth}: survey the network "
                 "that the sampler draws for."

@@ -4,6 +4,7 @@ registry.py      what the command line and reports need to know about each study
 advice/          `bliss advise`
 comparison/      `bliss compare`
 variance/        `bliss variance`
+model_check.py   `bliss.check`: a model over blocks against its plain forward pass
 layer_errors.py  expected squared error of a layer's aggregates, in closed form
 curves.py        learning curves, averaged over seeds
 provenance.py    machine, versions, date and graph

@@ -1,0 +1,260 @@
+"""`check`: whether a model over blocks computes what its plain forward pass computes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from bliss import checks
+from bliss.arrays import IntArray
+from bliss.errors import InputError
+from bliss.graph import Graph
+from bliss.nn.block import Block
+from bliss.nn.blockwise import Blockwise, LayerCall
+from bliss.nn.propagation import divides_by_degrees, support, uses_self_loops
+from bliss.samplers import PLADIES, Full, Sampler
+
+FALSE_ALARM = 1e-6  # chance that an unbiased layer is called biased
+ROUNDING = 1e-4  # relative to the largest output; sums are in float32
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A layer or a model over blocks, compared with its plain forward pass.
+
+    `status` is
+
+    * "exact": equal over full neighbourhoods, and over samples within the noise of the mean
+    * "estimated": equal over full neighbourhoods, and biased over samples (`bias`), as softmax and
+      nonlinear functions of sums are; the bias falls with the budgets
+    * "wrong": different over full neighbourhoods, or refused, for the reason given
+    """
+
+    name: str
+    status: str  # exact, estimated or wrong
+    bias: float | None = None  # |mean over draws - plain| / |plain|, without the noise of the mean
+    reason: str = ""  # of "wrong"
+
+    def __str__(self) -> str:
+        shown = "" if self.bias is None else f", bias {100 * self.bias:.2g}%"
+        return f"{self.name}: {self.status}{shown}{self.reason and f', because {self.reason}'}"
+
+
+@dataclass(frozen=True)
+class ModelCheck:
+    """Result of `check`: the model's verdict, and one for each message passing layer."""
+
+    model: Verdict
+    layers: tuple[Verdict, ...]
+    norm: str  # of the graph that was checked; pass both to the sampler
+    self_loops: str
+
+    @property
+    def status(self) -> str:
+        """exact, estimated or wrong."""
+        return self.model.status
+
+    def __str__(self) -> str:
+        lines = [str(self.model), *(f"  {layer}" for layer in self.layers)]
+        if self.status != "wrong":
+            settings = f"norm={self.norm!r}, self_loops={self.self_loops!r}"
+            lines.append(f"Build its sampler as Bliss(data, ..., {settings}).")
+        return "\n".join(lines)
+
+
+@torch.no_grad()
+def check(
+    model: nn.Module,
+    data: Any,
+    *,
+    norm: Any = None,
+    self_loops: Any = None,
+    draws: int = 200,
+    targets: int = 32,
+    seed: int = 0,
+    **edge_values: Tensor,
+) -> ModelCheck:
+    """Compare a model over blocks with its plain forward pass, model(data.x, data.edge_index).
+
+    First over full neighbourhoods, where nothing may differ; then the mean of many draws, which
+    shows the bias. Layer by layer on the inputs of the plain pass, and the model as a whole. An
+    unbiased layer is called biased with probability 1e-6.
+
+    Parameters
+    ----------
+    model
+        A model that takes (x, edge_index), or a convolution of PyG.
+    data
+        PyG `Data` with x. The plain pass covers all of it: pass a part of a large graph.
+    norm, self_loops
+        Options of `Graph.of`; by default those that the model's layers need.
+    draws
+        Number of draws.
+    targets
+        Number of random nodes whose outputs are compared.
+    seed
+        Seed of nodes and draws.
+    edge_values
+        Arguments with a row for each of the user's edges, as in `Blockwise`.
+
+    Examples
+    --------
+    >>> from torch_geometric.datasets import FakeDataset
+    >>> from torch_geometric.nn import SAGEConv
+    >>> data = FakeDataset(1, avg_num_nodes=100)[0]
+    >>> print(check(SAGEConv(data.num_features, 3), data))
+    SAGEConv: exact
+      SAGEConv: exact
+    Build its sampler as Bliss(data, ..., norm='mean', self_loops='keep').
+    """
+    name = type(model).__name__
+    if getattr(data, "x", None) is None or getattr(data, "edge_index", None) is None:
+        raise InputError(
+            f"a {type(data).__name__} without x or edge_index cannot be passed to a model: pass a "
+            "PyG Data that has both."
+        )
+    checks.whole("draws", draws, least=2)
+    modes = {part: part.training for part in model.modules()}
+    norm, self_loops = norm or _norm(model), self_loops or _loops(model)
+    settings = {"norm": norm, "self_loops": self_loops}
+    graph = Graph.of(data, norm, self_loops=self_loops, edge_ids=bool(edge_values))
+    nodes = _targets(graph, targets, seed)
+    layers: list[Verdict] = []
+    try:
+        model.eval()
+        over_blocks = Blockwise(model, full=True, **edge_values)
+        calls, outputs, plain = _plain(over_blocks, graph, data)
+        for call, output in zip(calls, outputs, strict=True):
+            layers.append(_layer(call, output, graph, nodes, draws, seed))
+        wrong = [layer for layer in layers if layer.status == "wrong"]
+        if wrong:
+            verdict = Verdict(name, "wrong", reason=f"of layer {wrong[0].name}")
+        else:
+            verdict = _model(over_blocks, data.x, plain, graph, nodes, draws, seed)
+    except InputError as error:
+        verdict = Verdict(name, "wrong", reason=str(error))
+    finally:
+        for part, mode in modes.items():
+            part.training = mode
+    return ModelCheck(verdict, tuple(layers), **settings)
+
+
+def _norm(model: nn.Module) -> str:
+    return "gcn" if any(map(divides_by_degrees, model.modules())) else "mean"
+
+
+def _loops(model: nn.Module) -> str:
+    return "add" if any(map(uses_self_loops, model.modules())) else "keep"
+
+
+def _targets(graph: Graph, targets: int, seed: int) -> IntArray:
+    """Random nodes that have in-edges, if there are any."""
+    some: IntArray = np.flatnonzero(graph.degree > 0)
+    some = some if some.size else np.arange(graph.num_nodes)
+    number = min(checks.whole("targets", targets, least=1), some.size)
+    return np.random.default_rng(seed).choice(some, number, replace=False)
+
+
+def _plain(
+    model: Blockwise, graph: Graph, data: Any
+) -> tuple[list[LayerCall], list[Tensor], Tensor]:
+    """The layers' calls and outputs in the plain forward pass, and its result."""
+    weight = {"edge_weight": data.edge_weight} if graph.norm == "weights" else {}
+    calls: list[LayerCall] = []
+    outputs: list[Tensor] = []
+
+    def take(call: LayerCall) -> Tensor:
+        calls.append(call)
+        outputs.append(call.plain(data.edge_index, **weight))
+        return outputs[-1]
+
+    result = model.run(data.x, take)
+    return calls, outputs, result
+
+
+def _layer(
+    call: LayerCall, output: Tensor, graph: Graph, nodes: IntArray, draws: int, seed: int
+) -> Verdict:
+    """Verdict of a layer on its inputs in the plain forward pass."""
+    name = call.name if call.name == type(call.conv).__name__ else _named(call)
+
+    def run(blocks: list[Block]) -> Tensor:
+        out: Tensor = call.on(blocks[0], call.x[blocks[0].src], blocks[0].src)
+        return out
+
+    try:
+        how = support(call.conv)
+        if how.kind == "full":
+            return Verdict(name, "wrong", reason=f"no sample can estimate it: {how.reason}")
+        return _compare(name, run, 1, output[torch.from_numpy(nodes)], graph, nodes, draws, seed)
+    except InputError as error:
+        return Verdict(name, "wrong", reason=str(error))
+
+
+def _named(call: LayerCall) -> str:
+    return f"{call.name} ({type(call.conv).__name__})"
+
+
+def _model(
+    model: Blockwise,
+    x: Tensor,
+    plain: Tensor,
+    graph: Graph,
+    nodes: IntArray,
+    draws: int,
+    seed: int,
+) -> Verdict:
+    def run(blocks: list[Block]) -> Tensor:
+        out: Tensor = model(x[blocks[0].src], blocks)
+        return out
+
+    name, depth = type(model.model).__name__, len(model.layers)
+    exact = plain[torch.from_numpy(nodes)]
+    return _compare(name, run, depth, exact, graph, nodes, draws, seed)
+
+
+def _compare(
+    name: str,
+    run: Callable[[list[Block]], Tensor],
+    depth: int,
+    exact: Tensor,
+    graph: Graph,
+    nodes: IntArray,
+    draws: int,
+    seed: int,
+) -> Verdict:
+    """Outputs over full neighbourhoods and over many draws, against exact ones [D, out]."""
+    full = Full(graph, layers=depth).sample(nodes, 0)
+    size = float(exact.abs().max()) or 1.0
+    gap = float((run(full) - exact).abs().max()) / size
+    if not gap <= ROUNDING:
+        return Verdict(
+            name,
+            "wrong",
+            reason=f"over full neighbourhoods it differs from the plain forward pass by {gap:.2g} "
+            "of the largest output, so it uses more than the in-edges of its targets, such as "
+            "other nodes, other edges or self-loops of its own",
+        )
+    budgets = [max(1, block.num_src // 2) for block in full]
+    sampler: Sampler = PLADIES(graph, budgets, seed=seed)
+    samples = torch.stack([run(sampler.sample(nodes, step)) for step in range(draws)]).double()
+    return _verdict(name, samples, exact.double())
+
+
+def _verdict(name: str, samples: Tensor, exact: Tensor) -> Verdict:
+    """Exact, or estimated with the bias of the mean of N samples [N, D, out]."""
+    import scipy.stats
+
+    error = samples.std(0) / len(samples) ** 0.5
+    gap = samples.mean(0) - exact
+    noise = error + ROUNDING * exact.abs().max()
+    limit = scipy.stats.norm.isf(FALSE_ALARM / (2 * exact.numel()))
+    if float((gap.abs() / noise.clamp(min=1e-30)).max()) < limit:
+        return Verdict(name, "exact")
+    squared = float(gap.square().sum() - error.square().sum())
+    return Verdict(name, "estimated", max(squared, 0.0) ** 0.5 / float(exact.norm()))
