@@ -78,7 +78,7 @@ def test_a_damaged_line_of_metrics_is_named_and_nothing_is_lost(dataset, finishe
 
 
 def evaluation(step: int) -> Evaluation:
-    return Evaluation(step=step, loss=1.0, metric="micro-F1", train_score=0.5, val_score=0.25)
+    return Evaluation(step=step, loss=1.0, metric="f1", train_score=0.5, val_score=0.25)
 
 
 def test_a_line_of_metrics_cut_short_is_forgotten(tmp_path):

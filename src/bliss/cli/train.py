@@ -13,11 +13,15 @@ from bliss.cli.console import console, errors, say, shown, silence
 from bliss.cli.options import Debug, Root, Run, Threads, Verify, folder, set_threads, takes_settings
 from bliss.errors import InputError
 from bliss.train.config_parts import AUTO
+from bliss.train.results import METRICS, title_of
 
 if TYPE_CHECKING:
     from bliss.train import RunResult, Task, TrainConfig
+    from bliss.train.results import Assessment
 
 _PROCESSES = "Several processes"
+MOST_CLASSES, MOST_COLUMNS = 50, 10
+"""Classes up to which `bliss evaluate` prints each class, and the confusion matrix."""
 
 
 @takes_settings()
@@ -184,13 +188,16 @@ def train_with_ray(
 def show_result(result: RunResult) -> None:
     """Print the result of a run in two or three lines."""
     say(
-        f"{result.metric} of the best step ({result.best_step}): train {result.train_score:.4f}, "
-        f"validation {result.val_score:.4f}, test {result.test_score:.4f}"
+        f"{title_of(result.metric)} of the best step ({result.best_step}): train "
+        f"{result.train_score:.4f}, validation {result.val_score:.4f}, test {result.test_score:.4f}"
     )
-    mse = {"train": result.train_mse, "validation": result.val_mse, "test": result.test_mse}
-    known = [f"{split} {error:.4g}" for split, error in mse.items() if error is not None]
-    if known:
-        say(f"mean squared error: {', '.join(known)}")
+    others = [
+        f"{title_of(name)} {score_text(name, score)}"
+        for name, score in result.scores.get("test", {}).items()
+        if name != result.metric and (name, result.metric) != ("accuracy", "f1")
+    ]
+    if others:
+        say(f"on test nodes: {', '.join(others)}")
     parts = ", ".join(f"{name} {ms:.1f}" for name, ms in result.step_ms.items())
     say(f"{result.seconds:.1f} s; median ms per step: {parts}")
 
@@ -222,30 +229,61 @@ def chosen_before(place: Path, config: TrainConfig) -> TrainConfig | None:
 
 def evaluate(
     run: Run,
+    split: Annotated[
+        str, typer.Option(help="Nodes whose classes are shown one by one: train, val or test.")
+    ] = "test",
+    json: Annotated[Path | None, typer.Option(help="Write all scores to this file.")] = None,
     root: Root = None,
     threads: Threads = None,
     verify: Verify = False,
     debug: Debug = False,
 ) -> None:
-    """Evaluate a run's best weights with full neighbourhoods: micro-F1 or R2 on every split."""
+    """Evaluate a run's best weights with full neighbourhoods: all scores, by split and by class."""
     with errors(debug):
-        from rich.table import Table
+        from bliss import checks
+        from bliss.storage import records
+        from bliss.storage.files import refuse_folder
+        from bliss.train.assessment import SPLITS, assess
 
-        from bliss.train import evaluate as evaluate_task
-        from bliss.train.evaluation import infers_all, scored_nodes
-
+        checks.choice("split", split, SPLITS)
+        if json is not None:
+            refuse_folder("json", json, "scores.json")
         set_threads(threads)
-        task = open_run(run, root, verify)
-        splits = ("train", "val", "test")
-        scores = evaluate_task(task, splits)
-        has_errors = task.dataset.is_regression
-        table = Table("split", "nodes", task.metric, *(["MSE"] if has_errors else []))
-        for name in splits:
-            error = [f"{scores[f'{name}_mse']:.4g}"] if has_errors else []
-            every = task.dataset.splits[name]
-            nodes = len(every if infers_all(task) else scored_nodes(task, name))
-            table.add_row(name, f"{nodes:,}", f"{scores[name]:.4f}", *error)
-        console().print(table)
+        assessment = assess(open_run(run, root, verify))
+        show_assessment(assessment, split)
+        if json is not None:
+            records.write(json, assessment)
+            say(f"Written to {json}")
+
+
+def show_assessment(assessment: Assessment, split: str) -> None:
+    """Print the scores of all splits, and the classes and the confusion matrix of one."""
+    from rich.table import Table
+
+    names = dict.fromkeys(name for part in assessment.splits.values() for name in part.scores)
+    table = Table("split", "nodes", *map(title_of, names))
+    for name, part in assessment.splits.items():
+        table.add_row(name, f"{part.nodes:,}", *(score_text(n, part.scores.get(n)) for n in names))
+    console().print(table)
+    part = assessment.splits[split]
+    if not 1 < len(part.classes) <= MOST_CLASSES:
+        return
+    has_matrix = bool(part.confusion) and len(part.classes) <= MOST_COLUMNS
+    columns = [f"as {one.name}" for one in part.classes] if has_matrix else []
+    table = Table("class", "nodes", "predicted", "precision", "recall", *columns)
+    for place, one in enumerate(part.classes):
+        row = map(str, part.confusion[place]) if has_matrix else ()
+        ratios = (score_text("", one.precision), score_text("", one.recall))
+        table.add_row(one.name, f"{one.nodes:,}", f"{one.predicted:,}", *ratios, *row)
+    console().print(table)
+
+
+def score_text(metric: str, value: float | None) -> str:
+    """A score with four decimals, an error with four digits; a dash for a score not defined."""
+    if value is None:
+        return "\u2013"
+    is_score = metric not in METRICS or METRICS[metric].is_score
+    return f"{value:.4f}" if is_score else f"{value:.4g}"
 
 
 def predict(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from functools import partial
+from math import nan
 from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
@@ -21,6 +22,7 @@ from bliss.distributed.equality import CHECK_EVERY, check_equal_states, check_sa
 from bliss.distributed.groups import ALONE, Group, as_bytes
 from bliss.errors import DamagedError, InputError, Interrupted, TruncatedError
 from bliss.storage.records import decode, to_json
+from bliss.train.assessment import assess
 from bliss.train.checkpoints import (
     Progress,
     capture,
@@ -39,9 +41,9 @@ from bliss.train.evaluation import (
 )
 from bliss.train.folder import REMEDY, RunFolder, settings_digest
 from bliss.train.incremental import Checkpoint
-from bliss.train.metrics import TargetScale
+from bliss.train.losses import TargetScale
 from bliss.train.peak_memory import forget_peak, peak_mb
-from bliss.train.results import F1, Evaluation, RunResult, StepTime, score_fields, short_name
+from bliss.train.results import Evaluation, RunResult, StepTime, score_fields, short_name
 from bliss.train.step import Stepper
 from bliss.train.task import Task, build_task
 
@@ -56,7 +58,7 @@ class StepProgress(NamedTuple):
     loss: float
     evaluated: int  # step of the last evaluation; 0 before the first
     val_score: float  # validation score of that evaluation
-    metric: str = F1  # name of the score
+    metric: str = "f1"
 
 
 class Trainer:
@@ -293,8 +295,9 @@ class Trainer:
                 f"{progress.stale} evaluations (--patience {config.training.patience})."
             )
         load_weights(self.task, self.folder.load_best(), self.folder)
-        splits = ("train", "val", "test")
-        scores = evaluate(self.task, splits, self.communicator.check_signals)
+        assessed = assess(self.task, progress=self.communicator.check_signals).splits
+        scores = {split: part.scores for split, part in assessed.items()}
+        metric = self.task.metric
         result = RunResult(
             dataset=config.data.dataset,
             model=config.network.model,
@@ -308,8 +311,13 @@ class Trainer:
             sampled=stepper.mean_sampled(),
             peak_mb=peak_mb(self.task.device),
             data=self.task.dataset.fingerprint,
-            metric=self.task.metric,
-            **score_fields(scores),
+            metric=metric,
+            train_score=scores["train"].get(metric, nan),
+            val_score=scores["val"].get(metric, nan),
+            test_score=scores["test"].get(metric, nan),
+            scores=scores,
+            classes=assessed["test"].classes,
+            confusion=assessed["test"].confusion,
         )
         self.folder.write_result(result)
         return result

@@ -13,7 +13,8 @@ from bliss.graph import Graph
 from bliss.nn.model import GNN
 from bliss.rng import Stream, derive_key
 from bliss.train.config import TrainConfig
-from bliss.train.metrics import METRICS, TargetScale, balanced_weights, criterion
+from bliss.train.losses import TargetScale, balanced_weights, criterion
+from bliss.train.metrics import selecting_metric
 
 
 @dataclass(frozen=True)
@@ -32,8 +33,10 @@ class Task:
 
     @property
     def metric(self) -> str:
-        """Name of the score: micro-F1, or R2 for regression."""
-        return METRICS[self.dataset.task]
+        """Metric of the score that selects the best step."""
+        return selecting_metric(
+            self.config.training.select, self.dataset.task, self.dataset.num_outputs
+        )
 
     def loss(self, outputs: Tensor, y: Tensor, weight: Tensor | None = None) -> Tensor:
         """Training loss of outputs for rows of `y`; weight [N] is each node's share of the loss."""
@@ -91,6 +94,7 @@ def _check(config: TrainConfig, dataset: Dataset) -> None:
                 f"the {name} split of {dataset.name!r} is empty, but training needs all three: "
                 "import the graph with train, validation and test nodes."
             )
+    selecting_metric(config.training.select, dataset.task, dataset.num_outputs)
     device = config.training.device
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise ResourceError(
