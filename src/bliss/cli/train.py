@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,7 +18,7 @@ from bliss.train.results import METRICS, title_of
 
 if TYPE_CHECKING:
     from bliss.train import RunResult, Task, TrainConfig
-    from bliss.train.results import Assessment
+    from bliss.train.results import Assessment, Constant
 
 _PROCESSES = "Several processes"
 MOST_CLASSES, MOST_COLUMNS = 50, 10
@@ -198,8 +199,31 @@ def show_result(result: RunResult) -> None:
     ]
     if others:
         say(f"on test nodes: {', '.join(others)}")
+    if result.constant is not None:
+        say(constant_text(result.constant, result.metric))
+    if not result.has_learnt:
+        say_unlearnt("on test nodes", result.causes)
     parts = ", ".join(f"{name} {ms:.1f}" for name, ms in result.step_ms.items())
     say(f"{result.seconds:.1f} s; median ms per step: {parts}")
+
+
+def constant_text(constant: Constant, metric: str) -> str:
+    """The score and loss of a constant prediction, and the loss of the network."""
+    score, loss = score_text(metric, constant.score), score_text("mse", constant.loss)
+    return (
+        f"a constant prediction: test {title_of(metric)} {score}, loss {loss} (network "
+        f"{score_text('mse', constant.network_loss)})"
+    )
+
+
+def say_unlearnt(where: str, causes: Sequence[str]) -> None:
+    """Print that a network has learnt nothing, and the likely causes."""
+    say(
+        f"Warning: the network is no better than a constant prediction {where}. Likely causes, the "
+        "likeliest first:"
+    )
+    for number, cause in enumerate(causes, start=1):
+        say(f"  {number}. {cause}")
 
 
 def summary(config: TrainConfig, processes: int) -> str:
@@ -251,6 +275,8 @@ def evaluate(
         set_threads(threads)
         assessment = assess(open_run(run, root, verify))
         show_assessment(assessment, split)
+        if not assessment.has_learnt:
+            say_unlearnt("on test nodes", assessment.causes)
         if json is not None:
             records.write(json, assessment)
             say(f"Written to {json}")
@@ -261,9 +287,12 @@ def show_assessment(assessment: Assessment, split: str) -> None:
     from rich.table import Table
 
     names = dict.fromkeys(name for part in assessment.splits.values() for name in part.scores)
-    table = Table("split", "nodes", *map(title_of, names))
+    metric = assessment.metric
+    constant = f"{title_of(metric)} of a constant"
+    table = Table("split", "nodes", *map(title_of, names), constant)
     for name, part in assessment.splits.items():
-        table.add_row(name, f"{part.nodes:,}", *(score_text(n, part.scores.get(n)) for n in names))
+        scores = [score_text(n, part.scores.get(n)) for n in names]
+        table.add_row(name, f"{part.nodes:,}", *scores, score_text(metric, part.constant.score))
     console().print(table)
     part = assessment.splits[split]
     if not 1 < len(part.classes) <= MOST_CLASSES:

@@ -8,6 +8,7 @@ from statistics import mean
 from typing import TypeVar
 
 from bliss.report.cells import (
+    DASH,
     Number,
     ReportTable,
     fixed,
@@ -62,7 +63,14 @@ def run_section(runs: Sequence[Run], supplements: Sequence[Supplement], names: N
         summary=[*_words(runs), *(words for other in supplements for words in other.summary)],
         tiles=_tiles(runs),
         parts=[Part("", present(groups), tables)],
-        remarks=[_unfinished(run) for run in runs if run.result is None],
+        remarks=[
+            *(_unfinished(run) for run in runs if run.result is None),
+            *(
+                _unlearnt(run, run.result)
+                for run in runs
+                if run.result and not run.result.has_learnt
+            ),
+        ],
         origin=origin("", None, runs[0].settings.dataset),
         details=[_settings(run) for run in runs],
     )
@@ -134,6 +142,9 @@ def _table(runs: Sequence[Run]) -> ReportTable:
             f"Training {score}": lambda run: score_cell(
                 run.result.train_score if run.result else _of(_best(run), lambda at: at.train_score)
             ),
+            f"Constant {score}": lambda run: score_cell(
+                _of(run.result, lambda r: r.constant.score if r.constant else None)
+            ),
             "Test MSE": lambda run: rounded(_of(run.result, lambda r: _mse(r, "test"))),
             "Validation MSE": lambda run: rounded(
                 _mse(run.result, "val") if run.result else _of(_best(run), lambda at: at.val_mse)
@@ -149,7 +160,8 @@ def _table(runs: Sequence[Run]) -> ReportTable:
             "Peak, MB": lambda run: number(_of(run.result, lambda r: r.peak_mb)),
         },
         f"{'Micro-F1' if score == 'F1' else score} at the step with the best validation {score}; "
-        f"test {score} with full neighbourhoods.",
+        f"test {score} with full neighbourhoods. Constant {score} is that of a constant "
+        "prediction.",
     )
 
 
@@ -205,6 +217,18 @@ def _unfinished(run: Run) -> str:
         f"The run “{run.name}” is unfinished: step {_reached(run):,} of {run.settings.steps:,}. "
         f"Its best validation {_score([run])} so far is {fixed(best.val_score, 3)}, at step "
         f"{best.step:,}."
+    )
+
+
+def _unlearnt(run: Run, result: RunResult) -> str:
+    """Warning about a run that is no better than a constant prediction."""
+    score = fixed(result.constant.score, 3) if result.constant else DASH
+    causes = (
+        f" Likely causes, the likeliest first: {' '.join(result.causes)}" if result.causes else ""
+    )
+    return (
+        f"Warning: the network of the run “{run.name}” is no better than a constant prediction, "
+        f"with a {_score([run])} of {score} on test nodes.{causes}"
     )
 
 

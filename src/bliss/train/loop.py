@@ -33,6 +33,7 @@ from bliss.train.checkpoints import (
     unpack_checkpoint,
 )
 from bliss.train.config import TrainConfig
+from bliss.train.divergence import DivergenceMonitor
 from bliss.train.evaluation import (
     SurveyedScores,
     evaluate,
@@ -103,6 +104,7 @@ class Trainer:
         self.communicator, self.group = self.stepper.communicator, group
         self.folder = RunFolder(checks.path("out", out))
         self.progress = Progress()
+        self.monitor = DivergenceMonitor(self.task)
         self.say = say if self.communicator.is_root else lambda _: None
         self.check_every = checks.whole("check_every", check_every)
 
@@ -125,6 +127,8 @@ class Trainer:
             try:
                 for batches in stepper.batches(self._is_patience_spent):
                     loss = stepper.step(batches)
+                    if warning := self.monitor.add(loss):
+                        self.say(warning)
                     self.progress.seconds = perf_counter() - started
                     if self.check_every and stepper.steps % self.check_every == 0:
                         check_equal_states(communicator, stepper.steps, self._states())
@@ -295,7 +299,8 @@ class Trainer:
                 f"{progress.stale} evaluations (--patience {config.training.patience})."
             )
         load_weights(self.task, self.folder.load_best(), self.folder)
-        assessed = assess(self.task, progress=self.communicator.check_signals).splits
+        assessment = assess(self.task, progress=self.communicator.check_signals)
+        assessed = assessment.splits
         scores = {split: part.scores for split, part in assessed.items()}
         metric = self.task.metric
         result = RunResult(
@@ -318,6 +323,9 @@ class Trainer:
             scores=scores,
             classes=assessed["test"].classes,
             confusion=assessed["test"].confusion,
+            constant=assessed["test"].constant,
+            has_learnt=assessment.has_learnt,
+            causes=assessment.causes,
         )
         self.folder.write_result(result)
         return result
@@ -354,7 +362,7 @@ def load_weights(task: Task, weights: Mapping[str, Tensor], folder: RunFolder) -
             f"({in_short(error)}), because the data or the version of bliss has changed: train "
             "again."
         ) from error
-    return replace(task, scale=scale)
+    return replace(task, scale=scale, y=scale.standardise(task.dataset.y))
 
 
 def open_task(folder: RunFolder, load: Callable[[TrainConfig], Dataset]) -> Task:

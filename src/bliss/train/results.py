@@ -86,6 +86,24 @@ class ClassScores(Record, frozen=True, kw_only=True):
     """hits / nodes"""
 
 
+class Constant(Record, frozen=True, kw_only=True):
+    """The best constant prediction on a split, and how much better the network is.
+
+    A number is None if the network's outputs are not finite.
+    """
+
+    score: float | None
+    """Score of the most frequent class or labels, or of the mean of the targets."""
+    loss: float | None
+    """Mean loss of the shares of classes among training nodes, or of the mean of their targets."""
+    network_loss: float | None
+    """Mean loss of the network, with full neighbourhoods and without dropout."""
+    z_score: float | None
+    """Gain in micro-F1 over the constant, in standard errors over nodes; for regression z_loss."""
+    z_loss: float | None
+    """Gain in the loss over the constant, in standard errors over nodes."""
+
+
 class SplitAssessment(Record, frozen=True, kw_only=True):
     """All scores of one split."""
 
@@ -98,6 +116,7 @@ class SplitAssessment(Record, frozen=True, kw_only=True):
     confusion: list[list[int]]
     """Nodes of class r (row) predicted as class c (column), for one class per node and up to 50
     classes."""
+    constant: Constant
 
 
 class Assessment(Record, frozen=True, kw_only=True, tag_field="kind", tag="assessment"):
@@ -106,6 +125,11 @@ class Assessment(Record, frozen=True, kw_only=True, tag_field="kind", tag="asses
     metric: str
     """Metric that selected the best step."""
     splits: dict[str, SplitAssessment]
+    has_learnt: bool
+    """Whether the network is better than a constant prediction on the last split, by more than 2
+    standard errors of the loss or of micro-F1."""
+    causes: list[str]
+    """Likely causes if it has not learnt, the likeliest first."""
 
 
 class RunResult(RunSettings, frozen=True, kw_only=True, omit_defaults=True):
@@ -133,6 +157,12 @@ class RunResult(RunSettings, frozen=True, kw_only=True, omit_defaults=True):
     """All scores by split and metric; errors are in the units of the targets."""
     classes: list[ClassScores] = msgspec.field(default_factory=list)
     """Precision and recall of each class or label on test nodes."""
+    constant: Constant | None = None
+    """What a network that has learnt nothing would reach on test nodes."""
+    has_learnt: bool = True
+    """Whether the network is better than a constant prediction on test nodes: a z above 2."""
+    causes: list[str] = msgspec.field(default_factory=list)
+    """Likely causes if it has not learnt, the likeliest first."""
     confusion: list[list[int]] = msgspec.field(default_factory=list)
     """Test nodes of class r (row) predicted as class c (column), up to 50 classes."""
 

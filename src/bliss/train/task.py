@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -13,8 +14,10 @@ from bliss.graph import Graph
 from bliss.nn.model import GNN
 from bliss.rng import Stream, derive_key
 from bliss.train.config import TrainConfig
-from bliss.train.losses import TargetScale, balanced_weights, criterion
+from bliss.train.losses import TargetScale, balanced_weights, criterion, node_losses
 from bliss.train.metrics import selecting_metric
+
+_ROWS = 2**16  # whose losses are computed at a time
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,16 @@ class Task:
             class_weight=self.class_weight,
             is_regression=self.scale is not None,
         )
+
+    def node_losses(self, outputs: Tensor, y: Tensor) -> Tensor:
+        """Loss of each node, from outputs and rows of `y` on the CPU. [N]."""
+        loss = partial(
+            node_losses,
+            class_weight=None if self.class_weight is None else self.class_weight.cpu(),
+            is_regression=self.scale is not None,
+        )
+        parts = zip(torch.split(outputs, _ROWS), torch.split(y, _ROWS), strict=True)
+        return torch.cat([loss(rows.float(), own) for rows, own in parts])
 
     def predictions(self, outputs: Tensor) -> Tensor:
         """Outputs of the network: logits, or targets in the user's units. [N, C] or [N, T]."""
