@@ -27,5 +27,6 @@ from .samplers import SaintEdge as SaintEdge
 from .samplers import SaintNode as SaintNode
 from .samplers import SaintWalk as SaintWalk
 from .samplers import Sampler as Sampler
+from .train.trained import load as load
 
 __version__: str

@@ -44,7 +44,7 @@ def test_advise_shows_the_table_the_sign_and_the_command(tmp_path):
         "neighbor",
         "full",
         "variance of sampling",
-        "needs the least time",
+        "to need the least time",
         "Choice: bliss",
     ):
         assert word in result.output

@@ -336,10 +336,10 @@ def test_a_checkpoint_that_does_not_name_its_data_is_refused(dataset, finished):
 @pytest.mark.parametrize("changes", [{"hidden": 2**31}, {"layers": 3000, "budgets": [9] * 3000}])
 def test_a_network_larger_than_its_weights_is_not_built(dataset, finished, changes):
     folder = RunFolder(finished)
-    changed = folder.settings().with_settings(**changes)
+    schema, changed = folder.schema(), folder.settings().with_settings(**changes)
     (finished / "config.json").write_text(json.dumps(changed.to_dict()))
     weights = safetensors.torch.load((finished / "best.safetensors").read_bytes())
-    folder.save_best(weights)  # with a digest of these settings
+    folder.save_best(weights, schema)  # with a digest of these settings
     with pytest.raises(DamagedError, match="are smaller than layers="):
         open_task(folder, lambda config: dataset)
 

@@ -84,8 +84,8 @@ def show_advice(advice: Advice) -> None:
         "",
         "settings",
         "budgets",
-        "ms/step",
-        "gradient error",
+        "ms/step, expected",
+        "gradient error, expected",
         title=f"{advice.dataset}, {advice.model}, batches of {advice.batch_size}",
     )
     for row in advice.rows:
@@ -93,8 +93,8 @@ def show_advice(advice: Advice) -> None:
             f"> {row.name}" if row.name == advice.choice.name else row.name,
             described(row),
             ",".join(map(str, row.budgets)),
-            f"{row.best_ms:.1f}",
-            f"{row.best_error:.3f}",
+            f"{row.ms:.1f}",
+            f"{row.gradient_error:.3f}",
         )
     console().print(table)
     say(f"Choice: {choice_text(advice.choice)}")

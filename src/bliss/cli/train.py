@@ -318,6 +318,12 @@ def score_text(metric: str, value: float | None) -> str:
 def predict(
     run: Run,
     out: Annotated[Path, typer.Option(help="File to write: .csv or .parquet.")],
+    dataset: Annotated[
+        str | None,
+        typer.Option(
+            help="Another graph with the same features, by name or folder; default that of the run."
+        ),
+    ] = None,
     nodes: Annotated[str, typer.Option(help="Nodes to predict: all, train, val or test.")] = "all",
     root: Root = None,
     threads: Threads = None,
@@ -326,7 +332,8 @@ def predict(
 ) -> None:
     """Write predictions of nodes: id, label or labels and their probability, or targets.
 
-    Ids of nodes and names of classes are those that you imported.
+    Ids of nodes and names of classes are those that you imported. With --dataset, the nodes of
+    another graph are predicted; it needs no labels. See docs/serving.md.
     """
     with errors(debug):
         from bliss.checks import choice
@@ -340,17 +347,26 @@ def predict(
         check_format(out)
         choice("nodes", nodes, NODES)
         set_threads(threads)
-        task = open_run(run, root, verify)
+        task = open_run(run, root, verify, dataset, needs_labels=False)
         rows = write_predictions(out, prediction_parts(task, nodes))
         say(f"{rows:,} predictions written to {out}")
 
 
-def open_run(run: Path, root: Path | None, verify: bool) -> Task:
-    """Task of a run, with the weights of its best step."""
+def open_run(
+    run: Path,
+    root: Path | None,
+    verify: bool,
+    dataset: str | None = None,
+    needs_labels: bool = True,
+) -> Task:
+    """Task of a run, with the weights of its best step, on its graph or another one."""
     from bliss.data import load_dataset
     from bliss.train import RunFolder, open_task
 
     return open_task(
         RunFolder(run),
-        lambda config: load_dataset(config.data.dataset, root, seed=config.seed, verify=verify),
+        lambda config: load_dataset(
+            dataset or config.data.dataset, root, seed=config.seed, verify=verify
+        ),
+        needs_labels=needs_labels,
     )

@@ -16,9 +16,12 @@ from .metrics import micro_f1 as micro_f1
 from .metrics import r2 as r2
 from .recipe import resolve as resolve
 from .results import Assessment as Assessment
+from .results import DataSchema as DataSchema
 from .results import Evaluation as Evaluation
 from .results import RunResult as RunResult
 from .step import PARTS as PARTS
 from .step import Stepper as Stepper
 from .task import Task as Task
 from .task import build_task as build_task
+from .trained import TrainedRun as TrainedRun
+from .trained import load as load

@@ -167,6 +167,21 @@ class RunResult(RunSettings, frozen=True, kw_only=True, omit_defaults=True):
     """Test nodes of class r (row) predicted as class c (column), up to 50 classes."""
 
 
+class DataSchema(Record, frozen=True, kw_only=True):
+    """What a network needs of a graph; stored with its weights."""
+
+    task: str
+    """classes, labels or regression."""
+    features: int
+    """Number of features."""
+    outputs: int
+    """Number of classes, labels or targets."""
+    class_names: list[str]
+    """Names of the classes, labels or targets; empty if they are numbers."""
+    norm: str
+    """Coefficients of the edges, see `Graph`."""
+
+
 class Evaluation(Record, frozen=True, kw_only=True, omit_defaults=True):
     """One line of metrics.jsonl."""
 

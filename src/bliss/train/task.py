@@ -66,9 +66,12 @@ class Task:
         return outputs if self.scale is None else self.scale.restore(outputs)
 
 
-def build_task(config: TrainConfig, dataset: Dataset) -> Task:
-    """Check the settings against the data, and initialise the network from the seed."""
-    _check(config, dataset)
+def build_task(config: TrainConfig, dataset: Dataset, *, trains: bool = True) -> Task:
+    """Check the settings against the data, and initialise the network from the seed.
+
+    Without `trains`, splits may be empty.
+    """
+    _check(config, dataset, trains)
     config = config.fitted(dataset.graph.num_nodes)
     device = torch.device(config.training.device)
     torch.manual_seed(torch_seed(config.seed, Stream.WEIGHTS))
@@ -96,12 +99,12 @@ def torch_seed(seed: int, *counters: int) -> int:
     return int(derive_key(seed, *counters)) >> 1  # torch takes 63 bits
 
 
-def _check(config: TrainConfig, dataset: Dataset) -> None:
+def _check(config: TrainConfig, dataset: Dataset, trains: bool) -> None:
     if dataset.num_outputs == 0:
         raise InputError(
             f"{dataset.name!r} has no labels, but training needs them: import it with --labels."
         )
-    for name in ("train", "val", "test"):
+    for name in ("train", "val", "test") if trains else ():
         if name not in dataset.splits or len(dataset.splits[name]) == 0:
             raise InputError(
                 f"the {name} split of {dataset.name!r} is empty, but training needs all three: "

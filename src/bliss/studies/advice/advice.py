@@ -234,7 +234,7 @@ def _variance_note(row: AdviceRow, batch_noise: float, limit: float, pilot: Pilo
             f"pilot (loss {pilot.losses[-1]:.2g}, at first {pilot.losses[0]:.2g}), so the variance "
             "of sampling hardly matters. Pass a larger --limit for faster steps."
         )
-    error = row.best_error
+    error = row.gradient_error if row.measured_error is None else row.measured_error
     has_noise = batch_noise > ROUNDING  # not if every batch has all training nodes
     ratio = f", {error / batch_noise:.2g} times the variance between batches" if has_noise else ""
     verdict = "matters" if error > limit else "hardly matters"
@@ -245,14 +245,17 @@ def _variance_note(row: AdviceRow, batch_noise: float, limit: float, pilot: Pilo
 
 
 def _reason(best: AdviceRow, rows: list[AdviceRow]) -> str:
-    """One sentence: the choice, and what the references would cost."""
+    """One sentence: what is expected and measured of the choice, and of the references."""
     others = [
-        f"{row.name} {row.best_ms:.0f} ms and {row.best_error:.2g}"
+        f"{row.name} {row.ms:.0f} ms and {row.gradient_error:.2g}"
         for row in rows
         if row.name in ("pladies", "neighbor", "full") and row.name != best.name
     ]
-    beside = f"; {', '.join(others)}" if others else ""
+    again = ""
+    if best.measured_ms is not None:
+        again = f" (measured again: {best.measured_ms:.0f} ms and {best.measured_error:.2g})"
+    beside = f", {', '.join(others)}" if others else ""
     return (
-        f"{best.name} needs the least time, ms per step x (1 + gradient error): "
-        f"{best.best_ms:.0f} ms and {best.best_error:.2g}{beside}."
+        f"{best.name} is expected to need the least time, ms per step x (1 + gradient error): "
+        f"{best.ms:.0f} ms and {best.gradient_error:.2g}{again}{beside}."
     )

@@ -30,16 +30,6 @@ class AdviceRow(Record, frozen=True, kw_only=True):
     measured_error: float | None = None
     measured_ms: float | None = None
 
-    @property
-    def best_ms(self) -> float:
-        """Milliseconds of a step: measured, otherwise expected."""
-        return self.ms if self.measured_ms is None else self.measured_ms
-
-    @property
-    def best_error(self) -> float:
-        """Error of the gradient: measured, otherwise expected."""
-        return self.gradient_error if self.measured_error is None else self.measured_error
-
 
 class Fit(Record, frozen=True, kw_only=True):
     """The fitted models of one kind of sampler, and how well they fit."""
