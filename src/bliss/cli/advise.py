@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from bliss.train import TrainConfig
 
 
-@takes_settings(without=("budgets", "shards", "reduction"))
+@takes_settings(
+    without=("budgets", "shards", "reduction"), basic=("pilot_steps", "limit", "json", "threads")
+)
 def advise(
     settings: dict[str, Any],
     pilot_steps: Annotated[int, typer.Option(help="Steps that the network is trained for.")] = 60,

@@ -25,7 +25,7 @@ MOST_CLASSES, MOST_COLUMNS = 50, 10
 """Classes up to which `bliss evaluate` prints each class, and the confusion matrix."""
 
 
-@takes_settings()
+@takes_settings(basic=("out", "resume", "threads"))
 def train(
     settings: dict[str, Any],
     threads: Threads = None,
@@ -78,7 +78,7 @@ def train(
     """Train a network; without options, GraphSAGE with BLISS on an embedded graph.
 
     Settings come from the options, then from the data set's recipe, then from the defaults.
-    `bliss train --dataset cora --help` shows the settings of Cora's recipe.
+    `bliss train --dataset cora --help-all` shows the settings of Cora's recipe.
 
     With torchrun, several processes train together: torchrun --nproc-per-node 2 -m bliss train
     --shards 2. See docs/processes.md, and docs/ray.md for --engine ray.

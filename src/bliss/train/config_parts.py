@@ -48,7 +48,7 @@ class SamplingConfig:
     """A sampler by name, with its settings and budgets."""
 
     name: str = "bliss"
-    """Name of the sampler."""
+    """Sampler, such as bliss, pladies, neighbor or full."""
     config: SamplerConfig = SAMPLERS["bliss"]
     """Settings of the sampler and its policy."""
     budgets: tuple[int, ...] = ()
