@@ -29,5 +29,6 @@ from .samplers import SaintNode as SaintNode
 from .samplers import SaintWalk as SaintWalk
 from .samplers import Sampler as Sampler
 from .studies.model_check import check as check
+from .train.trained import load as load
 
 __version__: str

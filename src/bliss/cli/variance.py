@@ -20,7 +20,11 @@ UNUSED = (
 """Settings that the study of variance does not use."""
 
 
-@takes_settings(without=UNUSED, sampler=False)
+@takes_settings(
+    without=UNUSED,
+    sampler=False,
+    basic=("policies", "every", "json", "figures", "threads"),
+)
 def variance(
     settings: dict[str, Any],
     policies: Annotated[

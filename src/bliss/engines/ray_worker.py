@@ -104,7 +104,6 @@ def _train(job: Job, config: TrainConfig, group: Group) -> dict[str, Any]:
 
 def metrics(record: Evaluation | RunResult) -> dict[str, Any]:
     """Scores by name, as Ray shows them: step, loss, val_f1, ...; a result has test scores, too."""
-    score = short_name(record.metric).lower()
     if isinstance(record, RunResult):
         shown = {"step": record.steps, "best_step": record.best_step, "seconds": record.seconds}
     else:
@@ -114,7 +113,7 @@ def metrics(record: Evaluation | RunResult) -> dict[str, Any]:
     ):
         value = getattr(record, name, None)
         if value is not None:
-            shown[name.replace("score", score)] = value
+            shown[name.replace("score", record.metric)] = value
     return shown
 
 

@@ -12,6 +12,7 @@ from bliss import checks
 from bliss.errors import InputError
 from bliss.samplers.config_base import SamplerConfig
 from bliss.samplers.configs import SAMPLERS, check_preset
+from bliss.train.results import METRICS
 
 AUTO = "auto"
 """Value of budgets that asks for a pilot, and of evaluate that asks for a choice by size."""
@@ -47,7 +48,7 @@ class SamplingConfig:
     """A sampler by name, with its settings and budgets."""
 
     name: str = "bliss"
-    """Name of the sampler."""
+    """Sampler, such as bliss, pladies, neighbor or full."""
     config: SamplerConfig = SAMPLERS["bliss"]
     """Settings of the sampler and its policy."""
     budgets: tuple[int, ...] = ()
@@ -110,6 +111,10 @@ class LoopConfig:
     """Draws of every neighbourhood with --evaluate sampled; the score is their mean."""
     survey: bool = True
     """Let the policy learn exact norms and attention from full evaluations during training."""
+    select: str = AUTO
+    """Metric whose highest validation score selects the best step: auto (f1, or r2 for regression),
+    f1 (micro-F1), accuracy, macro_f1, auc or average_precision (of two classes or several labels),
+    or r2."""
     patience: int = 0
     """Evaluations without a better validation score before the run stops; 0: never stop early."""
     prefetch: int = 0
@@ -122,6 +127,8 @@ class LoopConfig:
     def __post_init__(self) -> None:
         checks.choice("schedule", self.schedule, ("constant", "linear"))
         checks.choice("evaluate", self.evaluate, (AUTO, "full", "split", "sampled"))
+        scores = [name for name, metric in METRICS.items() if metric.is_score]
+        checks.choice("select", self.select, (AUTO, *scores))
         checks.flag("survey", self.survey)
         checks.choice("reduction", self.reduction, ("exact", "allreduce"))
         checks.choice("precision", self.precision, ("float32", "bfloat16"))

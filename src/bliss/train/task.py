@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -13,7 +14,10 @@ from bliss.graph import Graph
 from bliss.nn.model import GNN
 from bliss.rng import Stream, derive_key
 from bliss.train.config import TrainConfig
-from bliss.train.metrics import METRICS, TargetScale, balanced_weights, criterion
+from bliss.train.losses import TargetScale, balanced_weights, criterion, node_losses
+from bliss.train.metrics import selecting_metric
+
+_ROWS = 2**16  # whose losses are computed at a time
 
 
 @dataclass(frozen=True)
@@ -32,8 +36,10 @@ class Task:
 
     @property
     def metric(self) -> str:
-        """Name of the score: micro-F1, or R2 for regression."""
-        return METRICS[self.dataset.task]
+        """Metric of the score that selects the best step."""
+        return selecting_metric(
+            self.config.training.select, self.dataset.task, self.dataset.num_outputs
+        )
 
     def loss(self, outputs: Tensor, y: Tensor, weight: Tensor | None = None) -> Tensor:
         """Training loss of outputs for rows of `y`; weight [N] is each node's share of the loss."""
@@ -45,14 +51,27 @@ class Task:
             is_regression=self.scale is not None,
         )
 
+    def node_losses(self, outputs: Tensor, y: Tensor) -> Tensor:
+        """Loss of each node, from outputs and rows of `y` on the CPU. [N]."""
+        loss = partial(
+            node_losses,
+            class_weight=None if self.class_weight is None else self.class_weight.cpu(),
+            is_regression=self.scale is not None,
+        )
+        parts = zip(torch.split(outputs, _ROWS), torch.split(y, _ROWS), strict=True)
+        return torch.cat([loss(rows.float(), own) for rows, own in parts])
+
     def predictions(self, outputs: Tensor) -> Tensor:
         """Outputs of the network: logits, or targets in the user's units. [N, C] or [N, T]."""
         return outputs if self.scale is None else self.scale.restore(outputs)
 
 
-def build_task(config: TrainConfig, dataset: Dataset) -> Task:
-    """Check the settings against the data, and initialise the network from the seed."""
-    _check(config, dataset)
+def build_task(config: TrainConfig, dataset: Dataset, *, trains: bool = True) -> Task:
+    """Check the settings against the data, and initialise the network from the seed.
+
+    Without `trains`, splits may be empty.
+    """
+    _check(config, dataset, trains)
     config = config.fitted(dataset.graph.num_nodes)
     device = torch.device(config.training.device)
     torch.manual_seed(torch_seed(config.seed, Stream.WEIGHTS))
@@ -80,17 +99,18 @@ def torch_seed(seed: int, *counters: int) -> int:
     return int(derive_key(seed, *counters)) >> 1  # torch takes 63 bits
 
 
-def _check(config: TrainConfig, dataset: Dataset) -> None:
+def _check(config: TrainConfig, dataset: Dataset, trains: bool) -> None:
     if dataset.num_outputs == 0:
         raise InputError(
             f"{dataset.name!r} has no labels, but training needs them: import it with --labels."
         )
-    for name in ("train", "val", "test"):
+    for name in ("train", "val", "test") if trains else ():
         if name not in dataset.splits or len(dataset.splits[name]) == 0:
             raise InputError(
                 f"the {name} split of {dataset.name!r} is empty, but training needs all three: "
                 "import the graph with train, validation and test nodes."
             )
+    selecting_metric(config.training.select, dataset.task, dataset.num_outputs)
     device = config.training.device
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise ResourceError(

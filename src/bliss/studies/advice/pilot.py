@@ -21,7 +21,8 @@ from bliss.studies.advice.budgets import Budgets
 from bliss.studies.advice.costs import LayerWork, Work, count, mean_work
 from bliss.studies.advice.exact_errors import ExactErrors, LayerError
 from bliss.studies.gradients import full_gradients, gradient, training_batch
-from bliss.train import Stepper, Task, TrainConfig, build_task
+from bliss.train import Stepper, Task, TrainConfig, assess, build_task
+from bliss.train.divergence import DivergenceMonitor
 
 BATCHES, SEEDS = 6, 1024
 """A measurement uses enough batches for SEEDS seeds, at least BATCHES and at most 4 BATCHES."""
@@ -29,6 +30,8 @@ HALF = 0.5
 """Share of its first value to which the loss may fall before errors are measured."""
 FITTED = 0.1
 """Share of its first value below which a loss shows that the training nodes are fitted."""
+LONGER = 240
+"""Least number of steps after which a network that has learnt nothing is given up."""
 SMOOTH = 3
 """Number of consecutive losses that are averaged before they are compared."""
 EXPECTED_BATCHES = 2
@@ -60,7 +63,11 @@ class Pilot:
 
     If the loss falls below HALF of its first value before the last step, the pilot is repeated and
     ends there: once a network has fitted its training nodes, the gradient vanishes, and an error
-    relative to it is meaningless.
+    relative to it is meaningless. The first value counts as at most that of a constant prediction,
+    because unscaled features start anywhere.
+
+    If the network is no better than a constant prediction on validation nodes after the last step,
+    the pilot is repeated with four times as many steps, at least LONGER.
 
     The training surveys the network half of `evaluate_every` steps before its end (at most half of
     its steps), so that a history is as old as it is on average between two evaluations.
@@ -84,20 +91,34 @@ class Pilot:
         # each shard is a batch with these budgets
         self.settings: dict[str, Any] = {"schedule": "constant", "prefetch": 0, "shards": 1}
         self.losses = self._train(config, dataset, steps)
-        self.steps = first_below(self.losses, HALF)
+        self.assessment = assess(self.task, ("val",))
+        if not self.assessment.has_learnt:
+            steps = max(4 * steps, LONGER)
+            self.losses = self._train(config, dataset, steps)
+            self.assessment = assess(self.task, ("val",))
+        self.constant_loss = DivergenceMonitor(self.task).constant_loss
+        self.steps = first_below(self.losses, HALF, self.constant_loss)
         if self.steps < steps:
             self._train(config, dataset, self.steps)
-        model = self.task.model
+        model = self.task.model.eval()
         self.weights = {name: value.clone() for name, value in model.state_dict().items()}
-        self.exact = ExactErrors(model, self.task.graph, self.task.x)
         number = min(max(BATCHES, SEEDS // config.training.batch_size), 4 * BATCHES)
         self.batches = [training_batch(self.task, 0, place) for place in range(number)]
-        self.noise = Noise(full_gradients(self.task, self.batches))
+
+    @cached_property
+    def exact(self) -> ExactErrors:
+        """Errors of the layers in closed form, on the network with `weights`."""
+        return ExactErrors(self.task.model, self.task.graph, self.task.x)
+
+    @cached_property
+    def noise(self) -> Noise:
+        """Gradients of the batches."""
+        return Noise(full_gradients(self.task, self.batches))
 
     @property
     def is_fitted(self) -> bool:
         """Whether the loss fell below FITTED of its first value: the training nodes are fitted."""
-        return falls_below(self.losses, FITTED)
+        return falls_below(self.losses, FITTED, self.constant_loss)
 
     def _train(self, config: TrainConfig, dataset: Dataset, steps: int) -> list[float]:
         """Train a new network; returns the loss of each step."""
@@ -186,20 +207,20 @@ class Pilot:
         return count(self.task.graph, blocks, self.task.model.widths)
 
 
-def first_below(losses: Sequence[float], share: float) -> int:
+def first_below(losses: Sequence[float], share: float, most: float = np.inf) -> int:
     """Steps after which the loss was below a share of its first value, or all of them.
 
-    Means over SMOOTH steps are compared.
+    Means over SMOOTH steps are compared; the first value counts as at most `most`.
     """
     means = _smooth(losses)
-    below = np.flatnonzero(means < share * means[0])
+    below = np.flatnonzero(means < share * min(means[0], most))
     return int(below[0]) + len(losses) - len(means) + 1 if below.size else len(losses)
 
 
-def falls_below(losses: Sequence[float], share: float) -> bool:
-    """Whether the loss ever was below a share of its first value."""
+def falls_below(losses: Sequence[float], share: float, most: float = np.inf) -> bool:
+    """Whether the loss ever was below a share of its first value, at most that of `most`."""
     means = _smooth(losses)
-    return bool((means < share * means[0]).any())
+    return bool((means < share * min(means[0], most)).any())
 
 
 def _smooth(losses: Sequence[float]) -> FloatArray:
