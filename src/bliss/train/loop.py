@@ -16,6 +16,7 @@ from torch import Tensor
 from bliss import checks
 from bliss.arrays import Bytes
 from bliss.data import Dataset
+from bliss.data.feature_encoder import FeatureEncoder
 from bliss.distributed.agreement import everywhere
 from bliss.distributed.equality import CHECK_EVERY, check_equal_states, check_same_start
 from bliss.distributed.groups import ALONE, Group, as_bytes
@@ -46,6 +47,7 @@ from bliss.train.step import Stepper
 from bliss.train.task import Task, build_task
 
 _TARGETS = "targets."  # before the names of a scale among the weights of a run
+_FEATURES = "features."  # before the names of the statistics of features
 
 
 class StepProgress(NamedTuple):
@@ -324,8 +326,9 @@ def _unpack_result(content: Bytes) -> RunResult:
 
 
 def best_weights(task: Task) -> dict[str, Tensor]:
-    """Weights of the network, with the scale of the targets of a regression."""
+    """Weights of the network, with the scale of the targets and the statistics of the features."""
     weights = dict(task.model.state_dict())
+    weights |= {f"{_FEATURES}{name}": tensor for name, tensor in task.encoder.to_dict().items()}
     if task.scale is not None:
         scale = task.scale._asdict()
         weights |= {f"{_TARGETS}{name}": tensor for name, tensor in scale.items()}
@@ -334,7 +337,8 @@ def best_weights(task: Task) -> dict[str, Tensor]:
 
 def load_weights(task: Task, weights: Mapping[str, Tensor], folder: RunFolder) -> Task:
     """Load weights from a run's folder into the network; returns the task with their scale."""
-    of_model = {name: t for name, t in weights.items() if not name.startswith(_TARGETS)}
+    beside = (_TARGETS, _FEATURES)
+    of_model = {name: t for name, t in weights.items() if not name.startswith(beside)}
     try:
         task.model.load_state_dict(of_model)
         if task.scale is None:
@@ -360,4 +364,22 @@ def open_task(folder: RunFolder, load: Callable[[TrainConfig], Dataset]) -> Task
             f"the weights in {str(folder.path)!r} are smaller than layers={network.layers} and "
             f"hidden={network.hidden} in config.json: restore the files of one run, or train again."
         )
-    return load_weights(build_task(config, load(config)), weights, folder)
+    task = build_task(config, load(config), _encoder(config, weights, folder))
+    return load_weights(task, weights, folder)
+
+
+def _encoder(
+    config: TrainConfig, weights: Mapping[str, Tensor], folder: RunFolder
+) -> FeatureEncoder:
+    """The encoder of features that the run was trained with."""
+    named = {
+        name.removeprefix(_FEATURES): tensor
+        for name, tensor in weights.items()
+        if name.startswith(_FEATURES)
+    }
+    try:
+        return FeatureEncoder.from_dict(config.data.features, named)
+    except ValueError as error:
+        raise DamagedError(
+            f"the weights in {str(folder.path)!r} are damaged ({error}): train again."
+        ) from error
