@@ -31,7 +31,7 @@ MEMORY_SHARE = 4
 _ROUNDING = 1e-6  # a deviation of less than this, relative to the mean, is rounding
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class FeatureEncoder:
     """Encoding of features: unchanged, divided by row sums, or standardised by column.
 
@@ -82,6 +82,11 @@ class FeatureEncoder:
             if not shift.any() and (scale == 1).all():
                 return cls("raw")
         return cls("standard", shift.astype(np.float32), scale.astype(np.float32))
+
+    def __repr__(self) -> str:
+        is_fitted = self.method == "standard"
+        columns = f", {self.num_changed} of {self.shift.size} columns" if is_fitted else ""
+        return f"FeatureEncoder({self.method!r}{columns})"
 
     @property
     def num_changed(self) -> int:

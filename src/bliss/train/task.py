@@ -10,7 +10,7 @@ from torch import Tensor
 from bliss.data import Dataset, cache_folder
 from bliss.data.feature_encoder import FeatureEncoder
 from bliss.errors import InputError, ResourceError
-from bliss.graph import Graph
+from bliss.graph import WEIGHTED, Graph
 from bliss.nn.model import GNN
 from bliss.rng import Stream, derive_key
 from bliss.train.config import TrainConfig
@@ -137,6 +137,6 @@ def _class_weight(config: TrainConfig, dataset: Dataset) -> Tensor | None:
 
 def _with_norm(graph: Graph, config: TrainConfig) -> Graph:
     """The graph with the network's coefficients; SAGE keeps given edge weights."""
-    if graph.norm == "weights" and config.network.model == "sage":
+    if graph.norm in WEIGHTED and config.network.model == "sage":
         return graph
     return graph.with_norm(config.network.norm)
