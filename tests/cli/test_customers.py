@@ -32,7 +32,7 @@ def score(out, *options):
 
 
 def test_the_default_commands_learn_the_customers(customers, tmp_path):
-    given, store, summary = customers
+    _, store, summary = customers
     test_score, output = score(tmp_path / "run", "--dataset", store, "--steps", 100)
     assert test_score >= 0.98
     raw, _ = score(tmp_path / "raw", "--dataset", store, "--features", "raw", "--steps", 50)

@@ -121,6 +121,8 @@ def train(
                 config = chosen_before(place, config) or auto_config(settings, loaded)
             trainer = Trainer(config, loaded, place, say, group, check_every)
             say(f"{loaded.name}: {size_words(loaded.graph)}; {summary(config, me.size)}")
+            if changed := trainer.task.encoder.num_changed:
+                say(f"Standardised {changed} of {loaded.num_features} features; see --features.")
             logs = place if tensorboard and me.rank == 0 else None
             with tensorboard_writer(logs) as log, shown(config.training.steps) as bar:
                 result = trainer.run(resume or me.restarts > 0, bar, log)
