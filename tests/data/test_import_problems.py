@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 
 from bliss import InputError
-from bliss.data import ImportProblems, import_graph, open_store, preview_import, size_words
+from bliss.data import (
+    FeatureEncoder,
+    ImportProblems,
+    import_graph,
+    open_store,
+    preview_import,
+    size_words,
+)
 from tests.data.files import write
 
 NODES = "age,who,kind\n30,ann,a\n41,bob,b\n22,cid,a\n35,dan,b\n"
@@ -116,3 +124,24 @@ def test_rows_of_weight_zero_are_told(tmp_path, given):
         "Nodes whose in-edges all have weight 0, so that they see only themselves: 1."
     ]
     assert dataset.graph.edge_weight.tolist() == [1, 0, 1, 0.5, 0.5, 1]
+
+
+def test_a_feature_that_may_be_the_label_is_noted(tmp_path, given):
+    labels = write(tmp_path, "y.csv", "who,team\nann,a\nbob,b\ncid,b\ndan,a\n")
+    dataset = open_store(import_graph(tmp_path / "s", **given | {"labels": labels, "label": ""}))
+    assert dataset.imported["notes"][-1].startswith("Column kind has the categories of the labels")
+
+
+def test_reprs_fit_on_a_line(tmp_path, given):
+    dataset = open_store(import_graph(tmp_path / "store", **given))
+    counts = "nodes=4, edges=3, self_loops=4, norm='weighted-mean'"
+    assert repr(dataset.graph) == f"Graph({counts})"
+    sizes = "features=1, classes=2, train=2, val=1, test=1"
+    assert repr(dataset) == f"Dataset('store', {counts}, {sizes})"
+    assert repr(dataset.node_names) == "NodeNames(4, such as 'ann')"
+    assert repr(dataset.encoder) == "TableEncoder(columns=1, features=1)"
+    encoder = FeatureEncoder.fit("auto", dataset.x, dataset.splits["train"])
+    assert repr(encoder) == "FeatureEncoder('standard', 1 of 1 columns)"
+    rows = dataset.graph.rows(np.arange(2), without=[0])
+    assert repr(rows) == "Rows(targets=2, groups=2, edges=2, norm='weighted-mean')"
+    assert repr(rows.hidden) == "HiddenEdges(edges=1, targets=1)"

@@ -26,8 +26,9 @@ METHODS = ("auto", "raw", "row", "standard")
 """Ways to encode features."""
 LARGE = 10.0
 """Root mean square above which `auto` divides a sparse column by it."""
-MEMORY_SHARE = 4
-"""Encoded features of more than 1 / MEMORY_SHARE of the memory are kept on disk."""
+MEMORY_SHARE = 16
+"""Encoded features of more than 1 / MEMORY_SHARE of the memory are kept in a file, which the
+processes of a machine share."""
 _ROUNDING = 1e-6  # a deviation of less than this, relative to the mean, is rounding
 
 
@@ -106,7 +107,7 @@ class FeatureEncoder:
     def transform_all(self, x: Tensor, folder: Path, key: Callable[[], str]) -> Tensor:
         """Encoded features of all nodes. [V, F] -> float32[V, F].
 
-        Features of more than a quarter of the memory are encoded in chunks and kept as a
+        Features of more than a sixteenth of the memory are encoded in chunks and kept as a
         memory-mapped file in `folder`, named by `key()`, a digest of the data; another run with
         the same data and encoder uses the file again.
         """

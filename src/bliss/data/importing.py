@@ -28,6 +28,7 @@ from bliss.errors import InputError
 from bliss.graph import WEIGHTED, Norm
 from bliss.storage.files import check_space
 from bliss.storage.limits import memory_limit
+from bliss.text import printable
 
 
 def import_graph(
@@ -287,7 +288,7 @@ class _Plan:
         kept = edges.num_edges - parts.nodes.number  # every node has one self-loop
         given = edges.read - edges.loops_read
         notes = [*parts.notes, *parts.edges.notes, *more]
-        notes += [*parts.features.notes, *parts.labels.notes]
+        notes += [*parts.features.notes, *parts.labels.notes, *_label_notes(parts)]
         is_reciprocal = not self.directed or kept == 0
         return {
             "edges_read": edges.read,
@@ -298,6 +299,19 @@ class _Plan:
             "reciprocal": 1.0 if is_reciprocal else edges.reciprocal / kept,
             "notes": notes,
         }
+
+
+def _label_notes(parts: Parts) -> list[str]:
+    """Notes about columns of features that may be the label itself."""
+    encoder, classes = parts.features.encoder, set(parts.labels.names)
+    if encoder is None or not classes:
+        return []
+    return [
+        f"Column {printable(column.name)} has the categories of the labels: leave it out with "
+        "--feature-columns if it is what you predict."
+        for column in encoder.columns
+        if set(column.categories) == classes
+    ]
 
 
 def _content(plan: _Plan, files: Files, feature_type: str) -> Content:
