@@ -10,7 +10,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from bliss.data import Dataset, load_dataset
+from bliss.data import Dataset, load_dataset, size_words
 from bliss.samplers import PLADIES, LayerSampler
 from bliss.samplers.influence import of_sources
 from bliss.studies.layer_errors import Targets, error, exact_frontiers, least_error
@@ -23,7 +23,7 @@ def main() -> None:
     """Run the demonstration and print its results."""
     dataset = load_dataset("synthetic")
     print(
-        f"Embedded graph: {dataset.graph.num_nodes:,} nodes, {dataset.graph.num_edges:,} edges, "
+        f"Embedded graph: {size_words(dataset.graph)}, "
         f"{dataset.num_classes} classes.\nGraphSAGE with BLISS, {STEPS} steps of 256 nodes, "
         "keeping about 2048, 1024 and 512 sources per layer:\n"
     )

@@ -95,7 +95,7 @@ def train(
             checked = {"timeout": timeout, "check_every": check_every}
             train_with_ray(settings, workers, out, options | checked)
             return
-        from bliss.data import load_dataset
+        from bliss.data import load_dataset, size_words
         from bliss.distributed.agreement import Communicator
         from bliss.distributed.shards import check_processes
         from bliss.distributed.shared_dataset import shared_dataset
@@ -125,10 +125,9 @@ def train(
             if is_auto:
                 config = chosen_before(place, config) or auto_config(settings, loaded)
             trainer = Trainer(config, loaded, place, say, group, check_every)
-            say(
-                f"{loaded.name}: {loaded.graph.num_nodes:,} nodes, {loaded.graph.num_edges:,} "
-                f"edges; {summary(config, me.size)}"
-            )
+            say(f"{loaded.name}: {size_words(loaded.graph)}; {summary(config, me.size)}")
+            if changed := trainer.task.encoder.num_changed:
+                say(f"Standardised {changed} of {loaded.num_features} features; see --features.")
             logs = place if tensorboard and me.rank == 0 else None
             with tensorboard_writer(logs) as log, shown(config.training.steps) as bar:
                 result = trainer.run(resume or me.restarts > 0, bar, log)

@@ -20,6 +20,7 @@ from torch import Tensor
 from bliss import checks
 from bliss.arrays import IntArray
 from bliss.errors import InputError
+from bliss.graph import WEIGHTED
 from bliss.graph.conversion import edge_attributes
 from bliss.kernels import pool
 from bliss.loader.arguments import (
@@ -198,7 +199,7 @@ class BlockLoader:
     def _warn_of_dropped(self) -> None:
         """Warn of edge attributes that batches leave out."""
         graph, data = self.node_sampler.graph, self.data
-        used = {"edge_weight"} if graph.norm == "weights" else set()
+        used = {"edge_weight"} if graph.norm in WEIGHTED else set()
         dropped = [] if self._has_edge_ids else sorted(edge_attributes(data) - used)
         if dropped:
             warnings.warn(

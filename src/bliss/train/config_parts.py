@@ -15,7 +15,7 @@ from bliss.samplers.configs import SAMPLERS, check_preset
 from bliss.train.results import METRICS
 
 AUTO = "auto"
-"""Value of budgets that asks for a pilot, and of evaluate that asks for a choice by size."""
+"""Value of budgets that asks for a pilot, and of features and evaluate for a choice by the data."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,8 +24,11 @@ class DataConfig:
 
     dataset: str = "synthetic"
     """Name of a data set, or path of a folder."""
-    features: str = "raw"
-    """Features: raw, or row (each row with a sum above 1 is divided by its sum; makes a copy)."""
+    features: str = AUTO
+    """Encoding of features: raw, row (each row with a sum above 1 is divided by its sum), standard
+    (each column minus its mean, divided by its deviation), or auto: for imported graphs standard
+    in dense columns, and no change in columns of 0 and 1 and in sparse ones; for named data sets
+    raw. Statistics are those of training nodes and stay with the run. See docs/graphs.md."""
     class_weights: str | tuple[float, ...] = "none"
     """Weights of classes in the loss: none, balanced (n / (C n_c) over training nodes; with several
     labels per node (n - n_c) / n_c), or one number per class, separated by commas."""
@@ -38,7 +41,7 @@ class DataConfig:
                 f"dataset={self.dataset!r} must be the name of a data set or the path of a folder: "
                 "write for instance cora."
             )
-        checks.choice("features", self.features, ("raw", "row"))
+        checks.choice("features", self.features, (AUTO, "raw", "row", "standard"))
         object.__setattr__(self, "class_weights", _class_weights(self.class_weights))
         checks.whole("feature_cache", self.feature_cache)
 

@@ -17,6 +17,7 @@ from torch import Tensor
 from bliss import checks
 from bliss.arrays import Bytes
 from bliss.data import Dataset
+from bliss.data.feature_encoder import FeatureEncoder
 from bliss.distributed.agreement import everywhere
 from bliss.distributed.equality import CHECK_EVERY, check_equal_states, check_same_start
 from bliss.distributed.groups import ALONE, Group, as_bytes
@@ -58,6 +59,7 @@ from bliss.train.step import Stepper
 from bliss.train.task import Task, build_task
 
 _TARGETS = "targets."  # before the names of a scale among the weights of a run
+_FEATURES = "features."  # before the names of the statistics of features
 
 
 class StepProgress(NamedTuple):
@@ -349,8 +351,9 @@ def _unpack_result(content: Bytes) -> RunResult:
 
 
 def best_weights(task: Task) -> dict[str, Tensor]:
-    """Weights of the network, with the scale of the targets of a regression."""
+    """Weights of the network, with the scale of the targets and the statistics of the features."""
     weights = dict(task.model.state_dict())
+    weights |= {f"{_FEATURES}{name}": tensor for name, tensor in task.encoder.to_dict().items()}
     if task.scale is not None:
         scale = task.scale._asdict()
         weights |= {f"{_TARGETS}{name}": tensor for name, tensor in scale.items()}
@@ -379,7 +382,8 @@ def load_weights(task: Task, weights: Mapping[str, Tensor], folder: RunFolder) -
 
 def _load(model: GNN, weights: Mapping[str, Tensor], folder: RunFolder) -> None:
     """Load the weights of a network, without what is stored beside them."""
-    of_model = {name: t for name, t in weights.items() if not name.startswith(_TARGETS)}
+    beside = (_TARGETS, _FEATURES)
+    of_model = {name: t for name, t in weights.items() if not name.startswith(beside)}
     try:
         model.load_state_dict(of_model)
     except RuntimeError as error:
@@ -406,7 +410,7 @@ def open_task(
     dataset = load(config)
     if not needs_labels:
         dataset = with_labels_of(schema, dataset)
-    task = build_task(config, dataset, trains=False)
+    task = build_task(config, dataset, _encoder(config, weights, folder), trains=False)
     check_schema(task, schema, folder.path)
     return load_weights(task, weights, folder)
 
@@ -423,3 +427,20 @@ def _best_weights(folder: RunFolder, config: TrainConfig) -> dict[str, Tensor]:
             f"hidden={network.hidden} in config.json: restore the files of one run, or train again."
         )
     return weights
+
+
+def _encoder(
+    config: TrainConfig, weights: Mapping[str, Tensor], folder: RunFolder
+) -> FeatureEncoder:
+    """The encoder of features that the run was trained with."""
+    named = {
+        name.removeprefix(_FEATURES): tensor
+        for name, tensor in weights.items()
+        if name.startswith(_FEATURES)
+    }
+    try:
+        return FeatureEncoder.from_dict(config.data.features, named)
+    except ValueError as error:
+        raise DamagedError(
+            f"the weights in {str(folder.path)!r} are damaged ({error}): train again."
+        ) from error

@@ -8,12 +8,14 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from bliss.data import Dataset
+from bliss.data import Dataset, cache_folder
+from bliss.data.feature_encoder import FeatureEncoder
 from bliss.errors import InputError, ResourceError
-from bliss.graph import Graph
+from bliss.graph import WEIGHTED, Graph
 from bliss.nn.model import GNN
 from bliss.rng import Stream, derive_key
 from bliss.train.config import TrainConfig
+from bliss.train.config_parts import AUTO
 from bliss.train.losses import TargetScale, balanced_weights, criterion, node_losses
 from bliss.train.metrics import selecting_metric
 
@@ -27,9 +29,10 @@ class Task:
     config: TrainConfig  # with budgets filled in
     dataset: Dataset
     graph: Graph  # with the network's coefficients
-    x: Tensor  # float32 or float16 [V, F] on the CPU, row-normalised with features="row"
+    x: Tensor  # float32 or float16 [V, F] on the CPU, encoded
     model: GNN
     device: torch.device
+    encoder: FeatureEncoder  # of the features
     y: Tensor  # labels on the CPU as the loss takes them: targets are standardised
     scale: TargetScale | None = None  # of the targets; None for classes and labels
     class_weight: Tensor | None = None  # float32[C] on the device
@@ -66,17 +69,24 @@ class Task:
         return outputs if self.scale is None else self.scale.restore(outputs)
 
 
-def build_task(config: TrainConfig, dataset: Dataset, *, trains: bool = True) -> Task:
+def build_task(
+    config: TrainConfig,
+    dataset: Dataset,
+    encoder: FeatureEncoder | None = None,
+    *,
+    trains: bool = True,
+) -> Task:
     """Check the settings against the data, and initialise the network from the seed.
 
-    Without `trains`, splits may be empty.
+    By default, the encoder of the features is fitted to the training nodes of the data. Without
+    `trains`, splits may be empty.
     """
     _check(config, dataset, trains)
     config = config.fitted(dataset.graph.num_nodes)
     device = torch.device(config.training.device)
     torch.manual_seed(torch_seed(config.seed, Stream.WEIGHTS))
     model = GNN(dataset.num_features, dataset.num_outputs, config.network).to(device)
-    x = _row_normalised(dataset.x) if config.data.features == "row" else dataset.x
+    encoder = encoder or fit_encoder(config, dataset)
     scale = None
     if dataset.is_regression:
         scale = TargetScale.of(dataset.y[dataset.splits["train"]])
@@ -85,13 +95,22 @@ def build_task(config: TrainConfig, dataset: Dataset, *, trains: bool = True) ->
         config,
         dataset,
         _with_norm(dataset.graph, config),
-        x,
+        encoder.transform_all(dataset.x, cache_folder(), lambda: dataset.fingerprint),
         model,
         device,
+        encoder,
         y=dataset.y if scale is None else scale.standardise(dataset.y),
         scale=scale,
         class_weight=None if weight is None else weight.to(device),
     )
+
+
+def fit_encoder(config: TrainConfig, dataset: Dataset) -> FeatureEncoder:
+    """Encoder of the features, with statistics of training nodes; see the setting `features`."""
+    method = config.data.features
+    if method == AUTO and dataset.imported is None:  # published features stay as they are
+        method = "raw"
+    return FeatureEncoder.fit(method, dataset.x, dataset.splits["train"])
 
 
 def torch_seed(seed: int, *counters: int) -> int:
@@ -138,14 +157,8 @@ def _class_weight(config: TrainConfig, dataset: Dataset) -> Tensor | None:
     return torch.tensor(given, dtype=torch.float32)
 
 
-def _row_normalised(x: Tensor) -> Tensor:
-    """Rows divided by their sum if it is above 1, as in PyG's `NormalizeFeatures`. [V, F]."""
-    x = x.float()
-    return x / x.sum(dim=1, keepdim=True).clamp(min=1.0)
-
-
 def _with_norm(graph: Graph, config: TrainConfig) -> Graph:
     """The graph with the network's coefficients; SAGE keeps given edge weights."""
-    if graph.norm == "weights" and config.network.model == "sage":
+    if graph.norm in WEIGHTED and config.network.model == "sage":
         return graph
     return graph.with_norm(config.network.norm)
