@@ -1,2 +1,2 @@
 from .block_loader import BlockLoader as BlockLoader
-from .block_loader import Seconds as Seconds
+from .seed_loader import Seconds as Seconds

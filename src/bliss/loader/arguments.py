@@ -13,14 +13,6 @@ from bliss.errors import InputError
 from bliss.samplers.base import Sampler
 
 
-def seed_nodes(nodes: Any, num_nodes: int) -> tuple[IntArray, bool]:
-    """Seed nodes int64[N], and whether they were given as a mask."""
-    if nodes is None:
-        return np.arange(num_nodes), False
-    is_mask = checks.as_array("input_nodes", nodes).dtype == np.bool_
-    return checks.seeds(nodes, num_nodes, "input_nodes"), is_mask
-
-
 def own_shards(shard: int | Sequence[int], shards: int) -> tuple[int, ...]:
     """Numbers of the own shards, checked: different, and from 0 to shards - 1."""
     given = shard if isinstance(shard, Sequence) else (shard,)

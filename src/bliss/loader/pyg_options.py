@@ -1,4 +1,4 @@
-"""Options of PyG's NeighborLoader that `BlockLoader` refuses, each with a reason."""
+"""Options of PyG's loaders that have no meaning here, each with a reason."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ _SUBGRAPHS = {
 }
 
 
-def refuse_options(options: Mapping[str, Any], subgraph_type: str) -> None:
+def refuse_options(loader: str, options: Mapping[str, Any], subgraph_type: str) -> None:
     """Refuse options of PyG's loaders that would have no effect."""
     checks.choice("subgraph_type", subgraph_type, ("directional", *_SUBGRAPHS))
     if subgraph_type != "directional":
         raise InputError(f"subgraph_type={subgraph_type!r}: {_SUBGRAPHS[subgraph_type]}.")
     for name, value in options.items():
         if name not in REFUSED:
-            raise TypeError(f"BlockLoader got an unexpected keyword argument {name!r}")
+            raise TypeError(f"{loader} got an unexpected keyword argument {name!r}")
         if value is not None and value is not False:
-            raise InputError(f"{name}={value!r} is not an option of BlockLoader: {REFUSED[name]}.")
+            raise InputError(f"{name}={value!r} is not an option of {loader}: {REFUSED[name]}.")
