@@ -65,13 +65,13 @@ def check_function(field: str, function: Any) -> None:
 
 
 def positions(index: Any, size: int) -> IntArray:
-    """Positions of a batch's seeds among `size` input nodes, given by a user. int64[B]."""
+    """Positions of a batch's seeds among `size` ones, given by a user. int64[B]."""
     place = checks.as_array("a batch", index)
     is_whole = place.dtype.kind in "iu" and place.ndim == 1
     if not is_whole or (place.size and not 0 <= place.min() <= place.max() < size):
         ends = f"from {place.min()} to {place.max()}" if is_whole else f"{place.dtype}"
         raise InputError(
             f"the positions of a batch are {ends}, of shape {place.shape}, but must be a list of "
-            f"positions in input_nodes, from 0 to {size - 1}: correct the batch_sampler."
+            f"positions of seeds, from 0 to {size - 1}: correct the batch_sampler."
         )
     return place.astype(np.int64)

@@ -11,6 +11,7 @@ from bliss.errors import InputError
 _TIMES = (
     "sampling does not look at times: filter the edges of a period before you build the sampler"
 )
+_LINKS = "links have a loader of their own: use bliss.LinkLoader"
 _WORKERS = "batches are drawn in this process, where the policy learns: use prefetch=1 instead"
 REFUSED = {
     "num_neighbors": "numbers belong to the sampler: pass bliss.Neighbor(data, budgets=[...])",
@@ -21,8 +22,11 @@ REFUSED = {
     "time_attr": _TIMES,
     "input_time": _TIMES,
     "temporal_strategy": _TIMES,
-    "edge_label_index": "links are not sampled: pass the nodes of your links as input_nodes",
-    "neg_sampling": "links are not sampled: pass the nodes of your links as input_nodes",
+    "edge_label_time": _TIMES,
+    "edge_label_index": _LINKS,
+    "edge_label": _LINKS,
+    "neg_sampling": _LINKS,
+    "neg_sampling_ratio": _LINKS,
     "persistent_workers": _WORKERS,
     "prefetch_factor": _WORKERS,
     "worker_init_fn": _WORKERS,
