@@ -90,7 +90,8 @@ def node_pairs(field: str, pairs: Any, num_nodes: int) -> npt.NDArray[np.int64]:
             f"{field} has shape {array.shape}, but must be [2, P], sources over targets: transpose "
             "it if it is [P, 2]."
         )
-    return np.stack([node_ids(field, ends, num_nodes).astype(np.int64) for ends in array])
+    ids = node_ids(field, array.reshape(-1), num_nodes)
+    return ids.astype(np.int64, copy=False).reshape(2, -1)
 
 
 def seeds(ids: Any, num_nodes: int, field: str = "seeds") -> npt.NDArray[np.int64]:

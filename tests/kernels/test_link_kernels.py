@@ -48,6 +48,18 @@ def test_edges_of_pairs_agree_in_sorted_and_in_shuffled_rows(seed):
 
 
 @cases
+def test_rows_without_hidden_edges_agree(seed):
+    case = Case(seed)
+    count = case.random.integers(0, case.indices.size + 1)
+    edge = np.sort(case.random.permutation(case.indices.size)[:count])
+    node = np.unique(np.searchsorted(case.indptr, edge, side="right") - 1)
+    dst = case.random.permutation(case.nodes)
+    ours = links.split_rows(case.indptr, dst, node, edge)
+    for one, other in zip(ours, twins.split_rows(case.indptr, dst, node, edge), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@cases
 @pytest.mark.parametrize("keeps_source", [True, False])
 def test_negatives_agree(seed, keeps_source):
     case = Case(seed)

@@ -28,6 +28,20 @@ def edges_of_pairs(
     return pair, edge
 
 
+def split_rows(
+    indptr: IntArray, dst: IntArray, node: IntArray, edge: IntArray
+) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+    ranges = []
+    for i in dst:
+        hidden = edge[(edge >= indptr[i]) & (edge < indptr[i + 1])]
+        starts = np.concatenate([[indptr[i]], hidden + 1])
+        ranges.append((starts, np.concatenate([hidden, [indptr[i + 1]]])))
+    degree = np.array([(stop - start).sum() for start, stop in ranges])
+    pointer = np.cumsum([0, *(start.size for start, _ in ranges)])
+    start, stop = (np.concatenate(parts) for parts in zip(*ranges, strict=True))
+    return pointer, start, stop, degree
+
+
 def is_edge(indptr: IntArray, indices: IntArray, is_sorted: bool, j: int, i: int) -> bool:
     return j in indices[indptr[i] : indptr[i + 1]].tolist()
 

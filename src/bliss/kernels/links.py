@@ -1,4 +1,4 @@
-"""The compiled kernels of links: edges of pairs, negatives, and ranks among candidates.
+"""The compiled kernels of links: edges of pairs, rows without them, negatives, and ranks.
 
 A pair (j, i) is the edge j -> i. Its copies are consecutive in the row of i if rows are sorted by
 source; in other rows they are found by a scan.
@@ -45,35 +45,81 @@ def edges_of_pairs(
 ) -> tuple[Any, Any]:
     """All edges of each pair, parallel ones included; a pair without an edge has none.
 
+    In sorted rows all searches go on at once, one halving after the other, so that reads of the
+    rows wait for memory together.
+
     is_sorted  whether rows are sorted by source
     source     int64[N]
     target     int64[N]
     returns    pair int64[H] (positions in the input, not decreasing), edge int64[H]
     """
+    first = indptr[target]
+    length = indptr[target + 1] - first
+    longest = length.max() if is_sorted and length.size else 0
+    while longest > 0:  # first_n to first_n + length_n hold the first edge that is not below
+        longest >>= 1
+        for n in range(source.size):
+            half = (length[n] + 1) >> 1
+            is_below = length[n] > 0 and indices[first[n] + half - 1] < source[n]
+            first[n] += half if is_below else 0
+            length[n] = length[n] - half if is_below else half - (length[n] > 0)
     count = 0
     for n in range(source.size):
-        e = indptr[target[n]]
-        stop = indptr[target[n] + 1]
-        if is_sorted:
-            e = lower_bound(indices, e, stop, source[n])
-        while e < stop and (not is_sorted or indices[e] == source[n]):
+        e = first[n]
+        while e < indptr[target[n] + 1] and (not is_sorted or indices[e] == source[n]):
             count += indices[e] == source[n]
             e += 1
     pair = np.empty(count, np.int64)
     edge = np.empty(count, np.int64)
     count = 0
     for n in range(source.size):
-        e = indptr[target[n]]
-        stop = indptr[target[n] + 1]
-        if is_sorted:
-            e = lower_bound(indices, e, stop, source[n])
-        while e < stop and (not is_sorted or indices[e] == source[n]):
+        e = first[n]
+        while e < indptr[target[n] + 1] and (not is_sorted or indices[e] == source[n]):
             if indices[e] == source[n]:
                 pair[count] = n
                 edge[count] = e
                 count += 1
             e += 1
     return pair, edge
+
+
+@compiled
+def split_rows(
+    indptr: IntArray, dst: IntArray, node: IntArray, edge: IntArray
+) -> tuple[Any, Any, Any, Any]:
+    """Ranges of the rows of the targets around hidden edges: one ends before each hidden edge.
+
+    node     int64[N]  targets of the hidden edges
+    edge     int64[H]  hidden edges, distinct, increasing
+    returns  pointer int64[D + 1], start int64[R], stop int64[R], degree int64[D]
+    """
+    may_lose = np.zeros(1 << 14, np.bool_)  # by the last bits of a node's id
+    last = may_lose.size - 1
+    for n in range(node.size):
+        may_lose[node[n] & last] = True
+    first = np.empty(dst.size, np.int64)  # first hidden edge of a row, if there is one
+    pointer = np.zeros(dst.size + 1, np.int64)
+    for t in range(dst.size):
+        count = 0
+        if may_lose[dst[t] & last]:
+            first[t] = lower_bound(edge, 0, edge.size, indptr[dst[t]])
+            while first[t] + count < edge.size and edge[first[t] + count] < indptr[dst[t] + 1]:
+                count += 1
+        pointer[t + 1] = pointer[t] + count + 1
+    start = np.empty(pointer[-1], np.int64)
+    stop = np.empty(pointer[-1], np.int64)
+    degree = np.empty(dst.size, np.int64)
+    for t in range(dst.size):
+        r = pointer[t]
+        start[r] = indptr[dst[t]]
+        count = pointer[t + 1] - r - 1
+        for h in range(count):
+            stop[r] = edge[first[t] + h]
+            start[r + 1] = stop[r] + 1
+            r += 1
+        stop[r] = indptr[dst[t] + 1]
+        degree[t] = stop[r] - indptr[dst[t]] - count
+    return pointer, start, stop, degree
 
 
 @compiled

@@ -12,7 +12,7 @@ from torch import Tensor
 from bliss import checks
 from bliss.arrays import IntArray
 from bliss.errors import InputError
-from bliss.graph import Graph
+from bliss.graph import Graph, HiddenEdges
 from bliss.links import Negatives, NegativeSampling
 
 EXCLUDE = ("reverse", "self", "none")
@@ -89,15 +89,15 @@ class EdgeSeeds:
         label = torch.cat([label, label.new_zeros((dst.size, *label.shape[1:]))])
         return EdgeBatch(node, without, attributes | _named(label))
 
-    def _hidden(self, source: IntArray, target: IntArray) -> IntArray | None:
-        """Ids of the edges that the batch must not see; None if there are none. int64[H]."""
+    def _hidden(self, source: IntArray, target: IntArray) -> HiddenEdges | None:
+        """Edges that the batch must not see; None if there are none."""
         if self.exclude == "none":
             return None
         ends = source, target
         if self.exclude == "reverse":
             ends = np.concatenate([source, target]), np.concatenate([target, source])
-        edge = self.graph.edges_between(*ends)[1]
-        return edge if edge.size else None
+        hidden = HiddenEdges.between(self.graph, *ends)
+        return hidden if hidden.edge.size else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +105,7 @@ class EdgeBatch:
     """Links of a batch."""
 
     node: IntArray  # int64[B] distinct ends of the links and negatives, increasing
-    without: IntArray | None  # int64[H] ids of the edges that no layer may see
+    without: HiddenEdges | None  # edges that no layer may see
     own: dict[str, Tensor]
 
     def attributes(self, targets: Tensor) -> dict[str, Tensor]:

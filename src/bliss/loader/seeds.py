@@ -12,6 +12,7 @@ from torch import Tensor
 
 from bliss import checks
 from bliss.arrays import IntArray
+from bliss.graph import HiddenEdges
 
 
 class SeedBatch(Protocol):
@@ -23,8 +24,8 @@ class SeedBatch(Protocol):
         ...
 
     @property
-    def without(self) -> IntArray | None:
-        """Ids of edges that no layer of the batch may see. int64[H]."""
+    def without(self) -> HiddenEdges | None:
+        """Edges that no layer of the batch may see."""
         ...
 
     def attributes(self, targets: Tensor) -> dict[str, Tensor]:
@@ -92,7 +93,7 @@ class NodeBatch:
     seeds: NodeSeeds
     node: IntArray  # int64[B] graph ids
     index: IntArray | None = None  # int64[B] positions; None: looked up from the outputs
-    without: IntArray | None = None
+    without: HiddenEdges | None = None
 
     def attributes(self, targets: Tensor) -> dict[str, Tensor]:
         """input_id [B]."""
