@@ -12,7 +12,6 @@ as known links, in a process of its own whose peak memory is reported.
 
 from __future__ import annotations
 
-import resource
 import tempfile
 from multiprocessing import get_context
 from statistics import median
@@ -27,6 +26,7 @@ from benchmarks.sampling import EDGES, NODES
 from bliss import PLADIES, Bliss, Graph
 from bliss.links import mrr, rank_links
 from bliss.loader import EdgeSeeds
+from bliss.train.peak_memory import peak_mb
 
 BATCH, BUDGETS = 512, [4096, 2048, 1024]
 WARM_UP = 20
@@ -101,15 +101,14 @@ def ranking(folder: str, nodes: int) -> dict[str, float]:
     torch.set_num_threads(1)
     known, links = (np.load(f"{folder}/{name}.npy") for name in ("known", "links"))
     z = torch.randn(nodes, WIDTH, generator=torch.Generator().manual_seed(0))
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = peak_mb(torch.device("cpu"))
     start = process_time()
     ranks = rank_links(lambda s, c: z[s] @ z[c].T, links, nodes, known=known)
     seconds = process_time() - start
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return {
         "seconds": seconds,
         "links": float(links.shape[1]),
-        "peak_mib": peak / 1024,
-        "peak_before_mib": before / 1024,
+        "peak_mib": peak_mb(torch.device("cpu")),
+        "peak_before_mib": before,
         "mrr": mrr(ranks),
     }

@@ -97,29 +97,26 @@ def split_rows(
     last = may_lose.size - 1
     for n in range(node.size):
         may_lose[node[n] & last] = True
-    first = np.empty(dst.size, np.int64)  # first hidden edge of a row, if there is one
     pointer = np.zeros(dst.size + 1, np.int64)
-    for t in range(dst.size):
-        count = 0
-        if may_lose[dst[t] & last]:
-            first[t] = lower_bound(edge, 0, edge.size, indptr[dst[t]])
-            while first[t] + count < edge.size and edge[first[t] + count] < indptr[dst[t] + 1]:
-                count += 1
-        pointer[t + 1] = pointer[t] + count + 1
-    start = np.empty(pointer[-1], np.int64)
-    stop = np.empty(pointer[-1], np.int64)
+    start = np.empty(dst.size + edge.size, np.int64)
+    stop = np.empty(dst.size + edge.size, np.int64)
     degree = np.empty(dst.size, np.int64)
+    r = 0
     for t in range(dst.size):
-        r = pointer[t]
-        start[r] = indptr[dst[t]]
-        count = pointer[t + 1] - r - 1
-        for h in range(count):
-            stop[r] = edge[first[t] + h]
-            start[r + 1] = stop[r] + 1
-            r += 1
-        stop[r] = indptr[dst[t] + 1]
-        degree[t] = stop[r] - indptr[dst[t]] - count
-    return pointer, start, stop, degree
+        begin, end = indptr[dst[t]], indptr[dst[t] + 1]
+        start[r] = begin
+        if may_lose[dst[t] & last]:
+            h = lower_bound(edge, 0, edge.size, begin)
+            while h < edge.size and edge[h] < end:
+                stop[r] = edge[h]
+                r += 1
+                start[r] = edge[h] + 1
+                h += 1
+        stop[r] = end
+        degree[t] = end - begin - (r - pointer[t])
+        r += 1
+        pointer[t + 1] = r
+    return pointer, start[:r], stop[:r], degree
 
 
 @compiled
