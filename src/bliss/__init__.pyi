@@ -3,6 +3,7 @@ from .errors import InputError as InputError
 from .feedback import Feedback as Feedback
 from .graph import Graph as Graph
 from .loader import BlockLoader as BlockLoader
+from .loader import LinkLoader as LinkLoader
 from .nn.block import Block as Block
 from .nn.block import Control as Control
 from .nn.block import Observation as Observation

@@ -28,7 +28,7 @@ from bliss.graph.csc import (
     mean_self_loops,
 )
 from bliss.graph.rows import Rows
-from bliss.kernels import frontier
+from bliss.kernels import frontier, links
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -197,6 +197,22 @@ class Graph:
         """Note that each node has one self-loop, which is then known without a pass."""
         self.__dict__.update(has_self_loops=True, num_self_loops=self.num_nodes)
 
+    @cached_property
+    def has_sorted_rows(self) -> bool:
+        """Whether in-edges are sorted by source. The first call may take a pass over the edges."""
+        return bool(links.first_unsorted(self.indptr, self.indices) < 0)
+
+    def edges_between(self, source: IntArray, target: IntArray) -> tuple[IntArray, IntArray]:
+        """Ids of the edges source_n -> target_n, parallel ones included, by binary search.
+
+        source, target  int64[N]
+        returns         position n of each edge int64[H], not decreasing, and its id int64[H]
+        """
+        pair, edge = links.edges_of_pairs(
+            self.indptr, self.indices, self.has_sorted_rows, source, target
+        )
+        return pair, edge
+
     def source_factor(self, power: float) -> FloatArray:
         """Source factor of alpha_ij to a power, computed once. float32[V], or empty if it is 1."""
         if self.norm != "gcn" or power == 0.0:
@@ -238,11 +254,8 @@ class Graph:
         object.__setattr__(graph, "edge_id", self.edge_id)
         weight = self.weight if norm in WEIGHTED else NOTHING
         graph._freeze(indptr=self.indptr, indices=self.indices, weight=weight)
-        for name in {
-            "degree",
-            "has_self_loops",
-            "num_self_loops",
-        } & self.__dict__.keys():  # do not depend on norm
+        kept = {"degree", "has_self_loops", "num_self_loops", "has_sorted_rows"}
+        for name in kept & self.__dict__.keys():  # do not depend on norm
             graph.__dict__[name] = self.__dict__[name]
         return graph
 
@@ -432,6 +445,7 @@ class Graph:
         if norm == "weighted-mean" and self_loops == "add":
             value, _ = mean_self_loops(indptr, indices, value)
         graph = cls(indptr, indices, norm, value, column if edge_ids else None)
+        graph.__dict__["has_sorted_rows"] = True  # known without a pass over the edges
         if self_loops == "add":
             graph.note_self_loops()
         return graph

@@ -14,6 +14,7 @@ from bliss.errors import InputError
 from bliss.graph.csc import WEIGHTED, inverse_power
 from bliss.kernels import frontier, nodewise
 from bliss.kernels.histories import full_sums
+from bliss.kernels.links import split_rows
 
 if TYPE_CHECKING:
     from bliss.graph.graph import Graph
@@ -52,6 +53,19 @@ class HiddenEdges:
     def __repr__(self) -> str:
         return f"HiddenEdges(edges={self.edge.size}, targets={self.node.size})"
 
+    @classmethod
+    def between(cls, graph: Graph, source: IntArray, target: IntArray) -> HiddenEdges:
+        """All edges source_n -> target_n, parallel ones included. source, target int64[N]."""
+        codes = np.sort(target * graph.num_nodes + source)
+        codes = codes[_first_places(codes)]
+        ends = codes // graph.num_nodes
+        pair, edge = graph.edges_between(codes - ends * graph.num_nodes, ends)
+        if not graph.has_sorted_rows:
+            return cls.of(graph, edge)
+        node = ends[pair]  # not decreasing, like the edges
+        first = _first_places(node)
+        return cls(edge, node[first], np.diff(first, append=node.size))
+
     def lost(self, nodes: IntArray) -> IntArray:
         """Number of in-edges that each of these nodes loses. int64[N]."""
         if not self.node.size:
@@ -67,6 +81,13 @@ class HiddenEdges:
         first = np.searchsorted(self.edge, start)
         count = np.searchsorted(self.edge, stop) - first
         return np.repeat(np.arange(count.size), count), self.edge[_consecutive(first, count)]
+
+
+def _first_places(values: IntArray) -> IntArray:
+    """Positions at which a new value begins. values int[N], not decreasing -> int64[N']."""
+    is_first = np.ones(values.size, bool)
+    np.not_equal(values[1:], values[:-1], out=is_first[1:])
+    return np.flatnonzero(is_first)
 
 
 def _consecutive(first: IntArray, count: IntArray) -> IntArray:
@@ -111,24 +132,13 @@ class Rows:
     @classmethod
     def of(cls, graph: Graph, dst: IntArray, without: Any = None) -> Rows:
         """Rows of the targets dst [D], whole or without some edges; see `Graph.rows`."""
-        start, stop = graph.indptr[dst], graph.indptr[dst + 1]
         owner = np.arange(dst.size)
-        pointer = np.arange(dst.size + 1)
-        degree = stop - start
-        if without is None:
-            return cls(graph, dst, owner, pointer, start, stop, degree)
-        hidden = HiddenEdges.of(graph, without)
-        group, cut = hidden.within(start, stop)
-        lost = np.bincount(group, minlength=dst.size)
-        # a range ends before each hidden edge, and another one begins behind it
-        pointer = np.concatenate([[0], np.cumsum(lost + 1)])
-        is_first = np.zeros(pointer[-1], bool)
-        is_first[pointer[:-1]] = True
-        is_last = np.roll(is_first, -1)
-        starts, stops = np.empty((2, pointer[-1]), np.int64)
-        starts[is_first], starts[~is_first] = start, cut + 1
-        stops[is_last], stops[~is_last] = stop, cut
-        return cls(graph, dst, owner, pointer, starts, stops, degree - lost, hidden=hidden)
+        if without is not None:
+            hidden = HiddenEdges.of(graph, without)
+            pointer, start, stop, degree = split_rows(graph.indptr, dst, hidden.node, hidden.edge)
+            return cls(graph, dst, owner, pointer, start, stop, degree, hidden=hidden)
+        start, stop = graph.indptr[dst], graph.indptr[dst + 1]
+        return cls(graph, dst, owner, np.arange(dst.size + 1), start, stop, stop - start)
 
     def __repr__(self) -> str:
         size = f"targets={self.dst.size}, groups={self.owner.size}, edges={self.num_edges}"
