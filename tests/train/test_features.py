@@ -55,7 +55,8 @@ def test_damaged_statistics_are_refused(own, tmp_path):
     trained(own, tmp_path / "run", steps=10)
     folder = RunFolder(tmp_path / "run")
     weights = folder.load_best()
-    folder.save_best(weights | {"features.scale": torch.zeros(own.num_features)})
+    damaged = weights | {"features.scale": torch.zeros(own.num_features)}
+    folder.save_best(damaged, folder.schema())
     with pytest.raises(DamagedError, match="features are not finite"):
         open_task(folder, lambda config: own)
     names = safetensors.torch.load_file(tmp_path / "run" / "best.safetensors")

@@ -15,7 +15,14 @@ import scipy.sparse
 from bliss import checks
 from bliss.arrays import NOTHING, Array, FloatArray, IntArray
 from bliss.errors import InputError
-from bliss.graph.conversion import Pairs, adjacency_of, edge_attributes, edges_of, library_of
+from bliss.graph.conversion import (
+    Pairs,
+    adjacency_of,
+    edge_attributes,
+    edges_of,
+    library_of,
+    pairs_of,
+)
 from bliss.graph.csc import (
     WEIGHTED,
     check_arrays,
@@ -70,12 +77,8 @@ class Graph:
     indptr: IntArray  # int64[V + 1]
     indices: IntArray  # int32[E] or int64[E], sources
     norm: Norm = "mean"
-    weight: FloatArray = field(
-        default_factory=lambda: NOTHING
-    )  # float32[E] for "weights" and "weighted-mean", otherwise empty
-    edge_id: IntArray | None = (
-        None  # int32[E] or int64[E], column of the given edge_index; see e_id
-    )
+    weight: FloatArray = field(default_factory=lambda: NOTHING)  # float32[E], or empty: no weights
+    edge_id: IntArray | None = None  # int32[E] or int64[E], column of the given edge_index
 
     def __post_init__(self) -> None:
         checks.choice("norm", self.norm, NORMS)
@@ -406,17 +409,7 @@ class Graph:
         checks.choice("norm", norm, NORMS)
         checks.choice("self_loops", self_loops, ("add", "keep", "remove"))
         checks.choice("duplicates", duplicates, ("keep", "coalesce"))
-        if num_nodes is None and library_of(edge_index) == "torch_geometric.EdgeIndex":
-            num_nodes = max((size or 0 for size in edge_index.sparse_size()), default=0) or None
-        pairs = checks.as_array("edge_index", edge_index)
-        if pairs.ndim != 2 or pairs.shape[0] != 2:
-            raise InputError(
-                f"edge_index has shape {pairs.shape}, but must be [2, E], sources over targets: "
-                "transpose it if it is [E, 2]."
-            )
-        if num_nodes is None:
-            num_nodes = int(pairs.max()) + 1 if pairs.size and pairs.dtype.kind in "iu" else 0
-        num_nodes = checks.whole("num_nodes", num_nodes)
+        pairs, num_nodes = pairs_of(edge_index, num_nodes)
         kind = index_type(num_nodes)
         source: IntArray = checks.node_ids("edge_index", pairs[0], num_nodes).astype(kind)
         target: IntArray = checks.node_ids("edge_index", pairs[1], num_nodes).astype(kind)
