@@ -83,7 +83,8 @@ def data_import(
     edges: Annotated[
         list[Path] | None,
         typer.Option(
-            help="Pairs of ids: .npy, .npz, .csv or .parquet. Repeat it for several files."
+            help="Pairs of ids: .npy, .npz, .csv or .parquet. Repeat it for several files.",
+            metavar="<path>",
         ),
     ] = None,
     features: Annotated[
