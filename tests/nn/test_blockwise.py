@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
 import numpy as np
@@ -284,3 +286,12 @@ def test_outputs_go_to_a_file_and_scratch_has_no_effect(tmp_path):
     assert torch.equal(infer(model, graph, x, nodes=[5, 2]), every[[5, 2]])
     with pytest.raises(InputError, match=r"scratch=.* would have no effect"):
         infer(model, graph, x, scratch=tmp_path)
+
+
+@pytest.mark.parametrize("way", [copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
+def test_a_copy_has_the_same_outputs_and_its_own_parameters(way):
+    model, x = Blockwise(GraphSAGE(WIDTH, 4, 2)), features()
+    other, blocks = way(model), PLADIES(graph_for(""), [40, 20]).sample(SEEDS, 0)
+    assert torch.equal(other(x[blocks[0].src], blocks), model(x[blocks[0].src], blocks))
+    other.model.convs[0].lin_l.weight.data.zero_()
+    assert not torch.equal(other(x[blocks[0].src], blocks), model(x[blocks[0].src], blocks))

@@ -232,6 +232,10 @@ class Block:
         Tensor
             Output of the targets, [D, out].
         """
+        if torch.compiler.is_compiling():  # the graph ends here once, and not at each kernel
+            from bliss.nn.eager import eager_propagate
+
+            return eager_propagate(self, conv, x, observed, options)
         return propagate(self, conv, x, observed, options)
 
     def _visible(self, quantity: str) -> Rows:

@@ -58,8 +58,12 @@ class Blockwise(nn.Module):
                 f"{type(model).__name__} cannot be called as model(x, edge_index): pass a module "
                 "whose forward takes the features and the edges."
             )
+        if hasattr(model, "_orig_mod"):
+            raise InputError(
+                "the model is compiled by torch.compile, in which its layers cannot take blocks: "
+                "pass the model itself, and compile what lies between its layers."
+            )
         self.model, self.full, self.edge_values = model, full, edge_values
-        self.layers = dict(message_passing_layers(model))
         if not self.layers:
             raise InputError(
                 f"{type(model).__name__} has no MessagePassing layers of PyG: pass a network that "
@@ -75,6 +79,11 @@ class Blockwise(nn.Module):
                     "Blockwise(model, full=True)."
                 )
 
+    @property
+    def layers(self) -> dict[str, nn.Module]:
+        """The message passing layers by name, each of which takes a block."""
+        return dict(message_passing_layers(self.model))
+
     def __repr__(self) -> str:
         return f"Blockwise({self.model!r}, layers={list(self.layers)})"
 
@@ -83,13 +92,17 @@ class Blockwise(nn.Module):
 
         With the edges of a whole graph in place of a sequence of blocks, this is the model itself.
         """
+        if torch.compiler.is_compiling():  # graphs cannot hold layers that differ from call to call
+            from bliss.nn.eager import eager_blockwise
+
+            return eager_blockwise(self, x, blocks)
         if not isinstance(blocks, Sequence):
             plain: Tensor = self.model(x, blocks, **self.edge_values)
             return plain
-        if len(blocks) != len(self.layers):
+        if len(blocks) != (number := len(self.layers)):
             raise InputError(
                 f"there are {len(blocks)} blocks, but {type(self.model).__name__} has "
-                f"{len(self.layers)} message passing layers: build the sampler with one budget per "
+                f"{number} message passing layers: build the sampler with one budget per "
                 "layer."
             )
         check_features(x, blocks[0].num_src, "sources of the first block")
@@ -113,6 +126,7 @@ class Blockwise(nn.Module):
         """Call the model with layers computed by `take`, once each."""
         edges = _Placeholder("edge_index")
         values = {name: _Placeholder(name, value) for name, value in self.edge_values.items()}
+        layers = self.layers
         called: list[str] = []
 
         def of_layer(name: str, conv: nn.Module, *arguments: Any, **options: Any) -> Any:
@@ -124,10 +138,10 @@ class Blockwise(nn.Module):
             called.append(name)
             return take(LayerCall.of(name, conv, edges, arguments, options))
 
-        with _replaced(self.layers, of_layer):
+        with _replaced(layers, of_layer):
             out: Tensor = self.model(x, edges, **values)
-        if len(called) < len(self.layers):
-            missing = ", ".join(name for name in self.layers if name not in called)
+        if len(called) < len(layers):
+            missing = ", ".join(name for name in layers if name not in called)
             raise InputError(
                 f"{type(self.model).__name__} did not call {missing}: remove layers that are not "
                 "used, so that each block has its layer."

@@ -166,8 +166,9 @@ class GNN(nn.Module):
     def forward(self, x: Tensor, blocks: Sequence[Block]) -> Tensor:
         """Logits of the seeds. x [S, F] -> [B, out]."""
         if torch.compiler.is_compiling():  # graphs cut at every kernel would be slower
-            eager = torch.compiler.disable(GNN.forward)  # type: ignore[no-untyped-call]
-            return cast(Tensor, eager(self, x, blocks))
+            from bliss.nn.eager import eager_network
+
+            return eager_network(self, x, blocks)
         self._check(x, blocks)
         if self.training and self.config.dropout > 0 and any(map(_has_history, blocks)):
             mean = x
