@@ -48,6 +48,16 @@ def test_edges_of_pairs_agree_in_sorted_and_in_shuffled_rows(seed):
 
 
 @cases
+def test_edges_of_repeated_pairs_agree(seed):
+    case = Case(seed)
+    codes = np.sort(case.random.integers(0, case.nodes**2, 5 * case.nodes))
+    ours = links.edges_of_codes(case.indptr, case.indices, codes)
+    theirs = twins.edges_of_codes(case.indptr, case.indices, codes)
+    for one, other in zip(ours, theirs, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@cases
 def test_rows_without_hidden_edges_agree(seed):
     case = Case(seed)
     count = case.random.integers(0, case.indices.size + 1)

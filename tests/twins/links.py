@@ -28,6 +28,15 @@ def edges_of_pairs(
     return pair, edge
 
 
+def edges_of_codes(
+    indptr: IntArray, indices: IntArray, codes: IntArray
+) -> tuple[IntArray, IntArray, IntArray]:
+    target, source = np.divmod(codes, indptr.size - 1)
+    edge = np.unique(edges_of_pairs(indptr, indices, True, source, target)[1])
+    node, count = np.unique(np.searchsorted(indptr, edge, side="right") - 1, return_counts=True)
+    return edge, node, count
+
+
 def split_rows(
     indptr: IntArray, dst: IntArray, node: IntArray, edge: IntArray
 ) -> tuple[IntArray, IntArray, IntArray, IntArray]:

@@ -14,7 +14,7 @@ from bliss.errors import InputError
 from bliss.graph.csc import WEIGHTED, inverse_power
 from bliss.kernels import frontier, nodewise
 from bliss.kernels.histories import full_sums
-from bliss.kernels.links import split_rows
+from bliss.kernels.links import edges_of_codes, split_rows
 
 if TYPE_CHECKING:
     from bliss.graph.graph import Graph
@@ -56,15 +56,10 @@ class HiddenEdges:
     @classmethod
     def between(cls, graph: Graph, source: IntArray, target: IntArray) -> HiddenEdges:
         """All edges source_n -> target_n, parallel ones included. source, target int64[N]."""
-        codes = np.sort(target * graph.num_nodes + source)
-        codes = codes[_first_places(codes)]
-        ends = codes // graph.num_nodes
-        pair, edge = graph.edges_between(codes - ends * graph.num_nodes, ends)
         if not graph.has_sorted_rows:
-            return cls.of(graph, edge)
-        node = ends[pair]  # not decreasing, like the edges
-        first = _first_places(node)
-        return cls(edge, node[first], np.diff(first, append=node.size))
+            return cls.of(graph, graph.edges_between(source, target)[1])
+        codes = np.sort(target * graph.num_nodes + source)
+        return cls(*edges_of_codes(graph.indptr, graph.indices, codes))
 
     def lost(self, nodes: IntArray) -> IntArray:
         """Number of in-edges that each of these nodes loses. int64[N]."""
@@ -81,13 +76,6 @@ class HiddenEdges:
         first = np.searchsorted(self.edge, start)
         count = np.searchsorted(self.edge, stop) - first
         return np.repeat(np.arange(count.size), count), self.edge[_consecutive(first, count)]
-
-
-def _first_places(values: IntArray) -> IntArray:
-    """Positions at which a new value begins. values int[N], not decreasing -> int64[N']."""
-    is_first = np.ones(values.size, bool)
-    np.not_equal(values[1:], values[:-1], out=is_first[1:])
-    return np.flatnonzero(is_first)
 
 
 def _consecutive(first: IntArray, count: IntArray) -> IntArray:

@@ -84,6 +84,36 @@ def edges_of_pairs(
 
 
 @compiled
+def edges_of_codes(indptr: IntArray, indices: IntArray, codes: IntArray) -> tuple[Any, Any, Any]:
+    """All edges of the distinct pairs (j, i) with the codes i V + j, in sorted rows.
+
+    codes    int64[N]  not decreasing
+    returns  edge int64[H] (increasing), node int64[N'] (their targets, increasing),
+             count int64[N'] (edges of each target)
+    """
+    num_nodes = indptr.size - 1
+    source = np.empty(codes.size, np.int64)
+    target = np.empty(codes.size, np.int64)
+    pairs = 0
+    for n in range(codes.size):
+        if n == 0 or codes[n] != codes[n - 1]:
+            target[pairs] = codes[n] // num_nodes
+            source[pairs] = codes[n] - target[pairs] * num_nodes
+            pairs += 1
+    pair, edge = edges_of_pairs(indptr, indices, True, source[:pairs], target[:pairs])
+    node = np.empty(edge.size, np.int64)
+    count = np.empty(edge.size, np.int64)
+    nodes = 0
+    for h in range(edge.size):
+        if h == 0 or target[pair[h]] != node[nodes - 1]:
+            node[nodes] = target[pair[h]]
+            count[nodes] = 0
+            nodes += 1
+        count[nodes - 1] += 1
+    return edge, node[:nodes], count[:nodes]
+
+
+@compiled
 def split_rows(
     indptr: IntArray, dst: IntArray, node: IntArray, edge: IntArray
 ) -> tuple[Any, Any, Any, Any]:

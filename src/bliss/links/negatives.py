@@ -21,6 +21,7 @@ from bliss.rng import Stream, derive_key
 TRIES = 64
 """Number of times that a negative is drawn before a known link is kept."""
 MODES = ("binary", "triplet")
+_CHUNK = 1 << 20  # pairs
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,10 +111,13 @@ class Negatives:
 
     def _codes_of(self, known: IntArray) -> IntArray:
         """Codes of the pairs that are no edge of the graph, increasing. int64[K']."""
-        is_edge = np.zeros(known.shape[1], bool)
-        is_edge[self.graph.edges_between(*known)[0]] = True
-        others: IntArray = known[:, ~is_edge].astype(np.int64)
-        return np.unique(others[0] * self.graph.num_nodes + others[1])
+        codes = [NO_IDS]
+        for start in range(0, known.shape[1], _CHUNK):
+            source, target = known[:, start : start + _CHUNK]
+            is_edge = np.zeros(source.size, bool)
+            is_edge[self.graph.edges_between(source, target)[0]] = True
+            codes.append((source * self.graph.num_nodes + target)[~is_edge])
+        return np.unique(np.concatenate(codes))
 
     def draw(self, index: IntArray, source: IntArray, epoch: int) -> tuple[IntArray, IntArray]:
         """Negatives of the links at these positions, ceil(amount B) of them, k by k.

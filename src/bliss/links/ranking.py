@@ -245,7 +245,8 @@ def _within(ranks: Ranks, k: int) -> FloatArray:
 
 def _distinct_pairs(field: str, pairs: Any, num_nodes: int) -> IntArray:
     found = checks.node_pairs(field, pairs, num_nodes)
-    if found.shape[1] == 0 or np.unique(found, axis=1).shape != found.shape:
+    count = found.shape[1]
+    if count == 0 or np.unique(found[0] * num_nodes + found[1]).size < count:
         raise InputError(
             f"{field} must be at least one link, each once: pass for instance "
             f"numpy.unique({field}, axis=1)."
