@@ -109,6 +109,24 @@ def _work(group: Sequence[Outcome], match: str) -> float:
     return float(mean(getattr(outcome.result.sampled, match) for outcome in group))
 
 
+def unlearnt(grouped: Mapping[RowKey, Sequence[Outcome]]) -> list[str]:
+    """Warning about runs that are no better than a constant prediction, in one sentence each."""
+    failed = {
+        key: [outcome.result for outcome in group if not outcome.result.has_learnt]
+        for key, group in grouped.items()
+    }
+    notes = [
+        f"{len(results)} of {len(grouped[key])} runs of {key.sampler} with {key.model} at share "
+        f"{key.share:g} are no better than a constant prediction."
+        for key, results in failed.items()
+        if results
+    ]
+    if notes:
+        causes = next(results[0].causes for results in failed.values() if results)
+        notes.append(f"Likely causes of this, the likeliest first: {' '.join(causes)}")
+    return notes
+
+
 def mismatches(rows: Sequence[ComparisonRow], match: str) -> list[str]:
     """One sentence for each row whose work is not that of the first sampler."""
     notes = []
