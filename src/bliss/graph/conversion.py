@@ -133,3 +133,9 @@ def _of_matrix(shape: Any, row: Any, column: Any, value: Any) -> Pairs:
     ends = [checks.as_array("edge_index", nodes) for nodes in (row, column)]
     weight = np.ones(ends[0].size) if value is None else checks.as_array("weight", value)
     return Pairs(np.stack(ends), sides[0], weight)
+
+
+def is_edge_index(source: Any) -> bool:
+    """Whether an object is a dense tensor or array, which lacks the number of nodes."""
+    is_tensor = library_of(source) in ("torch.Tensor", "torch_geometric.EdgeIndex")
+    return isinstance(source, np.ndarray) or (is_tensor and str(source.layout) == "torch.strided")

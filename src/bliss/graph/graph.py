@@ -20,6 +20,7 @@ from bliss.graph.conversion import (
     adjacency_of,
     edge_attributes,
     edges_of,
+    is_edge_index,
     library_of,
     pairs_of,
 )
@@ -291,7 +292,7 @@ class Graph:
             Options of `from_edge_index`, such as self_loops and edge_ids. By default, self_loops is
             "keep", and "add" with norm="gcn".
         """
-        if num_nodes is not None and not _is_edge_index(source):
+        if num_nodes is not None and not is_edge_index(source):
             raise InputError(
                 f"num_nodes={num_nodes} was given with a {type(source).__name__}, which knows its "
                 "number of nodes: leave it out."
@@ -495,9 +496,3 @@ class Graph:
 def _loops_of(norm: Norm | None) -> SelfLoops:
     """Self-loops of a converted graph: as they are; one per node for the coefficients of GCN."""
     return "add" if norm == "gcn" else "keep"
-
-
-def _is_edge_index(source: Any) -> bool:
-    """Whether an object is a dense tensor or array, which lacks the number of nodes."""
-    is_tensor = library_of(source) in ("torch.Tensor", "torch_geometric.EdgeIndex")
-    return isinstance(source, np.ndarray) or (is_tensor and str(source.layout) == "torch.strided")
