@@ -204,7 +204,7 @@ def test_the_cache_follows_the_policy(store):
 
 
 def test_runs_with_and_without_a_cache_are_the_same(store, tmp_path):
-    options = {"steps": 10, "evaluate_every": 5}
+    options = {"steps": 10, "evaluate_every": 5, "features": "raw"}  # others are copied
     dataset = load_dataset(store)
     scores = [
         trained(dataset, tmp_path / str(cache), feature_cache=cache, **options)[1].val_score
@@ -221,6 +221,7 @@ def test_a_file_cut_while_training_gives_a_sentence_and_nothing_is_lost(
     store, tmp_path, name, prefetch
 ):
     options = {"evaluate_every": 10, "steps": 20, "prefetch": prefetch, "feature_cache": 2000}
+    options["features"] = "raw"  # others are copied
     expected, _ = trained(load_dataset(store), tmp_path / "whole", **options)
     file = store / f"{name}.npy"
     content = file.read_bytes()
