@@ -63,6 +63,7 @@ class Feedback(NamedTuple):
     prob: FloatArray | None = None  # [S] inclusion probability p_j, if sources are drawn
     attention: FloatArray | None = None  # [E'] softmax over the kept edges, mean of heads
     input: FloatArray | None = None  # float32[S, F] h_j itself, if the sampler needs it
+    spread: FloatArray | None = None  # float32[N] squared errors of the first N kept edges
     age: IntArray | None = None  # [S] steps since h~_j was written, 0: never; if there is a history
 
     @property
@@ -134,6 +135,8 @@ def check_feedback(feedback: Feedback, graph: Graph) -> None:
         array = getattr(feedback, name)
         if array is not None:
             _check_size(name, array, size)
+    if feedback.spread is not None and feedback.spread.size > edges:
+        _check_size("spread", feedback.spread, edges)
 
 
 def check_news(news: News, graph: Graph) -> None:
@@ -145,6 +148,9 @@ def check_news(news: News, graph: Graph) -> None:
         groups.setdefault(prefix, {})[own] = array
         if own in _IDS:
             _check_ids(name, array, limits[_IDS[own]])
+    guard = groups.pop("guard", {})
+    if guard and (set(guard) != {"sums"} or guard["sums"].shape != (4,)):
+        raise InputError("news of a guard holds four sums: apply the result of a sampler's digest.")
     if "survey" in groups:
         _check_survey(groups.pop("survey"), graph)
     for group in groups.values():

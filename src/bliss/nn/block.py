@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -28,6 +28,11 @@ warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta"
 pool.follow(torch.get_num_threads, Path(torch.__file__).parent / "lib" / "libtorch_cpu.so")
 
 
+Watch = Literal["none", "whole", "centred"]
+WATCHED = 64
+"""Targets whose edges are measured by `observe`, if a policy watches the error of the estimator."""
+
+
 @dataclass(frozen=True, eq=False)
 class Observation:
     """Quantities of one layer observed in the forward pass."""
@@ -35,6 +40,7 @@ class Observation:
     norm: Tensor  # float32[S] |h_j|, norm of each source's input; |h_j - h~_j| with a history
     attention: Tensor | None = None  # float32[E'] softmax over the kept edges, mean of heads
     input: Tensor | None = None  # float32[S, F] h_j itself, if the block keeps it
+    spread: Tensor | None = None  # float32[N] squared errors of the first N edges; see `watch`
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +73,7 @@ class Block:
     prob: Tensor | None = None  # float32[S] inclusion probability p_j, if sources are drawn
     dst_weight: Tensor | None = None  # float32[D] share of each target in the loss; None: 1 / D
     keeps_input: bool = False  # whether `observe` also keeps the layer's input
+    watch: Watch = "none"  # errors that `observe` measures at the first WATCHED targets
     is_surveyed: bool = False  # whether layers call `observe` in evaluation mode as well
     control: Control | None = None
     observation: Observation | None = None
@@ -281,7 +288,30 @@ class Block:
             attention=None if attention is None else self._mean_attention(attention),
             input=inputs.to(torch.float32) if self.keeps_input else None,
         )
+        if self.watch != "none" and attention is None and history is None:
+            spread = self._spread(inputs, observation.norm)
+            observation = replace(observation, spread=spread)
         object.__setattr__(self, "observation", observation)
+
+    def _spread(self, x: Tensor, norm: Tensor) -> Tensor:
+        """Squared errors of the edges of the first WATCHED targets, float32[N].
+
+        weight_ij^2 |h_j|^2, or with watch="centred" weight_ij^2 |h_j - mu_i|^2 / (1 - share_ij),
+        where mu_i = sum_j share_ij h_j is the weighted mean over the kept edges of i, in which
+        h_j itself has a share. The only edge of a target tells nothing. x [S, F], norm [S].
+        """
+        targets = min(WATCHED, self.num_dst)
+        edges = int(self.indptr[targets])
+        row, weight = self.row[:edges], self.edge_weight[:edges]
+        if self.watch == "whole":
+            return (weight * norm[row]).square()
+        col, message = self.col[:edges], x[row].float()
+        total = weight.new_zeros(targets).index_add_(0, col, weight)
+        share = weight / torch.where(total == 0, 1.0, total)[col]
+        mean = message.new_zeros(targets, x.size(1)).index_add_(0, col, share[:, None] * message)
+        rest = 1 - share
+        apart = (message - mean[col]).square().sum(1) / torch.where(rest > 1e-6, rest, torch.inf)
+        return weight.square() * apart
 
     def check_device(self, field: str, tensor: Tensor) -> None:
         """Raise an error if a tensor is on another device than the block."""
@@ -335,6 +365,7 @@ class Block:
             prob=None if draw.prob is None else _to_numpy(draw.prob),
             attention=None if seen.attention is None else _to_numpy(seen.attention),
             input=None if seen.input is None else _to_numpy(seen.input),
+            spread=None if seen.spread is None else _to_numpy(seen.spread),
         )
         for name in ("norm", "attention", "input"):
             values = getattr(feedback, name)

@@ -7,13 +7,23 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from bliss.arrays import NOTHING, FloatArray, IntArray
-from bliss.feedback import ATTENTION_TABLE, EdgeMass, Feedback, News, NodeCodes, Survey, log_size
+from bliss.feedback import (
+    ATTENTION_TABLE,
+    NO_CODES,
+    EdgeMass,
+    Feedback,
+    News,
+    NodeCodes,
+    Survey,
+    log_size,
+)
 from bliss.graph import Graph, Rows
 from bliss.kernels import node_bandit as kernels
 from bliss.policies.ages import AgeCurve
 from bliss.policies.base import CoefficientPolicy
 from bliss.policies.configs import NodeConfig
 from bliss.policies.estimates import RunningEstimates
+from bliss.policies.guard import Guard
 from bliss.policies.learner import RowSets, State
 from bliss.policies.surveyed import Codes, Surveyed
 from bliss.storage.memory import full
@@ -63,6 +73,9 @@ class NodeBandit(CoefficientPolicy):
     * survey_attention="node": a_j starts at the score fitted to all surveyed alpha_ij
       (`kernels.node_bandit.fit_scores`).
 
+    Without attention and histories, a `Guard` returns a layer to the masses of `static` (f_j = 1)
+    while learnt ones have the larger error.
+
     Cost: with attention, one more pass over the frontier's edges that reads a byte each, or two
     with "edge". State: 18 bytes per node and layer, of which the 8 of scores are not touched
     without attention. log f_j and log a_j are stored as a byte each, because a draw reads them for
@@ -74,6 +87,7 @@ class NodeBandit(CoefficientPolicy):
     shares_state = True
     learns = True
     learns_from_surveys = True
+    watches_errors = True
     power = 0.5
 
     def __init__(self, graph: Graph, layers: int, config: NodeConfig | None = None) -> None:
@@ -83,6 +97,7 @@ class NodeBandit(CoefficientPolicy):
         self._size = RunningEstimates(nodes, layers, config.memory)
         self._score = RunningEstimates(nodes, layers, config.memory)
         self._ages = AgeCurve(layers, config.memory)
+        self._guard = Guard(layers)
         self._code, self._score_code = (
             [full(nodes, kernels.CODE_OF_ONE, np.uint8) for _ in range(layers)] for _ in range(2)
         )
@@ -112,7 +127,9 @@ class NodeBandit(CoefficientPolicy):
         return 0.0 if self.has_attention(layer) else super().source_power(layer)
 
     def node_codes(self, layer: int) -> NodeCodes:
-        """f_j^2, because the mass takes the square root."""
+        """f_j^2, because the mass takes the root; none while the guard prefers static masses."""
+        if self._is_static(layer):
+            return NO_CODES
         return NodeCodes(self._code[layer], self._table)
 
     def age_factor(self, layer: int) -> FloatArray:
@@ -129,6 +146,8 @@ class NodeBandit(CoefficientPolicy):
         news = {"source": feedback.src, "log_size": log_size(feedback.norm)}
         if feedback.age is not None:
             news["age"] = feedback.age
+        if feedback.spread is not None and not self.has_attention(layer):
+            news["guard.sums"] = self._guard_sums(layer, feedback, feedback.spread)
         if feedback.attention is not None:
             attention, source = feedback.attention, feedback.src
             score = _DECODED[self._score_code[layer][source]] - self._base(layer, "score", source)
@@ -142,11 +161,27 @@ class NodeBandit(CoefficientPolicy):
             )
         return news
 
+    def _guard_sums(self, layer: int, feedback: Feedback, spread: FloatArray) -> FloatArray:
+        assert feedback.prob is not None  # blocks without probabilities measure no spread
+        row, rows = feedback.row[: spread.size], feedback.rows
+        if rows.influence.size:
+            target = rows.owner[np.searchsorted(feedback.indptr, np.arange(row.size), "right") - 1]
+            spread = spread * rows.influence[target]
+        factor = np.sqrt(self._table[self._code[layer][feedback.src]])
+        drawn = np.ones_like(factor) if self._is_static(layer) else factor
+        return self._guard.sums(factor, drawn, feedback.prob < 1, row, spread)
+
+    def _is_static(self, layer: int) -> bool:
+        """Whether the layer has the masses of `static`, because learnt ones were worse."""
+        return self._guard.prefers_static(layer) and not self.has_attention(layer)
+
     def apply(self, layer: int, news: Sequence[News]) -> None:
         """Move the estimates of the observed nodes."""
         shards = [shard for shard in news if shard]
         if not shards:
             return
+        if watched := [shard["guard.sums"] for shard in shards if "guard.sums" in shard]:
+            self._guard.follow(layer, watched)
         self._apply_scores(layer, [shard for shard in shards if "log_score" in shard])
         sources = [shard["source"] for shard in shards]
         bases = [self._base(layer, "size", source) for source in sources]
@@ -222,7 +257,7 @@ class NodeBandit(CoefficientPolicy):
     def state_dict(self) -> State:
         """Size and score estimates, the codes of both, and the surveyed values."""
         state = self._size.state_dict("node.size") | self._score.state_dict("node.score")
-        state |= self._ages.state_dict("node.age")
+        state |= self._ages.state_dict("node.age") | self._guard.state_dict("node.guard")
         for layer in range(self.layers):
             state[f"node.{layer}.code"] = self._code[layer]
             state[f"node.{layer}.score_code"] = self._score_code[layer]

@@ -18,7 +18,7 @@ from bliss.nn.block import Block
 from bliss.samplers.config_base import EstimatorConfig, SamplerConfig
 from bliss.samplers.configs import LayerSamplerConfig
 from bliss.samplers.draws import Draw, Poisson
-from bliss.samplers.estimators import estimator_of
+from bliss.samplers.estimators import Hajek, estimator_of
 from bliss.samplers.influence import weighted
 from bliss.samplers.kept import KeptEdges
 from bliss.samplers.policy_sampler import PolicySampler
@@ -94,7 +94,11 @@ class LayerSampler(PolicySampler):
         kept = kept._replace(edge_prob=chance[kept.row], correction=correction, prob=prob)
         if self.estimator.needs_prob:
             kept = kept._replace(edge_mass=self.policy.edge_mass(layer, rows))
-        return kept.block(self.estimator)
+        block = kept.block(self.estimator)
+        if self.policy.watches_errors and prob is not None:
+            centred = self.estimator.name == Hajek.name
+            block = replace(block, watch="centred" if centred else "whole")
+        return block
 
     def _masses(self, rows: Rows, layer: int) -> tuple[IntArray, FloatArray]:
         """Candidates int[C] and masses float32[C], both views of the workspace."""
