@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -136,6 +137,16 @@ def test_select_chooses_what_the_best_step_is_best_at(tmp_path, select):
 def test_a_metric_that_does_not_fit_is_refused(select):
     with pytest.raises(InputError, match=f"select='{select}'.*choose"):
         build_task(settings(select=select), make_dataset())
+
+
+def test_a_metric_that_a_split_does_not_define_is_refused_before_training():
+    dataset = make_dataset()
+    y = (dataset.y > 0).long()
+    y[dataset.splits["val"]] = 1
+    single = replace(dataset, y=y, num_classes=2)
+    with pytest.raises(InputError, match="select='auc' is not defined for the val split of 'toy'"):
+        build_task(settings(select="auc"), single)
+    assert build_task(settings(select="macro_f1"), single).metric == "macro_f1"
 
 
 def test_evaluate_and_report_show_all_scores(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from math import isnan
 
 import torch
 from torch import Tensor
@@ -15,7 +16,8 @@ from bliss.nn.model import GNN
 from bliss.rng import Stream, derive_key
 from bliss.train.config import TrainConfig
 from bliss.train.losses import TargetScale, balanced_weights, criterion, node_losses
-from bliss.train.metrics import selecting_metric
+from bliss.train.metrics import FUNCTIONS, selecting_metric
+from bliss.train.results import METRICS
 
 _ROWS = 2**16  # whose losses are computed at a time
 
@@ -110,12 +112,25 @@ def _check(config: TrainConfig, dataset: Dataset, trains: bool) -> None:
                 f"the {name} split of {dataset.name!r} is empty, but training needs all three: "
                 "import the graph with train, validation and test nodes."
             )
-    selecting_metric(config.training.select, dataset.task, dataset.num_outputs)
+    if trains:
+        _check_metric(config, dataset)
     device = config.training.device
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise ResourceError(
             f"device={device!r} is not available, because torch sees no GPU: choose --device cpu."
         )
+
+
+def _check_metric(config: TrainConfig, dataset: Dataset) -> None:
+    """Refuse a metric that does not fit the task, or is not defined for a split."""
+    outputs = dataset.num_outputs
+    metric = selecting_metric(config.training.select, dataset.task, outputs)
+    for name, nodes in dataset.splits.items() if METRICS[metric].is_ranking else ():
+        if isnan(FUNCTIONS[metric](torch.zeros(len(nodes), outputs), dataset.y[nodes])):
+            raise InputError(
+                f"select={metric!r} is not defined for the {name} split of {dataset.name!r}, which "
+                "lacks positive or negative nodes: choose another metric or other splits."
+            )
 
 
 def _class_weight(config: TrainConfig, dataset: Dataset) -> Tensor | None:
