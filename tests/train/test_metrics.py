@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -160,6 +161,10 @@ def test_evaluate_and_report_show_all_scores(tmp_path):
     command = ["evaluate", str(run), "--json", str(tmp_path / "scores.json")]
     shown = CliRunner().invoke(app, command)
     assert shown.exit_code == 0, shown.output
+    other = CliRunner().invoke(app, ["evaluate", str(run), "--split", "train"])
+    sizes = [str(int((dataset.y[dataset.splits[split]] == 0).sum())) for split in ("train", "test")]
+    for output, size in ((other.output, sizes[0]), (shown.output, sizes[1])):
+        assert re.search(rf"^\W+0\W+{size}\W", output, re.MULTILINE)
     for word in ("micro-F1", "accuracy", "macro-F1", "precision", "recall", "as 2"):
         assert word in shown.output
     assert f"{result.scores['test']['macro_f1']:.4f}" in shown.output

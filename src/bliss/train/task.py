@@ -19,7 +19,7 @@ from bliss.train.losses import TargetScale, balanced_weights, criterion, node_lo
 from bliss.train.metrics import FUNCTIONS, selecting_metric
 from bliss.train.results import METRICS
 
-_ROWS = 2**16  # whose losses are computed at a time
+_NUMBERS = 2**24  # outputs whose losses are computed at a time
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,9 @@ class Task:
             class_weight=None if self.class_weight is None else self.class_weight.cpu(),
             is_regression=self.scale is not None,
         )
-        parts = zip(torch.split(outputs, _ROWS), torch.split(y, _ROWS), strict=True)
-        return torch.cat([loss(rows.float(), own) for rows, own in parts])
+        rows = max(_NUMBERS // max(outputs.size(1), 1), 1)
+        parts = zip(torch.split(outputs, rows), torch.split(y, rows), strict=True)
+        return torch.cat([loss(part.float(), own) for part, own in parts])
 
     def predictions(self, outputs: Tensor) -> Tensor:
         """Outputs of the network: logits, or targets in the user's units. [N, C] or [N, T]."""
