@@ -140,6 +140,9 @@ def _on_sums(block: Edges, conv: Any, x: Tensor, mean: Tensor, options: Mapping[
     _take_over_norms(block, conv, twin, given)
     if "edge_weight" in _parameters(conv):
         given["edge_weight"] = z.new_ones(targets)
+    twin.__dict__["aggregate"] = lambda messages, *_, **__: (
+        messages
+    )  # one for each target, in order
     edges = torch.arange(targets, device=x.device).expand(2, -1)
     return _run(conv, twin, (z, x[:targets]) if _takes_pair(conv) else z, edges, given)
 
