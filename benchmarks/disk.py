@@ -163,6 +163,7 @@ def time_side(store: Path, side: dict[str, Any], repeats: int) -> dict[str, Any]
         budgets=BUDGETS,
         batch_size=BATCH,
         steps=10**6,
+        features="raw",
         feature_cache=side.get("cache", 0),
         prefetch=side.get("prefetch", 0),
     )

@@ -10,6 +10,7 @@ import scipy.stats
 import torch
 
 from bliss import Graph
+from bliss.graph import WEIGHTED
 from bliss.samplers import Sampler
 
 ROUNDING = 2e-7  # of a float32 weight: all the error there is where every neighbour is certain
@@ -76,8 +77,10 @@ def targets_of(graph: Graph) -> np.ndarray:
 
 def coefficients(graph: Graph) -> np.ndarray:
     """alpha_ij of each edge from its definition, float64[E]."""
-    if graph.norm == "weights":
-        return graph.weight.astype(np.float64)
+    if graph.norm in WEIGHTED:
+        weight = graph.weight.astype(np.float64)
+        total = np.bincount(targets_of(graph), weight, graph.num_nodes)
+        return weight if graph.norm == "weights" else weight / total[targets_of(graph)]
     degree = np.diff(graph.indptr).astype(np.float64)
     target = degree[targets_of(graph)]
     return 1 / target if graph.norm == "mean" else 1 / np.sqrt(target * degree[graph.indices])
@@ -124,5 +127,5 @@ def heavy_tailed_graph(norm: str = "mean") -> Graph:
     chance = np.arange(1, 61) ** -0.8
     sender, receiver = generator.choice(60, size=(2, 800), p=chance / chance.sum())
     pairs = np.unique(np.stack([generator.permutation(60)[sender], receiver]), axis=1)
-    weight = generator.lognormal(0, 0.5, pairs.shape[1]) if norm == "weights" else None
+    weight = generator.lognormal(0, 0.5, pairs.shape[1]) if norm in WEIGHTED else None
     return Graph.from_edge_index(pairs, num_nodes=60, weight=weight, norm=norm)

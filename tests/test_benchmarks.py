@@ -11,9 +11,21 @@ from math import comb
 import numpy as np
 import pytest
 
-from benchmarks import dgl, disk, dropout, inference, samplers, sampling, scale, step, threads
+from benchmarks import (
+    dgl,
+    disk,
+    dropout,
+    inference,
+    links,
+    samplers,
+    sampling,
+    scale,
+    step,
+    threads,
+)
 from benchmarks.graphs import power_law
 from benchmarks.pyg import floyd_chances, one_sample, two_samples
+from bliss import PLADIES
 from bliss.samplers import SAMPLERS
 from bliss.storage import mapped
 
@@ -78,6 +90,18 @@ def test_the_benchmark_of_steps_times_every_part_of_every_policy(monkeypatch):
     parts = step.steps(dataset, "sage", 1, small)
     assert list(parts) == list(settings)
     assert all(taken["total"] > 0 for taken in parts.values())
+
+
+def test_the_benchmark_of_links_compares_them_with_nodes_and_ranks_them(tmp_path, monkeypatch):
+    for name, value in {"BATCH": 16, "WARM_UP": 1, "WIDTH": 4}.items():
+        monkeypatch.setattr(links, name, value)
+    graph = power_law(500, 5000)
+    found = links.measure(graph, PLADIES(graph, [64, 32, 16]), repeats=2)
+    assert found["links_over_nodes"] > 0
+    assert 16 < found["seed_nodes"] <= 64
+    np.save(tmp_path / "known.npy", graph.edge_index.numpy())
+    np.save(tmp_path / "links.npy", np.unique(links.random_links(graph, 40, 0), axis=1))
+    assert links.ranking(str(tmp_path), 500)["peak_mib"] > 10
 
 
 def test_the_benchmark_of_dropout_compares_each_part():

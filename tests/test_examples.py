@@ -18,6 +18,7 @@ SMALL = {
     "edge_features": ({"nodes": 600, "epochs": 15}, 0.65),  # of 2 classes
     "neighbor_loader": ({"nodes": 600, "epochs": 3}, 0.6),  # of 5 classes
     "neighbor_loader_bliss": ({"nodes": 600, "epochs": 3}, 0.6),
+    "links": ({"nodes": 600, "epochs": 3}, 0.7),  # AUC: chance is 0.5
 }
 
 
@@ -31,7 +32,8 @@ def test_an_example_learns(name, capsys):
     spec.loader.exec_module(module)
     options, least = SMALL[name]
     assert module.main(**options) > least
-    assert "accuracy on other nodes" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert ("AUC of other links" if name == "links" else "accuracy on other nodes") in said
 
 
 def test_a_script_with_neighbor_loader_changes_in_five_lines():

@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from bliss.cli import app
+from tests.test_docs import full_help
 
 pytestmark = pytest.mark.slow
 
@@ -135,7 +136,7 @@ def test_commands_of_the_docs_exist():
         command = words[:2] if words[0] == "data" else words[:1]
         name = " ".join(command)
         if name not in known:
-            helped = CliRunner().invoke(app, [*command, "--help"], env={"COLUMNS": "200"})
+            helped = CliRunner().invoke(app, [*command, full_help(name)], env={"COLUMNS": "200"})
             assert helped.exit_code == 0, (page, line)
             known[name] = helped.output
         for word in words:

@@ -3,6 +3,7 @@ from .errors import InputError as InputError
 from .feedback import Feedback as Feedback
 from .graph import Graph as Graph
 from .loader import BlockLoader as BlockLoader
+from .loader import LinkLoader as LinkLoader
 from .nn.block import Block as Block
 from .nn.block import Control as Control
 from .nn.block import Observation as Observation
@@ -29,5 +30,6 @@ from .samplers import SaintNode as SaintNode
 from .samplers import SaintWalk as SaintWalk
 from .samplers import Sampler as Sampler
 from .studies.model_check import check as check
+from .train.trained import load as load
 
 __version__: str

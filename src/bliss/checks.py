@@ -80,6 +80,20 @@ def node_ids(field: str, ids: Any, num_nodes: int) -> npt.NDArray[np.integer[Any
     return array
 
 
+def node_pairs(field: str, pairs: Any, num_nodes: int) -> npt.NDArray[np.int64]:
+    """Pairs of node ids, sources over targets. int64[2, P]."""
+    import numpy as np
+
+    array = as_array(field, pairs)
+    if array.ndim != 2 or array.shape[0] != 2:
+        raise InputError(
+            f"{field} has shape {array.shape}, but must be [2, P], sources over targets: transpose "
+            "it if it is [P, 2]."
+        )
+    ids = node_ids(field, array.reshape(-1), num_nodes)
+    return ids.astype(np.int64, copy=False).reshape(2, -1)
+
+
 def seeds(ids: Any, num_nodes: int, field: str = "seeds") -> npt.NDArray[np.int64]:
     """Distinct node ids, at least one, from ids or from a mask over all nodes. int64[B]."""
     import numpy as np

@@ -10,9 +10,10 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from bliss.data import Dataset, load_dataset
+from bliss.data import Dataset, load_dataset, size_words
 from bliss.samplers import PLADIES, LayerSampler
-from bliss.studies.layer_errors import error, exact_frontiers, least_error
+from bliss.samplers.influence import of_sources
+from bliss.studies.layer_errors import Targets, error, exact_frontiers, least_error
 from bliss.train import RunResult, StepProgress, Trainer, resolve
 
 STEPS = 300
@@ -22,7 +23,7 @@ def main() -> None:
     """Run the demonstration and print its results."""
     dataset = load_dataset("synthetic")
     print(
-        f"Embedded graph: {dataset.graph.num_nodes:,} nodes, {dataset.graph.num_edges:,} edges, "
+        f"Embedded graph: {size_words(dataset.graph)}, "
         f"{dataset.num_classes} classes.\nGraphSAGE with BLISS, {STEPS} steps of 256 nodes, "
         "keeping about 2048, 1024 and 512 sources per layer:\n"
     )
@@ -62,16 +63,20 @@ def print_row(sampler: str, result: RunResult) -> None:
 
 
 def input_errors(trainer: Trainer) -> list[float]:
-    """V of the input layer on one batch's frontier: PLADIES, the learnt policy, the limit."""
+    """Weighted V of the input layer on one batch's frontier: PLADIES, bliss, the limit."""
     learnt, task = trainer.stepper.sampler, trainer.task
     assert isinstance(learnt, LayerSampler)  # the default sampler is one
     fixed = PLADIES(task.graph, learnt.budgets, seed=trainer.config.seed)
     seeds = task.dataset.splits["train"][: trainer.config.training.batch_size]
-    targets = learnt.sample(seeds, trainer.config.training.steps)[0].dst.numpy()
+    above = learnt.sample(seeds, trainer.config.training.steps)[1]
+    targets = Targets(above.src.numpy(), of_sources(above))
     (frontier,) = exact_frontiers(task.model, task.graph, task.x, [[targets]])
-    stake = frontier.stake.absolute
-    chances = [sampler.inclusion(targets, 0).prob for sampler in (fixed, learnt)]
-    limit = least_error(chances[1], targets.size, stake)
+    stake = frontier.stake.weighted
+    chances = [
+        fixed.inclusion(targets.node, 0).prob,
+        learnt.inclusion(targets.node, 0, targets.influence).prob,
+    ]
+    limit = least_error(chances[1], targets.node.size, stake)
     return [*(error(prob, stake) for prob in chances), limit]
 
 

@@ -63,6 +63,8 @@ class Stream(IntEnum):
     """Nodes of a random split."""
     FRONTIERS = -6
     """Batches whose sampling variance is measured."""
+    NEGATIVES = -7
+    """Negatives of links in an epoch."""
     EVALUATION = 1 << 40
     """First step of sampled evaluations, far above any training step."""
     MEASUREMENT = 1 << 41

@@ -39,12 +39,21 @@ def test_advise_shows_the_table_the_sign_and_the_command(tmp_path):
     file = tmp_path / "advice.json"
     result = bliss("advise", *SMALL, "--sampler", "bliss", "--pilot-steps", "4", "--json", file)
     assert result.exit_code == 0, result.output
-    for word in ("pladies", "neighbor", "full", "variance of sampling", "has the least ms"):
+    for word in (
+        "pladies",
+        "neighbor",
+        "full",
+        "variance of sampling",
+        "to need the least time",
+        "Choice: bliss",
+    ):
         assert word in result.output
     found = json.loads(file.read_text())
     assert found["kind"] == "advice"
     assert f"Run: {found['command']}" in result.output
     assert found["choice"]["sampler"] == "bliss"
+    assert found["fits"]
+    assert "Fit of" not in result.output  # the models are in the file
 
 
 def test_auto_resolves_is_recorded_and_resumes_without_a_second_pilot(tmp_path, monkeypatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import dataclass, fields
@@ -60,14 +61,21 @@ def parameters() -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
+def panels() -> dict[str, str | None]:
+    """Panel of each option of `bliss train`."""
+    command = typer.main.get_command(app).commands["train"]
+    return {flag: one.rich_help_panel for one in command.params for flag in one.opts}
+
+
+@pytest.fixture(scope="module")
 def shown() -> str:
-    """`bliss train --help` on a terminal wide enough to wrap nothing."""
-    return helped("train")
+    """`bliss train --help-all` on a terminal wide enough to wrap nothing."""
+    return helped("train", "--help-all")
 
 
 def helped(*arguments: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "bliss", *arguments, "--help"],
+        [sys.executable, "-W", "ignore", "-m", "bliss", *arguments],
         capture_output=True,
         text=True,
         check=True,
@@ -111,11 +119,14 @@ def test_every_field_of_a_part_is_an_option():
     assert list(PARTS) == [one.name for one in fields(TrainConfig)]
 
 
-def test_every_option_of_a_sampler_or_policy_is_an_option(parameters, shown):
+def test_every_option_of_a_sampler_or_policy_is_an_option(parameters, panels, shown):
     for owner, kind, name in OF_SAMPLERS:
-        text = parameters[flag(name)]
+        text, panel = parameters[flag(name)], panels[flag(name)]
         owners = {one for one, config in OWNERS if type(config) is kind}  # labor, labor-0, ...
-        named = text.rpartition("Option of ")[2].rstrip(".").split(", ")
+        is_shared = panel == options.PANELS["sampler"]
+        listed = text.rpartition("Option of ")[2].rstrip(".") if is_shared else panel
+        named = listed.removeprefix("Options of ").split(", ")
+        assert is_shared == ("Option of" in text)
         assert owners & set(named), f"{flag(name)} does not name {owner}"
         kinds = [type(one) for _, one in OWNERS if name in options.field_docs(type(one))]
         assert any(text.startswith(docs(one, name)) for one in kinds), flag(name)  # of the first
@@ -135,12 +146,38 @@ def test_help_shows_the_defaults_and_no_recipe_where_none_is_in_force(shown):
 
 
 def test_help_shows_the_values_of_the_recipe_in_force():
-    text = helped("train", "--dataset", "Cora", "--model=gatv2", "--sampler", "neighbor")
+    given = ["train", "--dataset", "Cora", "--model=gatv2", "--sampler", "neighbor"]
+    assert "Default: 32, from the recipe." in line_of(helped(*given, "--help"), "--batch-size")
+    text = helped(*given, "--help-all")
     assert "[default: (32, from the recipe)]" in line_of(text, "--batch-size")
     assert "[default: (0.7, from the recipe)]" in line_of(text, "--dropout")
     assert "[default: (256, from the recipe)]" in line_of(text, "--hidden")
     assert "[default: (0)]" in line_of(text, "--seed")
     assert "[default: (uniform)]" in line_of(text, "--policy")
+
+
+@pytest.mark.parametrize("command", ["train", "compare", "advise", "variance"])
+def test_help_fits_on_a_screen_and_help_all_has_the_rest(command):
+    short, full = (
+        CliRunner().invoke(app, [command, flag], env={"COLUMNS": str(width)}).output
+        for flag, width in (("--help", 80), ("--help-all", 300))
+    )
+    lines = [line for line in short.splitlines() if line.strip()]
+    assert len(lines) <= 36
+    assert all(f" {name} " in short for name in ("--dataset", "--hidden", "--steps", "--help-all"))
+    assert " --weight-decay " not in short
+    assert " --weight-decay " in full
+    for name in re.findall(r" (--[a-z-]+) ", short):
+        assert f" {name} " in full
+
+
+def test_the_short_help_leaves_the_command_as_it_was():
+    first, short, second = (bliss("train", flag).output for flag in HELP)
+    assert first == second
+    assert len(short.splitlines()) < len(first.splitlines()) / 3
+
+
+HELP = ("--help-all", "--help", "--help-all")
 
 
 def line_of(text: str, option: str) -> str:

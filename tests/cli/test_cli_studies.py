@@ -41,7 +41,7 @@ def test_variance_shows_a_table_and_writes_what_was_promised(tmp_path):
         assert layer["limit_over_pladies"] <= 1
         for name in ("static", "node"):
             assert set(layer["policies"][name]) == {
-                "over_pladies", "over_limit", "relative_over_pladies", "relative_over_limit",
+                "over_pladies", "over_limit", "weighted_over_pladies", "weighted_over_limit",
             }  # fmt: skip
 
 

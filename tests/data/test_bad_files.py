@@ -148,7 +148,7 @@ CASES = {
     "features not there": (lambda f: {"features": f / "x.npy"}, r"='.*x.npy' does not exist"),
     "features of unknown form": (feats("x.doc", "1\n"), r"must be a \.npy, \.npz, \.csv or \.par"),
     "features with a word": (feats("x.csv", "a,b\n1,2\n1,x\n"), "text in column 'b'"),
-    "features with a gap": (feats("x.csv", "a,b\n1,2\n1,\n"), "1 empty entries in column 'b'"),
+    "features with an empty column": (feats("x.csv", "a,b\n1,\n1,\n"), "no value in column 'b'"),
     "an id twice": (feats("x.csv", "id,a\nx,2\nx,1\n"), "features has the id 'x' more than once"),
     "edges between strangers": (
         lambda f: {
@@ -168,7 +168,7 @@ CASES = {
     "NaN feature": (feats("x.npy", with_value(X, (3, 1), np.nan)), r"features\[3, 1\] is nan"),
     "infinite feature": (feats("x.npy", with_value(X, (0, 2), -np.inf)), r"\[0, 2\] is -inf"),
     "infinite in float32": (feats("x.npy", with_value(X, (4, 0), 1e60)), r"\[4, 0\] is 1e\+60"),
-    "NaN in parquet": (feats("x.parquet", {"a": [1, 2, np.nan, 4, 5]}), r"features\[2, 0\] is nan"),
+    "inf in parquet": (feats("x.parquet", {"a": [1, 2, np.inf, 4, 5]}), r"features\[2, 0\] is inf"),
     "lists of two lengths": (
         feats("x.parquet", {"a": [[1], [1, 2], [1], [1], [1]]}),
         "different lengths",

@@ -159,9 +159,9 @@ def test_a_networkx_file_keeps_names_attributes_weights_and_direction(tmp_path, 
     assert dataset.y.tolist() == [0, 1, 0]
     assert dataset.splits["train"].tolist() == [1]
     graph = dataset.graph
-    assert graph.norm == "weights"
+    assert graph.norm == "weighted-mean"
     assert graph.degree.tolist() == ([1, 3, 1] if directed else [2, 3, 2])
-    assert graph.weight[graph.indptr[1] : graph.indptr[2]].tolist() == [2, 1, 3]
+    assert graph.weight[graph.indptr[1] : graph.indptr[2]].tolist() == [2, 2.5, 3]
 
 
 BOMB = """<?xml version="1.0"?>

@@ -88,14 +88,16 @@ WEIGHTED = {
 
 @pytest.mark.parametrize("form", WEIGHTED)
 @pytest.mark.parametrize("directed", [True, False])
-def test_weights_of_every_form_are_kept(tmp_path, good, form, directed):
-    folder = import_graph(tmp_path / "s", **good | WEIGHTED[form](tmp_path), directed=directed)
+@pytest.mark.parametrize("norm", ["weights", "weighted-mean"])
+def test_weights_of_every_form_are_kept(tmp_path, good, form, directed, norm):
+    given = good | WEIGHTED[form](tmp_path)
+    folder = import_graph(tmp_path / "s", **given, directed=directed, norm=norm)
     graph = open_store(folder).graph
     pairs, weight = np.stack([SOURCE, TARGET]), WEIGHT
     if not directed:
         pairs, weight = np.c_[pairs, pairs[::-1]], np.r_[weight, weight]
-    expected = Graph.from_edge_index(pairs, 5, weight=weight, norm="weights", duplicates="coalesce")
-    assert graph.norm == "weights"
+    expected = Graph.from_edge_index(pairs, 5, weight=weight, norm=norm, duplicates="coalesce")
+    assert graph.norm == norm
     np.testing.assert_array_equal(graph.indices, expected.indices)
     np.testing.assert_array_equal(graph.weight, expected.weight)
     assert graph.with_norm("gcn").norm == "gcn"

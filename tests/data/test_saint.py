@@ -83,6 +83,10 @@ DAMAGES = {
         lambda f: put(f, "class_map.json", {"0": [0, 1], "1": [1]}),
         "entry for '1'",
     ),
+    "a long key": (
+        lambda f: put(f, "class_map.json", {"a" * 5000: 1}),
+        r"entry for 'a{36}\.\.\. that cannot be used \(.{1,80}\): give",
+    ),
     "another spelling": (lambda f: put(f, "class_map.json", {"00": 1}), "is written as '0'"),
     "a node twice": (
         lambda f: (f / "class_map.json").write_text('{"0": 1, "0": 2}'),

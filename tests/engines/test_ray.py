@@ -152,7 +152,7 @@ def test_metrics_have_the_names_of_scores(alone):
         "val_f1": first.val_score,
     }
     assert metrics(first) == expected
-    regression = replace_record(first, metric="R2", val_mse=2.0)
+    regression = replace_record(first, metric="r2", val_mse=2.0)
     assert metrics(regression)["val_r2"] == first.val_score
     assert metrics(regression)["val_mse"] == 2.0
     assert metrics(folder.result())["test_f1"] == folder.result().test_score

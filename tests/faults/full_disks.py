@@ -210,7 +210,7 @@ CASES: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
     ),
     "first hop": (
         exact_first_hop,
-        ("samplers/first_hop.py:FirstHop.__init__", "storage/mapped.py:new_npy"),
+        ("storage/cached.py:cached_npy", "storage/mapped.py:new_npy"),
     ),
     "outputs in a file": (outputs_in_a_file, ("nn/inference.py:infer",)),
     "outputs in a file, none": (no_outputs_in_a_file, ()),
@@ -237,6 +237,7 @@ CASES: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
 """What is written to a full disk, and the functions that write it."""
 ELSEWHERE = {
     "engines/ray.py:cluster": "an empty folder, which Ray fills",
+    "data/importing.py:preview_import": "an import in a temporary folder, as in that case",
     "demo.py:train": "a run in a temporary folder, as in the case of runs",
     "report/style.py:encode": "into memory",
     "storage/memory.py:SharedMemory.create": "memory, not a disk",

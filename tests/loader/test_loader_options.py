@@ -10,7 +10,7 @@ import torch
 from torch_geometric.data import Data
 
 from bliss import PLADIES, Bliss, BlockLoader, Graph, InputError, Neighbor
-from bliss.loader import block_loader as loader_module
+from bliss.loader import seed_loader as loader_module
 from bliss.loader.pyg_options import REFUSED
 from bliss.samplers import SAMPLERS
 from tests.build import make_sampler

@@ -11,7 +11,7 @@ import scipy.stats
 import torch
 from torch_geometric import nn as pyg
 
-from bliss import PLADIES, Bliss, Full, Graph, InputError
+from bliss import PLADIES, Bliss, Full, Graph, InputError, Neighbor
 from bliss.errors import ResourceError
 from bliss.nn import GNN, MODELS, ModelConfig, infer
 from bliss.nn import attention as attention_module
@@ -66,6 +66,16 @@ def test_compiled_attention_agrees_with_plain_torch_in_value_and_gradient(
         results.append([scores, out, attention, source.grad, target.grad, vector.grad])
     for ours, twin in zip(*results, strict=True):
         torch.testing.assert_close(ours, twin, rtol=1e-4, atol=1e-5)
+
+
+def test_dropout_of_attention_zeroes_an_edge_or_divides_it_by_the_rest(graph):
+    # A target with one edge has attention 1: its output is its source's value, scaled or zeroed.
+    block = Neighbor(graph, [1]).sample(np.arange(80), 0)[0]
+    values = random(block.num_src, 2, 4).abs() + 1
+    torch.manual_seed(0)
+    out, _ = attend(block, torch.zeros(block.num_edges, 2), values, 0.75)
+    ratio = (out / values[block.row]).flatten()
+    assert set(ratio.detach().round(decimals=4).unique().tolist()) == {0.0, 4.0}
 
 
 @pytest.mark.parametrize("kind", ["sage", "gcn", "gat", "gatv2"])

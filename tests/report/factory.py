@@ -61,7 +61,7 @@ def run(folder: Path, finished: bool = True, **changes: Any) -> Path:
     write(folder / "config.json", config.to_dict())
     learnt = curve(1 + 0.2 * config.seed, steps=300 if finished else 180)
     lines = [
-        {"step": s, "loss": loss, "metric": "micro-F1", "train_score": score + 0.02}
+        {"step": s, "loss": loss, "metric": "f1", "train_score": score + 0.02}
         | {"val_score": score}
         for s, loss, score in zip(learnt["step"], learnt["loss"], learnt["val_score"], strict=True)
     ]
@@ -72,7 +72,7 @@ def run(folder: Path, finished: bool = True, **changes: Any) -> Path:
         result = msgspec.to_builtins(RunFolder(folder).identity()) | {
             "steps": 300,
             "best_step": 280,
-            "metric": "micro-F1",
+            "metric": "f1",
             "train_score": 0.9312345,
             "val_score": 0.9023456,
             "test_score": 0.8976543 + 0.001 * config.seed,
@@ -160,7 +160,7 @@ def comparison(folder: Path, models: tuple[str, ...] = ("sage", "gatv2"), **chan
         "machine": MACHINE,
         "date": "2026-02-03",
         "seeds": [0, 1, 2, 3, 4],
-        "metric": "micro-F1",
+        "metric": "f1",
         "target_score": 0.87,
         "match": "nodes",
         "sizes": "",
@@ -189,10 +189,10 @@ def variance(folder: Path, **changes: Any) -> Path:
             }
             layers.append(
                 {"pladies": pladies, "limit": pladies * limit, "policies": policies}
-                | {"relative_pladies": 3.0, "relative_limit": 2.0}
-                | {"relative_policies": dict.fromkeys(ends, 2.5)}
+                | {"weighted_pladies": 3.0, "weighted_limit": 2.0}
+                | {"weighted_policies": dict.fromkeys(ends, 2.5)}
                 | {"limits": dict.fromkeys(ends, pladies * limit)}
-                | {"relative_limits": dict.fromkeys(ends, 2.0)}
+                | {"weighted_limits": dict.fromkeys(ends, 2.0)}
             )
         history.append({"step": step, "layers": layers})
     values = {
@@ -207,13 +207,13 @@ def variance(folder: Path, **changes: Any) -> Path:
             {
                 "budget": budget,
                 "limit_over_pladies": limit,
-                "relative_limit_over_pladies": limit + 0.01,
+                "weighted_limit_over_pladies": limit + 0.01,
                 "policies": {
                     name: {
                         "over_pladies": end[layer],
                         "over_limit": end[layer] / limit,
-                        "relative_over_pladies": end[layer] + 0.05,
-                        "relative_over_limit": (end[layer] + 0.05) / (limit + 0.01),
+                        "weighted_over_pladies": end[layer] + 0.05,
+                        "weighted_over_limit": (end[layer] + 0.05) / (limit + 0.01),
                     }
                     for name, end in ends.items()
                 },
@@ -221,6 +221,10 @@ def variance(folder: Path, **changes: Any) -> Path:
             for layer, (budget, limit) in enumerate(zip(budgets, limits, strict=True))
         ],
         "history": history,
+        "gradient_error": {
+            name: {"mean": mean, "low": mean - 0.01, "high": mean + 0.01}
+            for name, mean in {"pladies": 0.4, "exp3": 0.38, "node": 0.2}.items()
+        },
     }
     write(folder / "variance.json", values | changes)
     return folder

@@ -114,6 +114,9 @@ def test_a_variance(results, sections_of):
         p["over_pladies"] for p in policies
     ]
     assert [float(c.key) for c in column(found, "Layer")] == [1, 1, 2, 2, 3, 3]
+    errors = table(sections_of("variance"), "Error of the gradient")
+    assert [float(c.key) for c in column(errors, "r")] == [0.4, 0.38, 0.2]
+    assert [float(c.key) for c in column(errors, "Over PLADIES")] == pytest.approx([1, 0.95, 0.5])
 
 
 def test_ages_of_surveys_have_a_table_of_their_own(tmp_path, sections_of):
@@ -131,7 +134,7 @@ def test_ages_of_surveys_have_a_table_of_their_own(tmp_path, sections_of):
 def test_a_layer_whose_budget_covers_everything_is_said_to_be(tmp_path):
     values = read(factory.variance(tmp_path) / "variance.json")
     first = values["layers"][0]
-    first["limit_over_pladies"] = first["relative_limit_over_pladies"] = None
+    first["limit_over_pladies"] = first["weighted_limit_over_pladies"] = None
     for ratios in first["policies"].values():
         ratios.update(dict.fromkeys(ratios))
     for moment in values["history"]:

@@ -142,6 +142,16 @@ def test_coefficients_of_a_batch_are_those_of_its_adjacency_matrix(way, norm):
     assert agrees == {name: name in same for name in expected}
 
 
+@pytest.mark.parametrize("way", ["mean", "symmetric"])
+def test_a_node_that_keeps_one_edge_has_its_degree(way):
+    # Node 2 has no neighbour: its self-loop is its only edge.
+    graph = Graph.from_edge_index(np.array([[0, 1], [1, 0]]), 3)
+    sampler = make(graph, np.arange(3), 3, parts=1, renormalise=way)
+    (block,) = sampler.sample(np.arange(3), 0)
+    weight = block.matrix.to_dense()[:, block.src.argsort()].numpy()
+    np.testing.assert_allclose(weight, [[0.5, 0.5, 0], [0.5, 0.5, 0], [0, 0, 1]])
+
+
 def bias(sampler: ClusterGCN, epochs: int = 30) -> float:
     """|E aggregate - full| / |full| over all nodes and 4 random features."""
     graph = sampler.graph

@@ -157,7 +157,7 @@ def test_isolated_nodes_work(name):
 
 
 @every_sampler
-@pytest.mark.parametrize("norm", ["gcn", "weights"])
+@pytest.mark.parametrize("norm", ["gcn", "weights", "weighted-mean"])
 def test_weights_are_coefficients_over_chances_whatever_the_norm(name, norm):
     config = sampler_config(kind_of(name))
     estimator = {"estimator": "ht"} if config.allows("estimator", "ht") else {}
@@ -176,7 +176,7 @@ def test_weights_are_coefficients_over_chances_whatever_the_norm(name, norm):
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if SAMPLERS[kind_of(n)].unit != "none"])
-@pytest.mark.parametrize("norm", ["gcn", "weights"])
+@pytest.mark.parametrize("norm", ["gcn", "weights", "weighted-mean"])
 def test_full_budgets_give_the_exact_sum_of_coefficients(name, norm):
     graph = heavy_tailed_graph(norm)
     layers = SAMPLERS[kind_of(name)].sampled_layers(2)

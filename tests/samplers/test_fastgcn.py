@@ -85,6 +85,15 @@ def test_chances_are_those_of_k_draws_by_column_norms(norm, variant):
         np.testing.assert_allclose(block.prob, [stated[j] for j in block.src.tolist()], rtol=1e-6)
 
 
+@variants
+def test_each_layer_has_the_chances_of_its_own_budget(variant):
+    mass, replace = VARIANTS[variant]
+    sampler = FastGCN(heavy_tailed_graph(), [12, BUDGET], mass=mass, replace=replace)
+    block = sampler.sample(DST, 0)[1]
+    expected = chances(sampler.graph, variant)[block.src[DST.size :].numpy()]
+    np.testing.assert_allclose(block.prob[DST.size :], expected, rtol=1e-6)
+
+
 @pytest.mark.parametrize(("norm", "variant"), CASES)
 @pytest.mark.parametrize("mutant", ["none", "2%-too-large", "times-drawn"])
 def test_only_weights_of_the_true_chances_are_unbiased(norm, variant, mutant):

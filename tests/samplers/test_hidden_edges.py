@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from bliss import Graph, InputError
-from bliss.graph import HiddenEdges, Rows
+from bliss.graph import WEIGHTED, HiddenEdges, Rows
 from bliss.nn import GNN, ModelConfig
 from bliss.samplers import SAMPLERS, Sampler
 from tests.build import make_sampler
@@ -17,7 +17,7 @@ from tests.conftest import heavy_tailed_pairs
 
 NODES = 60
 SEEDS = np.arange(0, 50, 3)
-NORMS = ("mean", "gcn", "weights")
+NORMS = ("mean", "gcn", "weights", "weighted-mean")
 LAYERWISE = ("ladies", "pladies", "sketch", "bliss")
 VARIANTS = {
     **{name: {} for name in (*LAYERWISE, "labor-0", "labor-1", "labor-*", "full", "asgcn")},
@@ -48,14 +48,14 @@ def graphs(norm: str) -> tuple[Graph, Graph, np.ndarray, np.ndarray]:
     """A graph; the graph without some edges; their ids; and the old id of each edge left."""
     random = np.random.default_rng(1)
     pairs = heavy_tailed_pairs(50, 300)
-    weight = random.random(pairs.shape[1]).astype(np.float32) if norm == "weights" else None
+    weight = random.random(pairs.shape[1]).astype(np.float32) if norm in WEIGHTED else None
     graph = Graph.from_edge_index(pairs, NODES, weight=weight, norm=norm)
     hidden = np.sort(random.permutation(graph.num_edges)[:40])
     hidden = np.union1d(hidden, np.arange(graph.indptr[3], graph.indptr[4]))  # all of a seed
     left = np.setdiff1d(np.arange(graph.num_edges), hidden)
     target = np.repeat(np.arange(NODES), graph.degree)
     indptr = np.concatenate([[0], np.cumsum(np.bincount(target[left], minlength=NODES))])
-    kept = graph.weight[left] if norm == "weights" else None
+    kept = graph.weight[left] if norm in WEIGHTED else None
     options = {"self_loops": "keep", "duplicates": "keep"}
     built = Graph.from_csc(indptr, graph.indices[left], kept, norm, **options)
     return graph, built, hidden, left
@@ -156,9 +156,10 @@ def test_subgraph_samplers_refuse(name):
         sampler.sample(SEEDS, 0, without=[1])
 
 
+@pytest.mark.parametrize("norm", ["mean", "weighted-mean"])
 @pytest.mark.parametrize("policy", ["node", "exp3", "exp3-scale-free"])
-def test_what_is_learnt_is_that_of_the_graph_without_the_edges(policy):
-    graph, built, hidden, left = graphs("mean")
+def test_what_is_learnt_is_that_of_the_graph_without_the_edges(policy, norm):
+    graph, built, hidden, left = graphs(norm)
     sampler, other = (make_sampler("bliss", one, seed=5, policy=policy) for one in (graph, built))
     for step in range(5):
         drawn = [sampler.sample(SEEDS, step, without=hidden), other.sample(SEEDS, step)]

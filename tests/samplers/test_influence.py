@@ -99,10 +99,10 @@ def test_influence_that_looks_at_the_coins_of_its_own_layer_is_noticed(monkeypat
     )
     true = base.of_sources
 
-    def peeking(block, influence):
+    def peeking(block, influence, **options):
         coins = uniforms(sampler._key(peeking.step, 0), graph.indices)  # of the layer below
         low = np.bincount(targets_of(graph), coins < 0.3, 60) / np.diff(graph.indptr)
-        return true(block, influence) * (1 + 50 * low[block.src.numpy()])
+        return true(block, influence, **options) * (1 + 50 * low[block.src.numpy()])
 
     def sample(seeds, step):
         peeking.step = step
@@ -132,7 +132,52 @@ def test_samplers_without_it_refuse_it(toy_graph, kind):
         kind(toy_graph, [5, 5], influence="prior")
 
 
-def test_names_are_checked_and_the_default_is_that_of_the_papers(toy_graph):
+DEFAULTS = {  # only the library's own policy weighs targets, and not with a history
+    "bliss": (Bliss, {}, True),
+    "paper": (Bliss, {"policy": "exp3"}, False),
+    "history": (Bliss, {"history": "nodes", "widths": (4, 8, 8)}, False),
+    "history by choice": (
+        Bliss,
+        {"history": "nodes", "widths": (4, 8, 8), "influence": "prior"},
+        True,
+    ),
+    "pladies": (PLADIES, {"policy": "node"}, False),
+    "ladies": (LADIES, {}, False),
+    "sketch": (SKETCH, {}, False),
+}
+
+
+@pytest.mark.parametrize("case", DEFAULTS)
+def test_samplers_of_papers_keep_their_masses_by_default(toy_graph, case):
+    kind, options, expected = DEFAULTS[case]
+    x = torch.ones(toy_graph.num_nodes, 4)
+    assert kind(toy_graph, [5, 5], x=x, **options).config.weighs_targets == expected
+
+
+def test_names_are_checked(toy_graph):
     with pytest.raises(InputError, match="influence='learnt'"):
         Bliss(toy_graph, [5, 5], influence="learnt")
-    assert Bliss(toy_graph, [5, 5]).config.influence == "none"
+
+
+def test_attention_gives_each_target_weights_that_sum_to_one(toy_graph):
+    (block,) = PLADIES(toy_graph, [12]).sample(SEEDS, 0)
+    weight, row, col = block.edge_weight.double().numpy(), block.row.numpy(), block.col.numpy()
+    sums = np.bincount(col, weight)
+    assert not np.allclose(sums, 1)
+    for has_attention in (False, True):
+        shares = weight / sums[col] if has_attention else weight
+        expected = np.bincount(row, shares**2, block.num_src)
+        expected[: block.num_dst] += 1
+        found = base.of_sources(block, has_attention=has_attention)
+        np.testing.assert_allclose(found, expected / expected.mean(), rtol=1e-5)
+
+
+def test_a_bandit_knows_attention_once_it_has_seen_it(toy_graph):
+    sampler = Bliss(toy_graph, [20, 12])
+    x = torch.ones(toy_graph.num_nodes, 4)
+    for seen in (False, True):
+        assert [sampler._has_attention(layer) for layer in range(2)] == [seen, seen]
+        blocks = sampler.sample(SEEDS, 0)
+        for block in blocks:
+            block.observe(x[: block.num_src], torch.ones(block.num_edges) / 3)
+        sampler.update(blocks)

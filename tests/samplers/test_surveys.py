@@ -180,7 +180,8 @@ def test_the_batches_after_a_survey_see_it_and_earlier_ones_do_not(graph, prefet
     differs = [one != other for one, other in zip(draws[False], draws[True], strict=True)]
     first = 3 + prefetch  # the batch after the survey; one more was drawn ahead
     assert not any(differs[:first])
-    assert all(differs[first : first + 3])
+    assert differs[first]
+    assert sum(differs[first:]) >= 3  # two small draws may agree by chance
 
 
 @pytest.mark.parametrize("prefetch", [0, 1])

@@ -51,6 +51,18 @@ def test_each_row_has_the_means_of_its_runs(compared):
         assert row.curve.step == [10, 20]
 
 
+def test_runs_that_learn_nothing_are_a_note(dataset, tmp_path):
+    order = torch.randperm(240, generator=torch.Generator().manual_seed(0))
+    shuffled = replace(dataset, y=dataset.y[order])
+    said: list[str] = []
+    given = SMALL | {"dataset": shuffled}
+    found = compare(given, ["pladies"], ["sage"], [0], [1.0], tmp_path, say=said.append)
+    note = "1 of 1 runs of pladies with sage at share 1 are no better than a constant prediction."
+    assert note in found.notes
+    assert f"Warning: {note}" in said
+    assert any(other.startswith("Likely causes of this") for other in found.notes)
+
+
 def test_one_value_has_no_deviation():
     assert mean_and_deviation([0.5]) == (0.5, None)
     assert mean_and_deviation([0.0, 1.0]) == (0.5, pytest.approx(0.5**0.5))

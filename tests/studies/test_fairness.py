@@ -11,7 +11,7 @@ import scipy.stats
 from bliss.errors import DamagedError, DivergedError, InputError
 from bliss.studies.comparison import comparison
 from bliss.studies.comparison.matching import Matcher, Work, nearest
-from bliss.studies.comparison.plan import Request, plan, sized
+from bliss.studies.comparison.plan import Request, Start, plan, shaped_like, sized
 from bliss.studies.comparison.ranking import interval, paired, ranks
 from bliss.studies.comparison.sampler_settings import parse_sampler, settings_of
 from bliss.studies.comparison.search import candidates, tuning_seed
@@ -397,3 +397,20 @@ def test_units_are_declared_by_samplers():
         assert unit_of(config.sampler.config) == unit
     assert with_size(TrainConfig.of(sampler="saint-rw"), (7,)).training.batch_size == 7
     assert TrainConfig.of(budgets=(3, 2, 1)) == with_size(TrainConfig(), (3, 2, 1))
+
+
+@pytest.mark.parametrize(
+    ("sampler", "options", "expected"),
+    [
+        ("bliss", {}, (40, 20)),  # the same unit: half of the leader's size
+        ("bliss", {"first_hop": "exact"}, (20,)),  # the input layer is exact
+        ("neighbor", {}, (10, 10)),  # another unit: its own size
+    ],
+)
+def test_matching_starts_from_the_first_samplers_shape(sampler, options, expected):
+    settings = {"dataset": "own", "layers": 2}
+    leader = resolve(**settings, sampler="pladies", budgets=(80, 40))
+    own = {} if sampler == "neighbor" else {"budgets": (64, 64)[len(options) :]}
+    config = resolve(**settings, sampler=sampler, **options, **own).fitted(1000)
+    start = Start("sage", parse_sampler("pladies"), leader, "ht")
+    assert size_of(shaped_like(config, start, 0.5)) == expected

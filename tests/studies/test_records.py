@@ -44,7 +44,7 @@ def test_scores_are_written_with_the_name_of_their_metric(trained, compared, nam
     folder = compared[0] if name == "compare.json" else trained[0]
     text = (folder / name).read_text()
     values = json.loads(text.splitlines()[0] if name == "metrics.jsonl" else text)
-    assert values["metric"] == "micro-F1"
+    assert values["metric"] == "f1"
 
 
 def test_a_comparison_is_read_as_it_was_returned(compared):
@@ -97,8 +97,8 @@ def test_numbers_that_are_not_finite_are_written_as_null():
     ratios = PolicyRatios(
         over_pladies=math.nan,
         over_limit=math.inf,
-        relative_over_pladies=None,
-        relative_over_limit=1.5,
+        weighted_over_pladies=None,
+        weighted_over_limit=1.5,
     )
     assert list(json.loads(records.to_json(ratios)).values()) == [None, None, None, 1.5]
 
@@ -106,7 +106,7 @@ def test_numbers_that_are_not_finite_are_written_as_null():
 def test_a_curve_averages_the_runs_that_got_to_a_step():
     def line(step, value):
         scores = {"train_score": 0.0, "val_score": value}
-        return Evaluation(step=step, loss=2 * value, metric="micro-F1", **scores)
+        return Evaluation(step=step, loss=2 * value, metric="f1", **scores)
 
     curve = average_curve([[line(10, 0.25), line(20, 0.5)], [line(10, 0.75)]])
     assert curve.step == [10, 20]

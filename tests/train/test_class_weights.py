@@ -10,7 +10,7 @@ import torch
 from bliss import InputError
 from bliss.data import Dataset
 from bliss.train import build_task, resolve
-from bliss.train.metrics import balanced_weights, criterion
+from bliss.train.losses import balanced_weights, criterion
 from tests.build import make_dataset
 from tests.train.runs import settings, trained
 

@@ -78,7 +78,7 @@ def test_a_damaged_line_of_metrics_is_named_and_nothing_is_lost(dataset, finishe
 
 
 def evaluation(step: int) -> Evaluation:
-    return Evaluation(step=step, loss=1.0, metric="micro-F1", train_score=0.5, val_score=0.25)
+    return Evaluation(step=step, loss=1.0, metric="f1", train_score=0.5, val_score=0.25)
 
 
 def test_a_line_of_metrics_cut_short_is_forgotten(tmp_path):
@@ -336,10 +336,10 @@ def test_a_checkpoint_that_does_not_name_its_data_is_refused(dataset, finished):
 @pytest.mark.parametrize("changes", [{"hidden": 2**31}, {"layers": 3000, "budgets": [9] * 3000}])
 def test_a_network_larger_than_its_weights_is_not_built(dataset, finished, changes):
     folder = RunFolder(finished)
-    changed = folder.settings().with_settings(**changes)
+    schema, changed = folder.schema(), folder.settings().with_settings(**changes)
     (finished / "config.json").write_text(json.dumps(changed.to_dict()))
     weights = safetensors.torch.load((finished / "best.safetensors").read_bytes())
-    folder.save_best(weights)  # with a digest of these settings
+    folder.save_best(weights, schema)  # with a digest of these settings
     with pytest.raises(DamagedError, match="are smaller than layers="):
         open_task(folder, lambda config: dataset)
 

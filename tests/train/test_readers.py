@@ -42,10 +42,10 @@ while True:
 
 def test_weights_that_are_replaced_while_they_are_read_are_the_old_or_the_new_ones(finished):
     folder = RunFolder(finished)
-    old = folder.load_best()
+    old, schema = folder.load_best(), folder.schema()
     best = finished / "best.safetensors"
     shutil.copy(best, finished / "old")
-    folder.save_best({name: tensor + 1 for name, tensor in old.items()})
+    folder.save_best({name: tensor + 1 for name, tensor in old.items()}, schema)
     shutil.copy(best, finished / "new")
     command = [sys.executable, "-c", SWAP, best.name, "old", "new"]
     with subprocess.Popen(command, cwd=finished, stdout=subprocess.PIPE) as swapping:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from torch_geometric.data import Data
+from torchmetrics.functional.regression import mean_absolute_error as reference_mae
 from torchmetrics.functional.regression import mean_squared_error as reference_mse
 from torchmetrics.functional.regression import r2_score
 from typer.testing import CliRunner
@@ -19,7 +20,8 @@ from bliss.data import Dataset, save_dataset
 from bliss.report import write_report
 from bliss.studies import compare
 from bliss.train import evaluate, predict, r2, resolve, train
-from bliss.train.metrics import TargetScale, criterion, mean_squared_error
+from bliss.train.losses import TargetScale, criterion
+from bliss.train.metrics import mean_absolute_error, mean_squared_error
 from tests.train.runs import SETTINGS, make_trainer, quiet, stopped, trained
 
 pytestmark = pytest.mark.slow
@@ -61,6 +63,8 @@ def test_scores_are_torchmetrics():
     assert r2(predicted, y) == pytest.approx(r2_score(predicted, y).item(), rel=1e-5)
     expected = reference_mse(predicted, y).item()
     assert mean_squared_error(predicted, y) == pytest.approx(expected, rel=1e-5)
+    expected = reference_mae(predicted, y).item()
+    assert mean_absolute_error(predicted, y) == pytest.approx(expected, rel=1e-5)
     assert r2(y, y) == 1
     assert r2(y[:, :1] * 0 + 1, y[:, :1] * 0 + 1) == 1  # a constant target, predicted exactly
     assert r2(y[:, :1], y[:, :1] * 0 + 1) == 0
@@ -88,10 +92,10 @@ def test_the_loss_with_weights_estimates_the_mean_over_all_nodes():
 
 def test_a_network_learns_targets_far_from_zero(incomes, run):
     _, result = run
-    assert result.metric == "R2"
+    assert result.metric == "r2"
     assert result.val_score > 0.5  # the mean of the training nodes gives at most 0
     spread = float(incomes.y[incomes.splits["test"]].double().var(correction=0))
-    assert result.test_mse == pytest.approx((1 - result.test_score) * spread, rel=1e-4)
+    assert result.scores["test"]["mse"] == pytest.approx((1 - result.test_score) * spread, rel=1e-4)
 
 
 def test_predictions_are_in_the_units_of_the_targets(incomes, run):
@@ -101,7 +105,7 @@ def test_predictions_are_in_the_units_of_the_targets(incomes, run):
     test = incomes.splits["test"]
     predicted = torch.tensor(found["prediction"])[test]
     error = float((predicted - incomes.y[test, 0]).square().mean())
-    assert error == pytest.approx(result.test_mse, rel=1e-4)
+    assert error == pytest.approx(result.scores["test"]["mse"], rel=1e-4)
 
 
 def test_the_scale_is_that_of_the_run_and_not_of_the_data_at_hand(incomes, run):
@@ -115,7 +119,7 @@ def test_a_resumed_regression_ends_as_an_uninterrupted_one(incomes, tmp_path):
     _, whole = trained(incomes, tmp_path / "whole")
     stopped(make_trainer(incomes, tmp_path / "again"), 15, 15)
     _, again = trained(incomes, tmp_path / "again", resume=True)
-    for name in ("val_score", "test_score", "val_mse", "test_mse", "best_step"):
+    for name in ("val_score", "test_score", "scores", "best_step"):
         assert getattr(whole, name) == getattr(again, name)
 
 
@@ -124,7 +128,7 @@ def test_samplers_of_every_kind_train_several_targets(tmp_path, sampler):
     dataset = Dataset.from_data(make_data(targets=2), task="regression")
     budgets = {"neighbor": (5, 5)}.get(sampler, ())
     _, result = trained(dataset, tmp_path, sampler=sampler, budgets=budgets, steps=10)
-    assert np.isfinite(result.test_mse)
+    assert np.isfinite(result.scores["test"]["mse"])
 
 
 def test_sampled_validation_scores_targets_too(incomes, tmp_path):
@@ -146,7 +150,7 @@ def test_nothing_calls_an_r2_an_f1(incomes, run, tmp_path):
         tmp_path / "compared",
         say=quiet,
     )
-    assert compared.metric == "R2"
+    assert compared.metric == "r2"
     assert compared.dataset == "incomes"
     commands = [
         ["train", "--dataset", store, "--out", tmp_path / "run", *short],
@@ -171,9 +175,9 @@ def test_nothing_calls_an_r2_an_f1(incomes, run, tmp_path):
 
 def test_the_files_of_a_run_name_the_metric(run):
     folder, _ = run
-    assert json.loads((folder / "result.json").read_text())["metric"] == "R2"
+    assert json.loads((folder / "result.json").read_text())["metric"] == "r2"
     first = json.loads((folder / "metrics.jsonl").read_text().splitlines()[0])
-    assert first["metric"] == "R2"
+    assert first["metric"] == "r2"
     assert first["val_mse"] > 0
 
 

@@ -52,7 +52,7 @@ def test_a_signal_during_an_evaluation_stops_it_and_resuming_repeats_it(
         return run
 
     with monkeypatch.context() as patch, pytest.raises(Interrupted) as stop:
-        for name in ("evaluate", "evaluate_and_survey", "evaluate_sampled"):
+        for name in ("evaluate", "evaluate_and_survey", "evaluate_sampled", "assess"):
             patch.setattr(loop, name, interrupted(getattr(loop, name)))
         trainer.run()
     assert stop.value.number == number

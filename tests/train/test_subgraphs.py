@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional
 
 from bliss.train import RunFolder
-from bliss.train.metrics import criterion
+from bliss.train.losses import criterion
 from tests.build import make_dataset
 from tests.train.runs import assert_same_run, make_trainer, quiet, stopped, trained
 

@@ -38,13 +38,14 @@ def test_each_full_evaluation_is_one_pass_that_teaches(dataset, tmp_path, monkey
         return survey(self, *arguments, **options)
 
     monkeypatch.setattr(Sampler, "surveyed", counted)
-    full, infer = [], loop.evaluate
+    full = []
+    for name, infer in (("evaluate", loop.evaluate), ("assess", loop.assess)):
 
-    def evaluated(*arguments, **options):
-        full.append(trainer.stepper.steps)
-        return infer(*arguments, **options)
+        def evaluated(*arguments, infer=infer, **options):
+            full.append(trainer.stepper.steps)
+            return infer(*arguments, **options)
 
-    monkeypatch.setattr(loop, "evaluate", evaluated)
+        monkeypatch.setattr(loop, name, evaluated)
     trainer = make_trainer(dataset, tmp_path / "a", steps=25, **ATTENTION)
     trainer.run()
     assert passes == [10, 20]  # the last evaluation teaches nothing: no step follows

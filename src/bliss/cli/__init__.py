@@ -42,5 +42,5 @@ def common(
 
 study_commands = [imported(study.command) for study in studies()]
 for command in (train, evaluate, predict, *study_commands, report):
-    app.command()(command)
+    app.command(cls=getattr(command, "command_class", None))(command)
 app.add_typer(data_app, name="data")

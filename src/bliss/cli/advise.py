@@ -18,14 +18,19 @@ if TYPE_CHECKING:
     from bliss.train import TrainConfig
 
 
-@takes_settings(without=("budgets", "shards", "reduction"))
+@takes_settings(
+    without=("budgets", "shards", "reduction"), basic=("pilot_steps", "limit", "json", "threads")
+)
 def advise(
     settings: dict[str, Any],
     pilot_steps: Annotated[int, typer.Option(help="Steps that the network is trained for.")] = 60,
     limit: Annotated[
         float, typer.Option(help="Largest relative error of the gradient that is accepted.")
     ] = 0.1,
-    json: Annotated[Path | None, typer.Option(help="Write the advice to this file.")] = None,
+    json: Annotated[
+        Path | None,
+        typer.Option(help="Write the advice to this file, with the fitted models and their fit."),
+    ] = None,
     threads: Threads = None,
     root: Root = None,
     debug: Debug = False,
@@ -62,24 +67,27 @@ def auto_config(settings: Mapping[str, Any], dataset: Dataset) -> TrainConfig:
     from bliss.studies import advise as find_advice
 
     advice = find_advice(settings, dataset, compare=False)
-    say(f"budgets=auto, after {advice.seconds:.0f} s: {advice.reason} {described(advice.choice)}")
+    if advice.choice is None:
+        show_nothing(advice)
+        say("Training goes on with the default budgets.")
+    else:
+        say(f"budgets=auto, after {advice.seconds:.0f} s: {choice_text(advice.choice)}")
     return advice.config
 
 
 def show_advice(advice: Advice) -> None:
-    """Print the table, the fits, the notes and the command."""
+    """Print what was compared, the choice, the reason and the command."""
+    if advice.choice is None:
+        show_nothing(advice)
+        return
     from rich.table import Table
 
     table = Table(
         "",
         "settings",
         "budgets",
-        "error by layer",
-        "gradient error",
-        "error, measured",
-        "ms/step",
-        "ms, measured",
-        "ms x (1 + error)",
+        "ms/step, expected",
+        "gradient error, expected",
         title=f"{advice.dataset}, {advice.model}, batches of {advice.batch_size}",
     )
     for row in advice.rows:
@@ -87,28 +95,26 @@ def show_advice(advice: Advice) -> None:
             f"> {row.name}" if row.name == advice.choice.name else row.name,
             described(row),
             ",".join(map(str, row.budgets)),
-            " ".join(f"{error:.2g}" for error in row.errors),
-            f"{row.gradient_error:.3f}",
-            "" if row.measured_error is None else f"{row.measured_error:.3f}",
             f"{row.ms:.1f}",
-            "" if row.measured_ms is None else f"{row.measured_ms:.1f}",
-            f"{row.cost:.1f}",
+            f"{row.gradient_error:.3f}",
         )
     console().print(table)
-    for fit in advice.fits:
-        say(
-            f"Fit of {fit.name}: times within {fit.ms_residual:.0%}, gradient errors within "
-            f"{fit.gradient_residual:.0%} (medians); {fit.base_ms:.1f} ms + us per source "
-            f"{listed(fit.source_us)}, per edge {listed(fit.edge_us)}"
-        )
-    say(advice.variance_note)
-    say(advice.reason)
+    say(f"Choice: {choice_text(advice.choice)}")
+    say(f"Why: {advice.reason} {advice.variance_note}")
     say(f"Run: {advice.command}")
 
 
-def listed(values: list[float]) -> str:
-    """Numbers separated by slashes, one per layer."""
-    return "/".join(f"{value:.2g}" for value in values)
+def show_nothing(advice: Advice) -> None:
+    """Print why nothing is recommended, and the likely causes."""
+    say(f"{advice.reason} Likely causes, the likeliest first:")
+    for number, cause in enumerate(advice.causes, start=1):
+        say(f"  {number}. {cause}")
+
+
+def choice_text(row: AdviceRow) -> str:
+    """Sampler, options and budgets of a row."""
+    budgets = f", budgets {','.join(map(str, row.budgets))}" if row.budgets else ""
+    return f"{described(row)}{budgets}"
 
 
 def described(row: AdviceRow) -> str:

@@ -36,7 +36,10 @@ Out = Annotated[
 ]
 
 
-@takes_settings(without=("model", "sampler", "seed", "budgets", "estimator", "reduction"))
+@takes_settings(
+    without=("model", "sampler", "seed", "budgets", "estimator", "reduction"),
+    basic=("samplers", "models", "seeds", "match", "estimator", "out", "threads"),
+)
 def compare(
     settings: dict[str, Any],
     out: Out,
@@ -173,6 +176,12 @@ def show_comparison(comparison: Comparison) -> None:
             "never" if wait is None else f"{wait:.1f} ({row.reached}/{row.seeds})",
         )
     console().print(table)
+    if any(row.is_tied for row in comparison.rows):
+        say(
+            "Tied: not significantly worse than the best of the rank, by paired t-tests over "
+            f"{len(comparison.seeds)} seed{plural} (5% level, Holm's correction). With more "
+            "--seeds, smaller differences become significant."
+        )
     show_conditions(comparison)
     for skipped in comparison.skipped:
         say(f"Left out: {skipped.sampler} with {skipped.model}: {skipped.why}")

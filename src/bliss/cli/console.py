@@ -223,7 +223,10 @@ def errors(debug: bool, remedy: str = "Run the same command again to continue.")
         if debug:
             raise
         code, sentence = _explain(error)
-        complain(f"Error: {sentence}")
+        several = getattr(error, "problems", ())  # of the files of an import
+        complain(f"Error: {len(several)} problems" if several else f"Error: {sentence}")
+        for number, problem in enumerate(several, 1):
+            complain(f"{number}. {problem}")
         leave(code)
 
 

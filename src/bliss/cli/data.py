@@ -61,10 +61,15 @@ def data_verify(
 
 def show_dataset(dataset: Dataset) -> None:
     """Print a summary of a data set."""
+    show_description(bliss_data.describe(dataset))
+
+
+def show_description(description: dict[str, Any]) -> None:
+    """Print the result of `describe`."""
     from rich.table import Table
 
-    table = Table("", printable(dataset.name))
-    for name, value in bliss_data.summary_rows(bliss_data.describe(dataset)):
+    table = Table("", printable(description["name"]))
+    for name, value in bliss_data.summary_rows(description):
         table.add_row(name, value)
     console().print(table)
 
@@ -76,10 +81,18 @@ def data_import(
         typer.Argument(help="Folder to write; it must not exist.", parser=folder, metavar="PATH"),
     ],
     edges: Annotated[
-        Path | None, typer.Option(help="Pairs of ids: .npy, .npz, .csv or .parquet.")
+        list[Path] | None,
+        typer.Option(
+            help="Pairs of ids: .npy, .npz, .csv or .parquet. Repeat it for several files.",
+            metavar="<path>",
+        ),
     ] = None,
     features: Annotated[
-        Path | None, typer.Option(help="One row per node: .npy, .npz, .csv or .parquet.")
+        Path | None,
+        typer.Option(
+            help="One row per node: .npy, .npz, .csv or .parquet. Text columns become categories, "
+            "and missing values the mean of the others."
+        ),
     ] = None,
     labels: Annotated[
         Path | None,
@@ -95,6 +108,40 @@ def data_import(
     feature_columns: Annotated[
         str, typer.Option(help="Columns or node attributes to use, separated by commas.")
     ] = "",
+    id_column: Annotated[
+        str,
+        typer.Option(
+            help="Column of the ids of nodes in --features and --labels; default the first, if it "
+            "is called id, node, node_id or name."
+        ),
+    ] = "",
+    source_column: Annotated[
+        str, typer.Option(help="Column of sources in --edges; default src, source, from or row.")
+    ] = "",
+    target_column: Annotated[
+        str, typer.Option(help="Column of targets in --edges; default dst, target, to or col.")
+    ] = "",
+    weight_column: Annotated[
+        str, typer.Option(help="Column of weights in --edges; default weight.")
+    ] = "",
+    max_categories: Annotated[
+        int,
+        typer.Option(
+            help="Most categories of a text column that become a feature each; those of a column "
+            "with more are hashed into so many features."
+        ),
+    ] = 64,
+    like: Annotated[
+        Path | None,
+        typer.Option(help="Store whose encoding of columns is used, for a network trained on it."),
+    ] = None,
+    norm: Annotated[
+        str,
+        typer.Option(
+            help="How weighted edges are aggregated: weighted-mean (weights of a node's in-edges "
+            "sum to 1), or weights (their sum)."
+        ),
+    ] = "weighted-mean",
     task: Annotated[
         str, typer.Option(help="classes, labels (several per node), regression or auto.")
     ] = "auto",
@@ -123,29 +170,48 @@ def data_import(
     feature_type: Annotated[
         str, typer.Option(help="Type of the features in the store: float32 or float16.")
     ] = "float32",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be imported, and write nothing.")
+    ] = False,
     debug: Debug = False,
 ) -> None:
-    """Check your own graph and write it as a folder for `bliss train --dataset`."""
+    """Check your own graph and write it as a folder for `bliss train --dataset`.
+
+    All problems of all files are named at once. See docs/graphs.md for the formats.
+    """
     with errors(debug):
         files = {"train": train_nodes, "val": val_nodes, "test": test_nodes}
+        given: dict[str, Any] = {
+            "edges": edges or None,
+            "features": features,
+            "labels": labels,
+            "graph": graph,
+            "splits": parse_splits(split, files),
+            "weight": weight,
+            "directed": not undirected,
+            "label": label,
+            "feature_columns": [name for name in feature_columns.split(",") if name],
+            "id_column": id_column,
+            "source_column": source_column,
+            "target_column": target_column,
+            "weight_column": weight_column,
+            "max_categories": max_categories,
+            "like": like,
+            "norm": norm,
+            "task": task,
+            "seed": seed,
+            "memory": memory,
+            "feature_type": feature_type,
+        }
         with shown_shares() as progress:
-            written = bliss_data.import_graph(
-                out,
-                edges=edges,
-                features=features,
-                labels=labels,
-                graph=graph,
-                splits=parse_splits(split, files),
-                weight=weight,
-                directed=not undirected,
-                label=label,
-                feature_columns=[name for name in feature_columns.split(",") if name],
-                task=task,
-                seed=seed,
-                memory=memory,
-                feature_type=feature_type,
-                progress=progress,
-            )
+            if dry_run:
+                preview = bliss_data.preview_import(**given, progress=progress)
+            else:
+                written = bliss_data.import_graph(out, **given, progress=progress)
+        if dry_run:
+            show_description(preview | {"name": out.name})
+            say("Nothing was written: leave --dry-run out to import.")
+            return
         is_taken = bliss_data.canonical(str(written)) in dict(bliss_data.dataset_names())
         path = f"./{written}" if is_taken else written  # "./" avoids a clash with a known name
         show_dataset(bliss_data.open_store(written))

@@ -19,6 +19,7 @@ from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hi
 import typer
 
 from bliss.cli.console import errors
+from bliss.cli.short_help import HelpAll, with_basic
 from bliss.errors import InputError
 from bliss.nn.model_config import MODELS
 from bliss.policies.configs import POLICIES, PolicyConfig
@@ -69,10 +70,17 @@ CHOICES: Mapping[str, Sequence[str]] = {
 PANELS = {
     "data": "Data",
     "network": "Network",
-    "sampler": "Samplers and policies",
+    "sampler": "Sampler",
     "training": "Training",
 }
 """Titles of the parts of the settings in the help."""
+BASIC = (
+    *("dataset", "features", "model", "layers", "hidden", "sampler", "budgets"),
+    *("batch_size", "steps", "lr", "seed"),
+)
+"""Settings that --help shows; --help-all shows the others, too."""
+MOST_OWNERS = 3
+"""Samplers or policies that the title of a panel of the help names at most."""
 _PLAIN = (str, int, float, bool)
 
 
@@ -87,7 +95,7 @@ class Setting(NamedTuple):
 
 
 def takes_settings(
-    without: Sequence[str] = (), sampler: bool = True
+    without: Sequence[str] = (), sampler: bool = True, basic: Sequence[str] = ()
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Decorator that adds the options of a run, passed to the command as the dict `settings`.
 
@@ -99,6 +107,8 @@ def takes_settings(
         Settings to leave out.
     sampler
         Whether to include the options of samplers and policies.
+    basic
+        Names of the command's own options that --help shows, beside BASIC.
     """
     left_out = {*without, *(() if sampler else sampler_option_names())}
     chosen = [setting for setting in run_settings() if setting.name not in left_out]
@@ -106,6 +116,7 @@ def takes_settings(
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @wraps(command)
         def run(**values: Any) -> None:
+            del values["help_all"]
             given = {setting.name: values.pop(setting.name) for setting in chosen}
             with errors(values["debug"]):
                 settings = {k: parse(k, v) for k, v in given.items() if v is not None}
@@ -133,7 +144,11 @@ def takes_settings(
             for name, parameter in own.parameters.items()
             if name != "settings"
         ]
-        run.__signature__ = own.replace(parameters=[*options, *others])  # type: ignore[attr-defined]
+        full = inspect.Parameter(
+            "help_all", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=HelpAll
+        )
+        run.__signature__ = own.replace(parameters=[*options, *others, full])  # type: ignore[attr-defined]
+        run.command_class = with_basic((*BASIC, *basic))  # type: ignore[attr-defined]
         return run
 
     return decorate
@@ -152,8 +167,13 @@ def run_settings() -> list[Setting]:
         settings.append(Setting(name, kind, doc + _choices(name), default, PANELS[part]))
     for name, (kind, doc, held_by) in sampler_options().items():
         default = _default(name, in_force.get(name), recipe_names)
-        text = f"{doc}{_choices(name)} Option of {', '.join(held_by)}."
-        settings.append(Setting(name, kind, text, default, PANELS["sampler"]))
+        named, text = ", ".join(held_by), doc + _choices(name)
+        if len(held_by) > MOST_OWNERS:
+            settings.append(
+                Setting(name, kind, f"{text} Option of {named}.", default, PANELS["sampler"])
+            )
+        else:
+            settings.append(Setting(name, kind, text, default, f"Options of {named}"))
     return settings
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,14 +14,18 @@ from bliss.cli.console import console, errors, say, shown, silence
 from bliss.cli.options import Debug, Root, Run, Threads, Verify, folder, set_threads, takes_settings
 from bliss.errors import InputError
 from bliss.train.config_parts import AUTO
+from bliss.train.results import METRICS, title_of
 
 if TYPE_CHECKING:
     from bliss.train import RunResult, Task, TrainConfig
+    from bliss.train.results import Assessment, Constant
 
 _PROCESSES = "Several processes"
+MOST_CLASSES, MOST_COLUMNS = 50, 10
+"""Classes up to which `bliss evaluate` prints each class, and the confusion matrix."""
 
 
-@takes_settings()
+@takes_settings(basic=("out", "resume", "threads"))
 def train(
     settings: dict[str, Any],
     threads: Threads = None,
@@ -73,7 +78,7 @@ def train(
     """Train a network; without options, GraphSAGE with BLISS on an embedded graph.
 
     Settings come from the options, then from the data set's recipe, then from the defaults.
-    `bliss train --dataset cora --help` shows the settings of Cora's recipe.
+    `bliss train --dataset cora --help-all` shows the settings of Cora's recipe.
 
     With torchrun, several processes train together: torchrun --nproc-per-node 2 -m bliss train
     --shards 2. See docs/processes.md, and docs/ray.md for --engine ray.
@@ -90,7 +95,7 @@ def train(
             checked = {"timeout": timeout, "check_every": check_every}
             train_with_ray(settings, workers, out, options | checked)
             return
-        from bliss.data import load_dataset
+        from bliss.data import load_dataset, size_words
         from bliss.distributed.agreement import Communicator
         from bliss.distributed.shards import check_processes
         from bliss.distributed.shared_dataset import shared_dataset
@@ -120,10 +125,9 @@ def train(
             if is_auto:
                 config = chosen_before(place, config) or auto_config(settings, loaded)
             trainer = Trainer(config, loaded, place, say, group, check_every)
-            say(
-                f"{loaded.name}: {loaded.graph.num_nodes:,} nodes, {loaded.graph.num_edges:,} "
-                f"edges; {summary(config, me.size)}"
-            )
+            say(f"{loaded.name}: {size_words(loaded.graph)}; {summary(config, me.size)}")
+            if changed := trainer.task.encoder.num_changed:
+                say(f"Standardised {changed} of {loaded.num_features} features; see --features.")
             logs = place if tensorboard and me.rank == 0 else None
             with tensorboard_writer(logs) as log, shown(config.training.steps) as bar:
                 result = trainer.run(resume or me.restarts > 0, bar, log)
@@ -184,15 +188,41 @@ def train_with_ray(
 def show_result(result: RunResult) -> None:
     """Print the result of a run in two or three lines."""
     say(
-        f"{result.metric} of the best step ({result.best_step}): train {result.train_score:.4f}, "
-        f"validation {result.val_score:.4f}, test {result.test_score:.4f}"
+        f"{title_of(result.metric)} of the best step ({result.best_step}): train "
+        f"{result.train_score:.4f}, validation {result.val_score:.4f}, test {result.test_score:.4f}"
     )
-    mse = {"train": result.train_mse, "validation": result.val_mse, "test": result.test_mse}
-    known = [f"{split} {error:.4g}" for split, error in mse.items() if error is not None]
-    if known:
-        say(f"mean squared error: {', '.join(known)}")
+    others = [
+        f"{title_of(name)} {score_text(name, score)}"
+        for name, score in result.scores.get("test", {}).items()
+        if name != result.metric and (name, result.metric) != ("accuracy", "f1")
+    ]
+    if others:
+        say(f"on test nodes: {', '.join(others)}")
+    if result.constant is not None:
+        say(constant_text(result.constant, result.metric))
+    if not result.has_learnt:
+        say_unlearnt("on test nodes", result.causes)
     parts = ", ".join(f"{name} {ms:.1f}" for name, ms in result.step_ms.items())
     say(f"{result.seconds:.1f} s; median ms per step: {parts}")
+
+
+def constant_text(constant: Constant, metric: str) -> str:
+    """The score and loss of a constant prediction, and the loss of the network."""
+    score, loss = score_text(metric, constant.score), score_text("mse", constant.loss)
+    return (
+        f"a constant prediction: test {title_of(metric)} {score}, loss {loss} (network "
+        f"{score_text('mse', constant.network_loss)})"
+    )
+
+
+def say_unlearnt(where: str, causes: Sequence[str]) -> None:
+    """Print that a network has learnt nothing, and the likely causes."""
+    say(
+        f"Warning: the network is no better than a constant prediction {where}. Likely causes, the "
+        "likeliest first:"
+    )
+    for number, cause in enumerate(causes, start=1):
+        say(f"  {number}. {cause}")
 
 
 def summary(config: TrainConfig, processes: int) -> str:
@@ -222,35 +252,77 @@ def chosen_before(place: Path, config: TrainConfig) -> TrainConfig | None:
 
 def evaluate(
     run: Run,
+    split: Annotated[
+        str, typer.Option(help="Nodes whose classes are shown one by one: train, val or test.")
+    ] = "test",
+    json: Annotated[Path | None, typer.Option(help="Write all scores to this file.")] = None,
     root: Root = None,
     threads: Threads = None,
     verify: Verify = False,
     debug: Debug = False,
 ) -> None:
-    """Evaluate a run's best weights with full neighbourhoods: micro-F1 or R2 on every split."""
+    """Evaluate a run's best weights with full neighbourhoods: all scores, by split and by class."""
     with errors(debug):
-        from rich.table import Table
+        from bliss import checks
+        from bliss.storage import records
+        from bliss.storage.files import refuse_folder
+        from bliss.train.assessment import SPLITS, assess
 
-        from bliss.train import evaluate as evaluate_task
-        from bliss.train.evaluation import infers_all, scored_nodes
-
+        checks.choice("split", split, SPLITS)
+        if json is not None:
+            refuse_folder("json", json, "scores.json")
         set_threads(threads)
-        task = open_run(run, root, verify)
-        splits = ("train", "val", "test")
-        scores = evaluate_task(task, splits)
-        has_errors = task.dataset.is_regression
-        table = Table("split", "nodes", task.metric, *(["MSE"] if has_errors else []))
-        for name in splits:
-            error = [f"{scores[f'{name}_mse']:.4g}"] if has_errors else []
-            every = task.dataset.splits[name]
-            nodes = len(every if infers_all(task) else scored_nodes(task, name))
-            table.add_row(name, f"{nodes:,}", f"{scores[name]:.4f}", *error)
-        console().print(table)
+        assessment = assess(open_run(run, root, verify))
+        show_assessment(assessment, split)
+        if not assessment.has_learnt:
+            say_unlearnt("on test nodes", assessment.causes)
+        if json is not None:
+            records.write(json, assessment)
+            say(f"Written to {json}")
+
+
+def show_assessment(assessment: Assessment, split: str) -> None:
+    """Print the scores of all splits, and the classes and the confusion matrix of one."""
+    from rich.table import Table
+
+    names = dict.fromkeys(name for part in assessment.splits.values() for name in part.scores)
+    metric = assessment.metric
+    constant = f"{title_of(metric)} of a constant"
+    table = Table("split", "nodes", *map(title_of, names), constant)
+    for name, part in assessment.splits.items():
+        scores = [score_text(n, part.scores.get(n)) for n in names]
+        table.add_row(name, f"{part.nodes:,}", *scores, score_text(metric, part.constant.score))
+    console().print(table)
+    part = assessment.splits[split]
+    if not 1 < len(part.classes) <= MOST_CLASSES:
+        return
+    has_matrix = bool(part.confusion) and len(part.classes) <= MOST_COLUMNS
+    columns = [f"as {one.name}" for one in part.classes] if has_matrix else []
+    table = Table("class", "nodes", "predicted", "precision", "recall", *columns)
+    for place, one in enumerate(part.classes):
+        row = map(str, part.confusion[place]) if has_matrix else ()
+        ratios = (score_text("", one.precision), score_text("", one.recall))
+        table.add_row(one.name, f"{one.nodes:,}", f"{one.predicted:,}", *ratios, *row)
+    console().print(table)
+
+
+def score_text(metric: str, value: float | None) -> str:
+    """A score with four decimals, an error with four digits; a dash for a score not defined."""
+    if value is None:
+        return "\u2013"
+    is_score = metric not in METRICS or METRICS[metric].is_score
+    return f"{value:.4f}" if is_score else f"{value:.4g}"
 
 
 def predict(
     run: Run,
     out: Annotated[Path, typer.Option(help="File to write: .csv or .parquet.")],
+    dataset: Annotated[
+        str | None,
+        typer.Option(
+            help="Another graph with the same features, by name or folder; default that of the run."
+        ),
+    ] = None,
     nodes: Annotated[str, typer.Option(help="Nodes to predict: all, train, val or test.")] = "all",
     root: Root = None,
     threads: Threads = None,
@@ -259,7 +331,8 @@ def predict(
 ) -> None:
     """Write predictions of nodes: id, label or labels and their probability, or targets.
 
-    Ids of nodes and names of classes are those that you imported.
+    Ids of nodes and names of classes are those that you imported. With --dataset, the nodes of
+    another graph are predicted; it needs no labels. See docs/serving.md.
     """
     with errors(debug):
         from bliss.checks import choice
@@ -273,17 +346,26 @@ def predict(
         check_format(out)
         choice("nodes", nodes, NODES)
         set_threads(threads)
-        task = open_run(run, root, verify)
+        task = open_run(run, root, verify, dataset, needs_labels=False)
         rows = write_predictions(out, prediction_parts(task, nodes))
         say(f"{rows:,} predictions written to {out}")
 
 
-def open_run(run: Path, root: Path | None, verify: bool) -> Task:
-    """Task of a run, with the weights of its best step."""
+def open_run(
+    run: Path,
+    root: Path | None,
+    verify: bool,
+    dataset: str | None = None,
+    needs_labels: bool = True,
+) -> Task:
+    """Task of a run, with the weights of its best step, on its graph or another one."""
     from bliss.data import load_dataset
     from bliss.train import RunFolder, open_task
 
     return open_task(
         RunFolder(run),
-        lambda config: load_dataset(config.data.dataset, root, seed=config.seed, verify=verify),
+        lambda config: load_dataset(
+            dataset or config.data.dataset, root, seed=config.seed, verify=verify
+        ),
+        needs_labels=needs_labels,
     )

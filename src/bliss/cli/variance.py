@@ -20,7 +20,11 @@ UNUSED = (
 """Settings that the study of variance does not use."""
 
 
-@takes_settings(without=UNUSED, sampler=False)
+@takes_settings(
+    without=UNUSED,
+    sampler=False,
+    basic=("policies", "every", "json", "figures", "threads"),
+)
 def variance(
     settings: dict[str, Any],
     policies: Annotated[
@@ -45,8 +49,10 @@ def variance(
     """Measure the sampling variance of policies against its lower limit, while a network trains.
 
     V is the expected squared error of a layer's aggregates, computed in closed form from exact
-    embeddings, on the same frontiers for all policies. The limit is the smallest V of any
-    probabilities that keep the same number of sources on average.
+    embeddings, on the same frontiers for all policies; the weighted V counts each target by its
+    influence on the loss. The limit is the smallest V of any probabilities that keep the same
+    number of sources on average. r is the error that sampling adds to the gradient of a batch,
+    over the gradient itself, measured after the last step.
     """
     with errors(debug):
         from msgspec.structs import replace
@@ -95,7 +101,7 @@ def show_variance(record: Variance) -> None:
         "policy",
         "over PLADIES",
         "over limit",
-        "relative: over PLADIES",
+        "weighted: over PLADIES",
         "over limit",
         "over training",
         title="V relative to PLADIES and to the limit, means over the second half of training",
@@ -107,19 +113,28 @@ def show_variance(record: Variance) -> None:
             continue
         least = [
             decimals(value)
-            for value in (layer.limit_over_pladies, layer.relative_limit_over_pladies)
+            for value in (layer.limit_over_pladies, layer.weighted_limit_over_pladies)
         ]
         table.add_row(*place, "limit", least[0], "1.000", least[1], "1.000", "")
         for name, ratios in layer.policies.items():
             shown = (
                 ratios.over_pladies,
                 ratios.over_limit,
-                ratios.relative_over_pladies,
-                ratios.relative_over_limit,
+                ratios.weighted_over_pladies,
+                ratios.weighted_over_limit,
             )
             table.add_row(*place, name, *map(decimals, shown), course(record, number, name))
         table.add_section()
     console().print(table)
+    errors_of_gradient = Table(
+        "policy", "r", "95% interval", "over PLADIES", title="Error of the gradient, last step"
+    )
+    base = record.gradient_error["pladies"].mean
+    for name, found in record.gradient_error.items():
+        span = f"{found.low:.3f} to {found.high:.3f}"
+        ratio = decimals(found.mean / base if base > 0 else None)
+        errors_of_gradient.add_row(name, decimals(found.mean), span, ratio)
+    console().print(errors_of_gradient)
     numbered = list(enumerate(record.layers, start=1))
     if whole := [str(number) for number, layer in numbered if not layer.is_sampled]:
         say(

@@ -6,11 +6,17 @@ from .catalog import load_dataset as load_dataset
 from .catalog import missing_files as missing_files
 from .catalog import verify_dataset as verify_dataset
 from .dataset import Dataset as Dataset
+from .feature_encoder import FeatureEncoder as FeatureEncoder
+from .importing import encode_table as encode_table
 from .importing import import_graph as import_graph
+from .importing import preview_import as preview_import
 from .names import NodeNames as NodeNames
+from .problems import ImportProblems as ImportProblems
 from .saving import save_dataset as save_dataset
 from .store import open_graph as open_graph
 from .store import open_store as open_store
 from .store import save_graph as save_graph
 from .summary import describe as describe
+from .summary import size_words as size_words
 from .summary import summary_rows as summary_rows
+from .table_encoder import TableEncoder as TableEncoder

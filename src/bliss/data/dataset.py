@@ -14,6 +14,7 @@ from torch import Tensor
 from bliss import checks
 from bliss.arrays import Array, BoolArray, IntArray
 from bliss.data.names import NodeNames
+from bliss.data.table_encoder import TableEncoder
 from bliss.errors import InputError
 from bliss.graph import Graph
 from bliss.storage.digests import array_digest
@@ -22,7 +23,7 @@ SPLITS = ("train", "val", "test")
 TASKS = ("classes", "labels", "regression")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
     """A graph to learn on: V nodes, F features, C classes or T targets.
 
@@ -37,7 +38,7 @@ class Dataset:
     """
 
     name: str
-    graph: Graph  # norm "mean", or "weights" if the user's edges have weights
+    graph: Graph  # norm "mean", or "weighted-mean" or "weights" if the user's edges have weights
     x: Tensor  # float32[V, F], or float16, which is converted when rows are read
     y: Tensor  # int64[V], float32[V, C] or float32[V, T]; see above
     splits: Mapping[str, Tensor]  # "train", "val", "test": int64 ids, disjoint
@@ -46,6 +47,7 @@ class Dataset:
     task: str = ""  # empty: "classes" for int64[V], "labels" for float32[V, C]
     node_names: NodeNames | None = None  # the user's ids of nodes; None: 0 to V - 1
     class_names: tuple[str, ...] = ()  # of the classes, labels or targets; empty: numbers
+    encoder: TableEncoder | None = None  # of the columns of a table of features; None: no table
     imported: Mapping[str, Any] | None = None  # what an import did; see `bliss.data.summary`
 
     def __post_init__(self) -> None:
@@ -87,6 +89,13 @@ class Dataset:
         from bliss.data.from_data import from_data
 
         return from_data(data, name, **options)
+
+    def __repr__(self) -> str:
+        graph = repr(self.graph).removeprefix("Graph(").removesuffix(")")
+        word = "targets" if self.is_regression else "labels" if self.is_multilabel else "classes"
+        splits = ", ".join(f"{name}={ids.numel()}" for name, ids in self.splits.items())
+        sizes = f"features={self.num_features}, {word}={self.num_outputs}, {splits}"
+        return f"Dataset({self.name!r}, {graph}, {sizes})"
 
     @property
     def is_multilabel(self) -> bool:

@@ -1,4 +1,4 @@
-"""Edges of a user's own graph, from .npy, .npz, text or parquet files, read in chunks."""
+"""Edges of a user's own graph, from files of any format, read in chunks."""
 
 from __future__ import annotations
 
@@ -10,20 +10,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bliss.arrays import Array, IntArray
-from bliss.data.chunked_tables import parquet_rows, table_blocks
-from bliss.data.formats import reader
-from bliss.data.nodes import Nodes, id_column
+from bliss.data.formats import is_table, reader
+from bliss.data.nodes import Nodes
 from bliss.data.npy import NpyRows, npz_names, read_npz, read_sparse
-from bliss.data.tables import Table, column_values
 from bliss.errors import InputError
-from bliss.graph import Graph
+from bliss.graph import Graph, Norm
 from bliss.storage.files import check_regular
 from bliss.text import printable
 
 SOURCES = ("src", "source", "from", "row", "source_id", "src_id")
 TARGETS = ("dst", "target", "to", "col", "target_id", "dst_id")
 WEIGHT = "weight"
-_FIRST_ROWS = 1 << 16  # of a table, to find its columns
 
 
 class Edges(NamedTuple):
@@ -60,10 +57,35 @@ def held(edges: Edges) -> EdgeSource:
     return EdgeSource(chunks, edges.weight is not None, len(edges.source), edges.notes)
 
 
-def open_edges(file: Path, weight: Path | None = None) -> EdgeSource:
+@dataclass(frozen=True)
+class EdgeColumns:
+    """Names of the columns of edges; empty: known names, see SOURCES, TARGETS and WEIGHT."""
+
+    source: str = ""
+    target: str = ""
+    weight: str = ""
+
+    @property
+    def given(self) -> dict[str, str]:
+        """Names that were given, by option."""
+        named = {f"{part}_column": getattr(self, part) for part in ("source", "target", "weight")}
+        return {option: name for option, name in named.items() if name}
+
+
+def open_edges(
+    file: Path, weight: Path | None = None, columns: EdgeColumns | None = None
+) -> EdgeSource:
     """Open a file of edges. Weights come from the same file or from the .npy file `weight`."""
+    columns = columns or EdgeColumns()
     check_regular(file, f"edges={str(file)!r}")
-    source: EdgeSource = reader("edges", file, "edges")(file)
+    read = reader("edges", file, "edges")
+    for option, name in columns.given.items():
+        if not is_table(file):
+            raise InputError(
+                f"{option}={name!r} names a column, but edges={str(file)!r} is no table: leave it "
+                "out, or convert the file to .csv or .parquet."
+            )
+    source: EdgeSource = read(file, columns) if is_table(file) else read(file)
     if weight is None:
         return source
     if source.is_weighted:
@@ -75,6 +97,26 @@ def open_edges(file: Path, weight: Path | None = None) -> EdgeSource:
     if weight.suffix != ".npy":
         raise InputError(f"weight={str(weight)!r} must be a .npy file: save one number per edge.")
     return _with_weights(source, NpyRows(weight))
+
+
+def chained(files: Sequence[Path], sources: Sequence[EdgeSource]) -> EdgeSource:
+    """The edges of several files, one after the other; all of them have weights, or none."""
+    if len(sources) == 1:
+        return sources[0]
+    weighted = [file for file, one in zip(files, sources, strict=True) if one.is_weighted]
+    plain = [file for file, one in zip(files, sources, strict=True) if not one.is_weighted]
+    if weighted and plain:
+        raise InputError(
+            f"edges={str(weighted[0])!r} has weights, but edges={str(plain[0])!r} has none: add a "
+            "column of weights, or remove it."
+        )
+    numbers = [one.number for one in sources]
+    return EdgeSource(
+        lambda rows: (edges for one in sources for edges in one.chunks(rows)),
+        bool(weighted),
+        None if None in numbers else sum(number or 0 for number in numbers),
+        tuple(dict.fromkeys(note for one in sources for note in one.notes)),
+    )
 
 
 def _with_weights(source: EdgeSource, weight: NpyRows) -> EdgeSource:
@@ -143,8 +185,10 @@ def _numbers(name: str, ids: Any, nodes: Nodes) -> IntArray:
     return numbers.astype(np.int64, copy=False)
 
 
-def make_graph(edges: Edges, num_nodes: int, directed: bool) -> Graph:
+def make_graph(edges: Edges, num_nodes: int, directed: bool, norm: Norm = "weighted-mean") -> Graph:
     """Build a graph with merged parallel edges and one self-loop per node.
+
+    `norm` is that of edges with weights.
 
     Merging adds weights. With directed=False every edge is used in both directions. If the file
     already has both, their weights are added, as PyG's `to_undirected` does.
@@ -158,7 +202,7 @@ def make_graph(edges: Edges, num_nodes: int, directed: bool) -> Graph:
         pairs,
         num_nodes,
         weight=weight,
-        norm="mean" if weight is None else "weights",
+        norm="mean" if weight is None else norm,
         duplicates="coalesce",
     )
 
@@ -227,7 +271,7 @@ def _named(file: Path, columns: dict[str, Array]) -> Edges:
 
 
 def _ends(file: Path, names: Sequence[str]) -> tuple[str, str]:
-    """Names of the columns of sources and targets."""
+    """Names of the arrays of sources and targets."""
     sources = [name for name in names if name in SOURCES]
     targets = [name for name in names if name in TARGETS]
     if len(sources) != 1 or len(targets) != 1:
@@ -237,85 +281,3 @@ def _ends(file: Path, names: Sequence[str]) -> tuple[str, str]:
             "remove its columns."
         )
     return sources[0], targets[0]
-
-
-class _Layout(NamedTuple):
-    """Positions of the columns of a table of edges."""
-
-    source: int
-    target: int
-    weight: int | None
-    has_index: bool  # whether the first column counts the rows
-    notes: tuple[str, ...]
-
-
-def table_edges(file: Path) -> EdgeSource:
-    """Open a table: columns by name, or the first two and a weight if no name is known."""
-    header, is_parquet = (*SOURCES, *TARGETS), file.suffix == ".parquet"
-    first = next(table_blocks("edges", file, _FIRST_ROWS, header))
-    layout, only = _layout(file, first), None
-    if is_parquet:
-        layout, only = _only(layout, first.names)
-
-    def chunks(rows: int) -> Iterator[Edges]:
-        start = 0
-        for table in table_blocks("edges", file, rows, header, only):
-            if layout.has_index and not table.has_counting_index(start):
-                raise InputError(
-                    f"edges={str(file)!r} has a first column without a name that counts rows up to "
-                    f"row {start} and not after it: name the columns src, dst and weight."
-                )
-            yield _columns(table, layout)
-            start += len(table)
-
-    number = parquet_rows("edges", file) if is_parquet else None
-    return EdgeSource(chunks, layout.weight is not None, number, layout.notes)
-
-
-def _only(layout: _Layout, names: Sequence[str]) -> tuple[_Layout, list[str]]:
-    """The layout of a table of the used columns alone, and their names."""
-    used = sorted({layout.source, layout.target})
-    if layout.weight is not None:
-        used = sorted({*used, layout.weight})
-    weight = None if layout.weight is None else used.index(layout.weight)
-    moved = layout._replace(
-        source=used.index(layout.source), target=used.index(layout.target), weight=weight
-    )
-    return moved, [names[old] for old in used]
-
-
-def _columns(table: Table, layout: _Layout) -> Edges:
-    """Edges of a part of a table."""
-    place = layout.weight
-    weight = None if place is None else column_values("edges", WEIGHT, table.columns[place])
-    ends = [id_column("edges", table, end) for end in (layout.source, layout.target)]
-    return Edges(ends[0], ends[1], weight)
-
-
-def _layout(file: Path, table: Table) -> _Layout:
-    names, width, notes = [n.strip().lower() for n in table.names], len(table.columns), []
-    is_counted = False
-    if {*SOURCES, *TARGETS} & set(names) or WEIGHT in names[:2] or file.suffix == ".parquet":
-        source, target = (names.index(name) for name in _ends(file, names))
-        weights = [place for place, name in enumerate(names) if name == WEIGHT]
-        if len(weights) > 1:
-            raise InputError(f"edges={str(file)!r} has two columns called weight: remove one.")
-        used = (source, target, *weights)
-        ignored = [printable(n) or "the index" for p, n in enumerate(table.names) if p not in used]
-        if ignored:
-            notes.append(f"Columns of the edges that are not used: {', '.join(ignored[:20])}.")
-    else:
-        is_counted = table.has_counting_index()
-        start = int(is_counted)
-        source, target, weights = start, start + 1, list(range(start + 2, width))
-        named = names[start + 2 :]
-        if not 2 <= width - start <= 3 or named not in ([], [WEIGHT]):
-            raise InputError(
-                f"edges={str(file)!r} has {width} columns"
-                + (f" ({', '.join(map(printable, table.names[:20]))})" if names else "")
-                + ", but must have source, target and optionally weight: name the columns src, dst "
-                "and weight; others are then ignored."
-            )
-        if is_counted:
-            notes.append("The first column of the edges counts the rows and is not used.")
-    return _Layout(source, target, weights[0] if weights else None, is_counted, tuple(notes))

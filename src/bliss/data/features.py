@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,10 +10,13 @@ from typing import Any
 import numpy as np
 
 from bliss.arrays import Array, FloatArray
+from bliss.data.chunked_tables import table_blocks
 from bliss.data.formats import is_table, reader
-from bliss.data.nodes import ID_NAMES, id_column, id_place
+from bliss.data.nodes import ID_NAMES, id_column, id_place, named_place
 from bliss.data.npy import NpyRows, read_sparse
+from bliss.data.problems import raise_problems
 from bliss.data.safe_reading import check_unpacked
+from bliss.data.table_encoder import MAX_CATEGORIES, TableEncoder
 from bliss.data.tables import (
     INDEX,
     column_values,
@@ -39,36 +42,79 @@ class FeatureSource:
     chunks: Callable[[], Iterator[Array]]  # rows in order, [n, F] each
     ids: Any = None  # pyarrow array [V] of int64 or text; None: 0 to V - 1
     notes: tuple[str, ...] = ()
+    encoder: TableEncoder | None = None  # of the columns of a table
 
 
-def open_features(
-    file: Path, columns: Sequence[str] = (), without: Sequence[str] = ()
-) -> FeatureSource:
+@dataclass(frozen=True)
+class FeatureColumns:
+    """Which columns of a table are features, and how they are encoded."""
+
+    columns: tuple[str, ...] = ()  # empty: all but the ids and `without`
+    without: tuple[str, ...] = ()
+    id_column: str = ""  # empty: the first column, if it is called id, node, node_id or name
+    max_categories: int = MAX_CATEGORIES
+    encoder: TableEncoder | None = None  # None: fitted to the table
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns that must be there."""
+        if self.encoder is None:
+            return self.columns
+        return tuple(column.name for column in self.encoder.columns)
+
+    def encoded(
+        self, names: Sequence[str], batches: Callable[[], Iterable[Sequence[Any]]]
+    ) -> tuple[TableEncoder, tuple[str, ...]]:
+        """The encoder of a table's columns, and notes about it."""
+        if self.encoder is not None:
+            return self.encoder, ("Columns are encoded as in another store.",)
+        return TableEncoder.fit(names, batches(), self.max_categories)
+
+
+def open_features(file: Path, choice: FeatureColumns | None = None) -> FeatureSource:
     """Open a .npy file (dense), .npz file (SciPy sparse), text or .parquet file.
 
-    A table has a column per feature, and optionally the ids of nodes in a first column called node,
-    id, node_id or name. A parquet file may also hold one column of equally long lists. `columns`
-    chooses columns by name, `without` leaves some out.
+    A table has a column per feature, and optionally the ids of nodes. Text is encoded as categories
+    and missing values are replaced, see `TableEncoder`. A parquet file may also hold one column of
+    equally long lists.
     """
+    choice = choice or FeatureColumns()
     check_regular(file, f"features={str(file)!r}")
-    if columns and not is_table(file):
-        raise InputError(
-            f"feature_columns={list(columns)} names columns, but features={str(file)!r} has no "
-            "names: leave it out."
-        )
+    if not is_table(file):
+        named = {"feature_columns": list(choice.names), "id_column": choice.id_column}
+        for name, value in named.items():
+            if value:
+                raise InputError(
+                    f"{name}={value!r} names columns, but features={str(file)!r} has no names: "
+                    "leave it out."
+                )
     read = reader("features", file, "features")
-    source: FeatureSource = read(file, columns, without)
+    source: FeatureSource = read(file, choice)
     if 0 in source.shape:
         raise InputError(f"features has shape {source.shape}: there must be rows and columns.")
     return source
 
 
-def npy_features(file: Path, columns: Sequence[str], without: Sequence[str]) -> FeatureSource:
+def read_ids(file: Path, choice: FeatureColumns) -> tuple[Any, int]:
+    """Ids of nodes, or None, and the number of nodes, whatever the other columns hold."""
+    if not is_table(file):
+        return None, open_features(file).shape[0]
+    table = reader("features", file, "table")("features", file, _header(choice))
+    place = id_place("features", file, table, choice.id_column)
+    return None if place is None else id_column("features", table, place), len(table)
+
+
+def _header(choice: FeatureColumns) -> tuple[str, ...]:
+    """Names that make the first line of a text a header."""
+    return (*ID_NAMES, *map(str.lower, filter(None, (*choice.names, choice.id_column))))
+
+
+def npy_features(file: Path, choice: FeatureColumns) -> FeatureSource:
     """Features of a .npy file, [V, F]; it has no names of columns."""
     return _dense(NpyRows(file))
 
 
-def npz_features(file: Path, columns: Sequence[str], without: Sequence[str]) -> FeatureSource:
+def npz_features(file: Path, choice: FeatureColumns) -> FeatureSource:
     """Features of a SciPy sparse matrix; it has no names of columns."""
     return _sparse(read_sparse(file))
 
@@ -133,105 +179,113 @@ def _sparse(matrix: Any) -> FeatureSource:
     return FeatureSource(rows.shape, lambda: (part.toarray() for part in row_chunks(rows)))
 
 
-def text_features(file: Path, columns: Sequence[str], without: Sequence[str]) -> FeatureSource:
-    """Features of a text file, a column each."""
-    table = read_table("features", file, (*ID_NAMES, *map(str.lower, columns)), counts=True)
-    place = id_place(table)
-    skipped = 0 if table.has_counting_index() else place
+def text_features(file: Path, choice: FeatureColumns) -> FeatureSource:
+    """Features of a text file."""
+    table = read_table("features", file, _header(choice), counts=True)
+    place = id_place("features", file, table, choice.id_column)
     names = list(table.names) or [str(n + 1) for n in range(len(table.columns))]
-    chosen = _chosen(file, names, skipped, columns, without)
-    kinds = [table.columns[n].type for n in chosen]
-    _refuse_text([names[n] for n in chosen], kinds)
-    matrix = np.stack(
-        [column_values("features", names[n], table.columns[n]) for n in chosen], axis=1
-    )
-    counting = "The first column of the features counts the rows and is not used."
-    return dense_features(
-        matrix,
-        None if place is None else id_column("features", table, place),
-        (counting,) if table.has_counting_index() else (),
-    )
+    skipped = {place} | ({0} if table.has_counting_index() else set())
+    chosen = _chosen(file, names, skipped, choice)
+    columns = [table.columns[n] for n in chosen]
+    encoder, notes = choice.encoded([names[n] for n in chosen], lambda: [columns])
+    height, width = len(table), len(encoder.feature_names)
+    step = rows_per_chunk(width)
+
+    def chunks() -> Iterator[Array]:
+        for start in range(0, height, step):
+            yield encoder.transform([column.slice(start, step) for column in columns])
+
+    if table.has_counting_index():
+        notes = ("The first column of the features counts the rows and is not used.", *notes)
+    ids = None if place is None else id_column("features", table, place)
+    return FeatureSource((height, width), chunks, ids, notes, encoder)
 
 
 def _chosen(
-    file: Path,
-    names: Sequence[str],
-    skipped: int | None,
-    columns: Sequence[str],
-    without: Sequence[str],
+    file: Path, names: Sequence[str], skipped: Collection[int | None], choice: FeatureColumns
 ) -> list[int]:
     """Positions of the columns of features."""
-    for name in columns:
-        if list(names).count(name) != 1:
-            raise InputError(
-                f"feature_columns holds {name!r}, which must name one column of "
-                f"features={str(file)!r}: choose among {', '.join(map(printable, names[:20]))}."
-            )
-    if columns:
-        return [list(names).index(name) for name in columns]
-    return [n for n, name in enumerate(names) if n != skipped and name not in without]
+    wrong = [name for name in choice.names if list(names).count(name) != 1]
+    field = "feature_columns" if choice.encoder is None else "the other store"
+    raise_problems(
+        [
+            f"{field} holds {name!r}, which must name one column of features={str(file)!r}: choose "
+            f"among {', '.join(map(printable, names[:20]))}."
+            for name in wrong
+        ]
+    )
+    if choice.names:
+        return [list(names).index(name) for name in choice.names]
+    return [n for n, name in enumerate(names) if n not in skipped and name not in choice.without]
 
 
-def _refuse_text(names: Sequence[str], kinds: Sequence[Any]) -> None:
-    from pyarrow import types
-
-    for name, kind in zip(names, kinds, strict=True):
-        if types.is_string(kind) or types.is_large_string(kind):
-            raise InputError(
-                f"features has text in column {printable(name)!r}: leave it out with "
-                "feature_columns=... (--feature-columns), or turn it into numbers."
-            )
-
-
-def parquet_features(file: Path, columns: Sequence[str], without: Sequence[str]) -> FeatureSource:
-    """Features of a parquet file: a column each, or one column of lists."""
+def parquet_features(file: Path, choice: FeatureColumns) -> FeatureSource:
+    """Features of a parquet file: columns, or one column of lists."""
     with reading_parquet("features", file), open_parquet(file) as table:
         schema, height = table.schema_arrow, table.metadata.num_rows
-        first_name = schema.names[0].lower() if len(schema.names) > 1 else "-"
-        place = 0 if first_name in (*ID_NAMES, *INDEX) else None
-        chosen = _chosen(file, schema.names, place, columns, without)
+        place = _parquet_id(file, schema.names, choice.id_column)
+        chosen = _chosen(file, schema.names, {place}, choice)
         names = [schema.names[n] for n in chosen]
-        _refuse_text(names, [schema.field(n).type for n in chosen])
-        only = None if len(names) == len(schema.names) else names
-        count = parquet_values(table, only)
+        kinds = [schema.field(n).type for n in chosen]
+        count = parquet_values(table, names)
         check_unpacked(file, 8 * count // max(height, 1), "a row of it takes")
-        first = next(table.iter_batches(batch_size=1, columns=only), None) if height else None
-        width = len(names) if first is None else _matrix(names, first).shape[1]
-        if count != height * width:  # seen before a batch with a long list is read
+        is_list = len(names) == 1 and _is_list(kinds[0])
+        first = next(table.iter_batches(batch_size=1, columns=names), None) if height else None
+        width = _lists(names[0], first).shape[1] if is_list and first is not None else len(names)
+        if is_list and count != height * width:  # seen before a batch with a long list is read
             raise InputError("features has empty lists or different lengths: make them equal.")
     ids = None
     if place is not None:
-        ids = id_column("features", read_parquet("features", file, schema.names[:1]), 0)
+        own = read_parquet("features", file, [schema.names[place]])
+        ids = id_column("features", own, 0)
+    if is_list:
+        return FeatureSource((height, width), lambda: _list_chunks(file, names[0], width), ids)
 
-    def chunks() -> Iterator[Array]:
-        with reading_parquet("features", file), open_parquet(file) as table:
-            for batch in table.iter_batches(batch_size=rows_per_chunk(width), columns=only):
-                rows = _matrix(names, batch)
-                if rows.shape[1] != width:
-                    raise InputError(
-                        f"features has lists of {width} and of {rows.shape[1]} numbers: make them "
-                        "equally long."
-                    )
-                yield rows
+    def batches() -> Iterator[list[Any]]:
+        for block in table_blocks("features", file, rows_per_chunk(width), only=names):
+            place = {name: n for n, name in enumerate(block.names)}
+            yield [block.columns[place[name]] for name in names]
 
-    return FeatureSource((height, width), chunks, ids)
+    encoder, notes = choice.encoded(names, batches)
+    shape = height, len(encoder.feature_names)
+    return FeatureSource(shape, lambda: map(encoder.transform, batches()), ids, notes, encoder)
 
 
-def _matrix(names: list[str], batch: Any) -> Array:
-    """Convert a pyarrow batch, of one column of lists or of columns of numbers. [n, F]."""
-    from pyarrow import compute, types
+def _parquet_id(file: Path, names: Sequence[str], given: str) -> int | None:
+    """Position of the column of ids."""
+    if given:
+        return named_place("id_column", given, "features", file, names)
+    first = names[0].lower() if len(names) > 1 else "-"
+    return 0 if first in (*ID_NAMES, *INDEX) else None
 
-    lists = batch.column(0) if len(names) == 1 else None
-    if lists is None or not (
-        types.is_list(lists.type)
-        or types.is_large_list(lists.type)
-        or types.is_fixed_size_list(lists.type)
-    ):
-        pairs = zip(names, batch.columns, strict=True)
-        return np.stack([column_values("features", name, column) for name, column in pairs], axis=1)
+
+def _is_list(kind: Any) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
+def _list_chunks(file: Path, name: str, width: int) -> Iterator[Array]:
+    """Rows of a parquet column of lists. [n, F] each."""
+    with reading_parquet("features", file), open_parquet(file) as table:
+        for batch in table.iter_batches(batch_size=rows_per_chunk(width), columns=[name]):
+            rows = _lists(name, batch)
+            if rows.shape[1] != width:
+                raise InputError(
+                    f"features has lists of {width} and of {rows.shape[1]} numbers: make them "
+                    "equally long."
+                )
+            yield rows
+
+
+def _lists(name: str, batch: Any) -> Array:
+    """Convert a pyarrow batch of one column of lists. [n, F]."""
+    from pyarrow import compute
+
+    lists = batch.column(0)
     if lists.null_count:
         raise InputError(f"features has {lists.null_count} empty lists: fill them.")
-    values = column_values("features", names[0], lists.flatten())
+    values = column_values("features", name, lists.flatten())
     if len(compute.unique(compute.list_value_length(lists))) != 1:
         raise InputError("features has lists of different lengths: make them equally long.")
     return values.reshape(len(lists), -1)

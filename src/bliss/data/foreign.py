@@ -16,7 +16,7 @@ from bliss.data.edges import Edges, held
 from bliss.data.features import dense_features
 from bliss.data.formats import endings, listed, reader, suffix
 from bliss.data.from_data import data_parts, data_splits
-from bliss.data.importing import Parts
+from bliss.data.import_files import Parts
 from bliss.data.labels import Labels, make_labels
 from bliss.data.nodes import Nodes
 from bliss.data.npy import read_npy, read_npz

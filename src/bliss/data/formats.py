@@ -21,9 +21,9 @@ class Format:
 
     endings: tuple[str, ...]
     edges: str = ""
-    """(file) -> `EdgeSource`."""
+    """(file) -> `EdgeSource`; of a table, (file, `EdgeColumns`)."""
     features: str = ""
-    """(file, columns, without) -> `FeatureSource`."""
+    """(file, `FeatureColumns`) -> `FeatureSource`."""
     values: str = ""
     """(file) -> array: labels, ids or a mask in the order of nodes, without names of columns."""
     table: str = ""
@@ -42,13 +42,13 @@ FORMATS = (
     Format(endings=(".npz",), edges="edges:npz_edges", features="features:npz_features"),
     Format(
         endings=(".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz"),
-        edges="edges:table_edges",
+        edges="edge_tables:table_edges",
         features="features:text_features",
         table="tables:read_text",
     ),
     Format(
         endings=(".parquet",),
-        edges="edges:table_edges",
+        edges="edge_tables:table_edges",
         features="features:parquet_features",
         table="tables:parquet_table",
     ),

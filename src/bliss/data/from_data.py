@@ -17,6 +17,7 @@ from bliss.data.nodes import Nodes
 from bliss.data.splits import SplitSource, read_splits
 from bliss.data.summary import import_summary
 from bliss.errors import InputError
+from bliss.graph import WEIGHTED, Norm
 from bliss.graph.conversion import adjacency_of, library_of
 
 
@@ -27,6 +28,7 @@ def from_data(
     splits: SplitSource | None = None,
     split: int = 0,
     edge_weight: bool = False,
+    norm: Norm = "weighted-mean",
     undirected: bool = False,
     task: str = "auto",
     seed: int = 0,
@@ -49,6 +51,8 @@ def from_data(
         Column of masks [V, k], which hold k splits.
     edge_weight
         Whether to use data.edge_weight, or the values of adj_t.
+    norm
+        Aggregation coefficients with edge_weight: "weighted-mean", or "weights", their sum.
     undirected
         Whether to add the reverse of each edge.
     task
@@ -59,7 +63,8 @@ def from_data(
     features, edges, labels = data_parts(data, edge_weight, task)
     nodes = Nodes(len(features))
     edges = find_nodes(edges, nodes)
-    graph = make_graph(edges, nodes.number, not undirected)
+    checks.choice("norm", norm, WEIGHTED)
+    graph = make_graph(edges, nodes.number, not undirected, norm)
     known = np.flatnonzero(labelled(labels.y, labels.task, labels.num_classes))
     source = data_splits(data, split) if splits is None else splits
     parts = read_splits((0.6, 0.2, 0.2) if source is None else source, nodes, known, seed)

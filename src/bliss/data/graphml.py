@@ -14,7 +14,7 @@ import numpy as np
 from bliss.arrays import Array
 from bliss.data.edges import WEIGHT, Edges, held
 from bliss.data.features import dense_features
-from bliss.data.importing import Parts
+from bliss.data.import_files import Parts
 from bliss.data.labels import Labels, label_columns, no_labels
 from bliss.data.names import LONGEST, shown
 from bliss.data.nodes import Nodes, nodes_of

@@ -17,6 +17,7 @@ from bliss.data.npy import map_npy, read_sparse
 from bliss.data.sources import SAINT_FILES
 from bliss.errors import InputError
 from bliss.graph import Graph
+from bliss.text import shorten
 
 ROLES = {"train": "tr", "val": "va", "test": "te"}
 
@@ -99,8 +100,9 @@ def _labels(file: Path, num_nodes: int) -> tuple[Array, int]:
             y[node] = label
         except (TypeError, ValueError, OverflowError) as error:
             raise InputError(
-                f"{file} has an entry for {key!r} that cannot be used ({error}): give each node "
-                "a class id, or each a list of equally many 0 and 1."
+                f"{file} has an entry for {shorten(repr(key), 40)} that cannot be used "
+                f"({shorten(str(error), 80)}): give each node a class id, or each a list of "
+                "equally many 0 and 1."
             ) from error
     if is_multilabel:
         if not np.isin(y, (0, 1)).all():

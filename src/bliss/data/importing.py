@@ -2,50 +2,39 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from bliss import checks
-from bliss.arrays import NOTHING
-from bliss.data.dataset import check_splits, labelled
-from bliss.data.edges import EdgeSource, check_some, find_nodes, open_edges
-from bliss.data.features import FEATURE_TYPES, FeatureSource, finite_rows, open_features
-from bliss.data.labels import AUTO, Labels, no_labels, read_labels
-from bliss.data.nodes import Nodes, nodes_of
+from bliss.arrays import NOTHING, FloatArray
+from bliss.data.edges import EdgeColumns, check_some, find_nodes
+from bliss.data.features import FEATURE_TYPES, FeatureColumns, finite_rows, open_features
+from bliss.data.import_files import Files, Parts, find_problems
+from bliss.data.labels import AUTO
+from bliss.data.problems import ImportProblems
 from bliss.data.saving import Content, Progress, WrittenGraph, check_new, write_store
 from bliss.data.sorting import LEAST_MEMORY, EdgeSorter, SortedEdges, chunk_rows, disk_bytes
-from bliss.data.splits import SplitSource, read_splits
-from bliss.data.store import StrPath, write_graph_header
+from bliss.data.splits import SplitSource
+from bliss.data.store import StrPath, open_store, write_graph_header
+from bliss.data.summary import describe
+from bliss.data.table_encoder import MAX_CATEGORIES, TableEncoder
+from bliss.data.weights import weigh_self_loops
 from bliss.errors import InputError
-from bliss.graph import Norm
+from bliss.graph import WEIGHTED, Norm
 from bliss.storage.files import check_space
 from bliss.storage.limits import memory_limit
-
-SHARES = (0.6, 0.2, 0.2)
-"""Default shares of train, validation and test nodes."""
-
-
-@dataclass(frozen=True)
-class Parts:
-    """What a reader of files found."""
-
-    nodes: Nodes
-    edges: EdgeSource
-    features: FeatureSource
-    labels: Labels
-    splits: SplitSource | None = None  # None: the files have no splits
-    notes: tuple[str, ...] = ()
-    is_undirected: bool = False  # whether the file says that its edges have no direction
+from bliss.text import printable
 
 
 def import_graph(
     out: StrPath,
     *,
-    edges: StrPath | None = None,
+    edges: StrPath | Sequence[StrPath] | None = None,
     features: StrPath | None = None,
     labels: StrPath | None = None,
     graph: StrPath | None = None,
@@ -54,6 +43,13 @@ def import_graph(
     directed: bool = True,
     label: str = "",
     feature_columns: Sequence[str] = (),
+    id_column: str = "",
+    source_column: str = "",
+    target_column: str = "",
+    weight_column: str = "",
+    max_categories: int = MAX_CATEGORIES,
+    like: StrPath | None = None,
+    norm: str = "weighted-mean",
     task: str = "auto",
     seed: int = 0,
     num_nodes: int | None = None,
@@ -63,9 +59,10 @@ def import_graph(
 ) -> Path:
     """Check a graph and write it to the new folder `out`. A failure leaves no folder.
 
-    Edges in .npy, text or .parquet files are read in chunks and sorted on disk, and features in
-    .npy or .parquet files are copied in chunks, so they may be larger than memory. Everything else
-    must fit in memory. docs/graphs.md describes all formats.
+    If something is wrong, the error names the problems of all files. Edges in .npy, text or
+    .parquet files are read in chunks and sorted on disk, and features in .npy or .parquet files are
+    copied in chunks, so they may be larger than memory. Everything else must fit in memory.
+    docs/graphs.md describes all formats.
 
     Parameters
     ----------
@@ -74,12 +71,14 @@ def import_graph(
     edges
         .npy: [2, E] or [E, 2]. .npz: a SciPy matrix (entry [j, i] is the edge j -> i; values other
         than 1 are weights), or arrays src, dst and optionally weight. .csv and .parquet: columns
-        src, dst and optionally weight; others are ignored. Parallel edges are merged, and each node
-        gets one self-loop.
+        src, dst and optionally weight; others are ignored. A list of files is read as one. Parallel
+        edges are merged, and each node gets one self-loop.
     features
         .npy, .npz (SciPy sparse), .csv or .parquet, one row per node: [V, F]. A table may have the
-        ids of nodes in a first column called id. They can be any numbers or names; edges, labels
-        and splits then use them.
+        ids of nodes in a first column called id, or in `id_column`. They can be any numbers or
+        names; edges, labels and splits then use them. Columns of text are categories: each becomes
+        a feature of 0 and 1. A missing number becomes the mean of the others, and a feature of 0
+        and 1 marks the missing values of a column.
     labels
         .npy, .csv or .parquet: a class per node (a number, -1 for none, or text), a matrix of 0
         and 1, or numbers to predict.
@@ -98,6 +97,21 @@ def import_graph(
     feature_columns
         Columns of the features, or node attributes of `graph`. Default: every column but the ids
         and the label.
+    id_column
+        Column of the ids of nodes in the table of features, and in that of labels if it is there.
+        Default: the first column, if it is called id, node, node_id or name.
+    source_column, target_column, weight_column
+        Columns of tables of edges. Default: src and dst, source and target, from and to, row and
+        col; weight.
+    max_categories
+        Largest number of categories of a column that become a feature each. Those of a column with
+        more are hashed into as many features.
+    like
+        A store whose columns, categories and means encode the features, for a network that was
+        trained on it.
+    norm
+        Aggregation coefficients if edges have weights: "weighted-mean", or "weights", their sum;
+        see `Graph`.
     task
         "classes", "labels" (several per node), "regression", or "auto": by the type of the labels.
     seed
@@ -121,63 +135,107 @@ def import_graph(
     """
     folder = check_new(out)
     checks.whole("seed", seed)
+    checks.whole("max_categories", max_categories, least=1)
     checks.choice("task", task, AUTO)
+    checks.choice("norm", norm, WEIGHTED)
     checks.choice("feature_type", feature_type, list(FEATURE_TYPES))
     most = memory_limit() // 4 if memory is None else checks.byte_count("memory", memory)
-    given = {"edges": edges, "features": features, "labels": labels, "weight": weight}
-    if graph is not None:
-        beside = [name for name, value in given.items() if value is not None]
-        if beside:
-            raise InputError(
-                f"{', '.join(beside)} was given beside graph={str(graph)!r}, which holds "
-                "everything: leave it out."
-            )
-        from bliss.data.foreign import read_graph_file
-
-        parts = read_graph_file(checks.path("graph", graph), label, tuple(feature_columns), task)
-    elif edges is None or features is None:
-        missing = "edges" if edges is None else "features"
-        raise InputError(
-            f"{missing}=None must be the path of a file: pass edges and features, or graph alone."
-        )
-    else:
-        parts = _read_parts(edges, features, labels, weight, label, tuple(feature_columns), task)
-    if num_nodes is not None and checks.whole("num_nodes", num_nodes) != parts.nodes.number:
-        raise InputError(
-            f"features has {parts.nodes.number} rows, but num_nodes={num_nodes}: give each node "
-            "one row."
-        )
-    if splits is not None:
-        parts = replace(parts, splits=splits)
-    directed = directed and not parts.is_undirected
-    _check_space(folder, parts, feature_type)
-    plan = _Plan(parts, directed, max(most, LEAST_MEMORY), progress)
-    return write_store(folder, _content(plan, seed, feature_type), progress=progress)
-
-
-def _read_parts(
-    edges: StrPath,
-    features: StrPath,
-    labels: StrPath | None,
-    weight: StrPath | None,
-    label: str,
-    columns: tuple[str, ...],
-    task: str,
-) -> Parts:
-    """Read the files of edges, features and labels."""
-    place = checks.path("features", features)
-    target = None if labels is None else checks.path("labels", labels)
-    if label and target is None:
-        raise InputError(f"label={label!r} was given without labels: pass the file of the labels.")
-    is_shared = bool(label) and target is not None and target.resolve() == place.resolve()
-    source = open_features(place, columns, (label,) if is_shared else ())
-    nodes = nodes_of(source.ids, source.shape[0])
-    pairs = open_edges(
-        checks.path("edges", edges), None if weight is None else checks.path("weight", weight)
+    files = Files(
+        edges=_paths("edges", edges),
+        features=_path("features", features),
+        labels=_path("labels", labels),
+        graph=_path("graph", graph),
+        weight=_path("weight", weight),
+        splits=splits,
+        label=label,
+        edge_columns=EdgeColumns(source_column, target_column, weight_column),
+        feature_columns=FeatureColumns(
+            tuple(feature_columns),
+            id_column=id_column,
+            max_categories=max_categories,
+            encoder=None if like is None else _encoder_of(checks.path("like", like)),
+        ),
+        task=task,
+        seed=seed,
     )
-    if target is None:
-        return Parts(nodes, pairs, source, no_labels(nodes.number))
-    return Parts(nodes, pairs, source, read_labels(target, nodes, label, task))
+    files.check()
+    try:
+        parts = files.read()
+        if num_nodes is not None and checks.whole("num_nodes", num_nodes) != parts.nodes.number:
+            raise InputError(
+                f"features has {parts.nodes.number} rows, but num_nodes={num_nodes}: give each "
+                "node one row."
+            )
+        directed = directed and not parts.is_undirected
+        _check_space(folder, parts, feature_type)
+        plan = _Plan(parts, directed, cast("Norm", norm), max(most, LEAST_MEMORY), progress)
+        return write_store(folder, _content(plan, files, feature_type), progress=progress)
+    except InputError as error:
+        progress("looking for other problems", None)
+        found = find_problems(files, feature_type)
+        if len(found) > 1:
+            raise ImportProblems(found) from error
+        raise
+
+
+def preview_import(**options: Any) -> dict[str, Any]:
+    """What `import_graph` would write, as `describe` returns it; nothing is kept.
+
+    The graph is imported to the folder of temporary files, so this takes as long as an import.
+    """
+    with tempfile.TemporaryDirectory(prefix="bliss-") as folder:
+        return describe(open_store(import_graph(Path(folder) / "preview", **options)))
+
+
+def encode_table(
+    store: StrPath, table: StrPath, *, id_column: str = ""
+) -> tuple[list[str | int] | None, FloatArray]:
+    """Features of another table, encoded like those of a store, for a network trained on it.
+
+    Parameters
+    ----------
+    store
+        A store whose features came from a table.
+    table
+        .csv or .parquet with the columns of that table; others are ignored. A category that the
+        store does not have is 0 in all features of its column.
+    id_column
+        Column of ids; see `import_graph`.
+
+    Returns
+    -------
+    ids
+        Ids of the rows, or None without a column of ids.
+    x
+        float32[N, F].
+    """
+    encoder = _encoder_of(checks.path("store", store))
+    choice = FeatureColumns(id_column=id_column, encoder=encoder)
+    source = open_features(checks.path("table", table), choice)
+    ids = None if source.ids is None else source.ids.to_pylist()
+    return ids, np.concatenate(list(finite_rows("features", source.chunks())))
+
+
+def _path(field: str, given: StrPath | None) -> Path | None:
+    return None if given is None else checks.path(field, given)
+
+
+def _paths(field: str, given: StrPath | Sequence[StrPath] | None) -> tuple[Path, ...]:
+    if given is None:
+        return ()
+    several = given if isinstance(given, (list, tuple)) else [given]
+    return tuple(checks.path(field, one) for one in several)
+
+
+def _encoder_of(folder: Path) -> TableEncoder:
+    """The encoder of the columns of a store."""
+    encoder = open_store(folder).encoder
+    if encoder is None:
+        raise InputError(
+            f"the store {str(folder)!r} has features without names, so that it does not say how to "
+            "encode a table: import it from a table, or pass an array of features."
+        )
+    return encoder
 
 
 def _check_space(folder: Path, parts: Parts, feature_type: str) -> None:
@@ -195,6 +253,7 @@ class _Plan:
 
     parts: Parts
     directed: bool
+    norm: Norm  # of edges with weights
     memory: int  # bytes
     progress: Progress
 
@@ -218,16 +277,18 @@ class _Plan:
             check_some(sorter.read)
             merged = sorter.write(lambda share: self.progress("sorting edges", share))
         self.progress("writing digests", None)
-        norm: Norm = "weights" if source.is_weighted else "mean"
+        norm: Norm = self.norm if source.is_weighted else "mean"
+        notes = weigh_self_loops(folder, norm) if source.is_weighted else []
         write_graph_header(folder, norm, nodes.number, merged.num_edges, self_loops=True)
-        return WrittenGraph(merged.num_edges, self._summary(merged))
+        return WrittenGraph(merged.num_edges, self._summary(merged, notes))
 
-    def _summary(self, edges: SortedEdges) -> dict[str, Any]:
+    def _summary(self, edges: SortedEdges, more: Sequence[str]) -> dict[str, Any]:
         """What was done to the edges, for dataset.json."""
         parts = self.parts
         kept = edges.num_edges - parts.nodes.number  # every node has one self-loop
         given = edges.read - edges.loops_read
-        notes = [*parts.notes, *parts.edges.notes, *parts.features.notes, *parts.labels.notes]
+        notes = [*parts.notes, *parts.edges.notes, *more]
+        notes += [*parts.features.notes, *parts.labels.notes, *_label_notes(parts)]
         is_reciprocal = not self.directed or kept == 0
         return {
             "edges_read": edges.read,
@@ -240,21 +301,29 @@ class _Plan:
         }
 
 
-def _content(plan: _Plan, seed: int, feature_type: str) -> Content:
+def _label_notes(parts: Parts) -> list[str]:
+    """Notes about columns of features that may be the label itself."""
+    encoder, classes = parts.features.encoder, set(parts.labels.names)
+    if encoder is None or not classes:
+        return []
+    return [
+        f"Column {printable(column.name)} has the categories of the labels: leave it out with "
+        "--feature-columns if it is what you predict."
+        for column in encoder.columns
+        if set(column.categories) == classes
+    ]
+
+
+def _content(plan: _Plan, files: Files, feature_type: str) -> Content:
     """Graph, labels and splits, checked."""
     parts = plan.parts
-    nodes, labels = parts.nodes, parts.labels
-    is_labelled = labelled(labels.y, labels.task, labels.num_classes)
-    source = SHARES if parts.splits is None else parts.splits
-    splits = read_splits(source, nodes, np.flatnonzero(is_labelled), seed)
-    missing = "target (NaN)" if labels.task == "regression" else "label (-1)"
-    check_splits(splits, is_labelled, nodes.number, missing)
     return Content(
         write_graph=plan.write,
         rows=finite_rows("features", parts.features.chunks(), feature_type),
         shape=parts.features.shape,
         feature_type=feature_type,
-        labels=labels,
-        splits=splits,
-        names=nodes.names,
+        labels=parts.labels,
+        splits=files.read_splits(parts),
+        names=parts.nodes.names,
+        encoder=parts.features.encoder,
     )

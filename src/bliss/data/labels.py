@@ -36,12 +36,15 @@ def no_labels(number: int) -> Labels:
     return Labels(np.full(number, -1, np.int64), "classes", 0)
 
 
-def read_labels(file: Path, nodes: Nodes, label: str = "", task: str = "auto") -> Labels:
+def read_labels(
+    file: Path, nodes: Nodes, label: str = "", task: str = "auto", id_name: str = ""
+) -> Labels:
     """Read labels from a .npy, .csv or .parquet file.
 
     Rows are in the order of the nodes, unless the first column is called node, id, node_id or name:
-    then it holds the ids of nodes, and nodes that are not listed are unlabelled. `label` chooses
-    one column; otherwise all others are labels. `task` is as in `make_labels`.
+    then it holds the ids of nodes, and nodes that are not listed are unlabelled. `id_name` is the
+    name of the column of ids of the features, which may be anywhere. `label` chooses one column;
+    otherwise all others are labels. `task` is as in `make_labels`.
     """
     check_regular(file, f"labels={str(file)!r}")
     read = reader("labels", file, "table", "values")
@@ -52,8 +55,9 @@ def read_labels(file: Path, nodes: Nodes, label: str = "", task: str = "auto") -
                 "out."
             )
         return make_labels(read(file), nodes.number, task)
-    table: Table = read("labels", file, (*HEADER, label.lower()) if label else HEADER)
-    place = id_place(table)
+    known = (*HEADER, *(name.lower() for name in (label, id_name) if name))
+    table: Table = read("labels", file, known)
+    place = id_place("labels", file, table, id_name if id_name in table.names else "")
     ids = None if place is None else nodes.find("labels", id_column("labels", table, place))
     left = [p for p in range(len(table.columns)) if p != place]
     if table.has_counting_index():

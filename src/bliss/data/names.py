@@ -69,6 +69,9 @@ class NodeNames:
         """Arrays by the name of their file in a store."""
         return {NAMES: self.values} | ({} if self.ends is None else {ENDS: self.ends})
 
+    def __repr__(self) -> str:
+        return f"NodeNames({len(self)}{f', such as {shown(self[0])}' if len(self) else ''})"
+
     def __len__(self) -> int:
         return self.values.size if self.ends is None else self.ends.size
 

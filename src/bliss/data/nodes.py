@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from bliss.data.names import LONGEST, NodeNames, shown
 from bliss.data.safe_reading import in_one_sentence
 from bliss.data.tables import INDEX, Table
 from bliss.errors import InputError
+from bliss.text import printable
 
 ID_NAMES = ("node", "id", "node_id", "name")
 """Names of a column of ids."""
@@ -57,8 +60,21 @@ def nodes_of(column: Any | None, number: int) -> Nodes:
     return Nodes(number, names)
 
 
-def id_place(table: Table) -> int | None:
-    """Position of the column of ids: the first, if its name is known or it is an index."""
+def named_place(option: str, name: str, field: str, file: Path, names: Sequence[str]) -> int:
+    """Position of the one column of a name that the user gave."""
+    places = [place for place, own in enumerate(names) if own.strip() == name.strip()]
+    if len(places) != 1:
+        raise InputError(
+            f"{option}={name!r} must name one column of {field}={str(file)!r}, which has "
+            f"{', '.join(map(printable, names[:20])) or 'no names'}: choose one of them."
+        )
+    return places[0]
+
+
+def id_place(field: str, file: Path, table: Table, given: str = "") -> int | None:
+    """Position of the column of ids: `given`, or the first, if its name is known or an index."""
+    if given:
+        return named_place("id_column", given, field, file, table.names)
     if len(table.columns) < 2 or not table.names or table.has_counting_index():
         return None
     first = table.names[0].strip().lower()

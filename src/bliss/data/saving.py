@@ -16,6 +16,7 @@ from bliss.data.manifest import write_header
 from bliss.data.names import NodeNames
 from bliss.data.npy import write_npy, write_npy_rows
 from bliss.data.store import DATASET_FILES, DATASET_FORMAT, DATASET_HEADER, StrPath, write_graph
+from bliss.data.table_encoder import TableEncoder
 from bliss.errors import InputError
 from bliss.storage.files import check_space, new_folder
 
@@ -41,6 +42,7 @@ class Content:
     labels: Labels
     splits: Mapping[str, IntArray]
     names: NodeNames | None
+    encoder: TableEncoder | None = None  # of the columns of a table of features
 
 
 def check_new(out: StrPath) -> Path:
@@ -83,6 +85,8 @@ def write_store(
             header["task"] = labels.task
         if labels.names:
             header["class_names"] = list(labels.names)
+        if content.encoder is not None:
+            header["features"] = content.encoder.to_dict()
         if graph.summary is not None:
             header["import"] = dict(graph.summary)
         write_header(scratch / DATASET_HEADER, header, [*DATASET_FILES, *named])
@@ -121,5 +125,6 @@ def save_dataset(dataset: Dataset, out: StrPath) -> Path:
         labels=labels,
         splits={name: ids.numpy() for name, ids in dataset.splits.items()},
         names=dataset.node_names,
+        encoder=dataset.encoder,
     )
     return write_store(folder, content, dataset.name)

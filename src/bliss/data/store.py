@@ -5,7 +5,7 @@ A graph store holds
     graph.json    format, norm, sizes, digests (optional in a folder written by hand)
     indptr.npy    int64[V + 1]
     indices.npy   int32[E] or int64[E], sources by target
-    weight.npy    float32[E], with norm "weights"
+    weight.npy    float32[E], with norm "weights" or "weighted-mean"
 
 A dataset store also holds
 
@@ -37,8 +37,9 @@ from bliss.data.manifest import check_files, checking_values, read_header, write
 from bliss.data.names import ENDS, NAMES, NodeNames
 from bliss.data.npy import map_npy, map_npy_private, read_npy, write_npy
 from bliss.data.safe_reading import in_one_sentence
+from bliss.data.table_encoder import TableEncoder
 from bliss.errors import InputError
-from bliss.graph import NORMS, Graph, Norm
+from bliss.graph import NORMS, WEIGHTED, Graph, Norm
 from bliss.storage.digests import json_digest
 from bliss.storage.files import new_folder
 
@@ -77,19 +78,20 @@ def _open_graph(path: Path, norm: Norm | None = None, verify: bool = False) -> G
     own = header.get("norm", "mean")
     norm = norm or cast("Norm", own)
     checks.choice("norm", norm, NORMS)
-    arrays = ["indices.npy"] + ["weight.npy"] * ("weights" in (own, norm))
+    is_weighted = norm in WEIGHTED
+    arrays = ["indices.npy"] + ["weight.npy"] * (is_weighted or own in WEIGHTED)
     with checking_values(path, GRAPH_HEADER, header, arrays, verify) as must_check:
         indptr, indices = _map(path, "indptr"), _map(path, "indices")
         sizes = {"num_nodes": indptr.size - 1, "num_edges": indices.size}
         stated = {name: header[name] for name in sizes if name in header}
         _compare(path / GRAPH_HEADER, stated, sizes)
-        weight = _map(path, "weight") if norm == "weights" else NOTHING
-        if must_check and own == "weights" != norm:  # the header's mark covers them
+        weight = _map(path, "weight") if is_weighted else NOTHING
+        if must_check and own in WEIGHTED and not is_weighted:  # the header's mark covers them
             checks.weights("weight", _map(path, "weight"), indices.size)
         make = Graph if must_check else Graph.trusted
         graph = make(indptr, indices, norm, weight)
     if header.get("self_loops") is True:
-        graph.__dict__["has_self_loops"] = True  # known without a pass over the edges
+        graph.note_self_loops()
     return graph
 
 
@@ -123,6 +125,7 @@ def open_store(folder: StrPath) -> Dataset:
         task=str(header.get("task", "")),
         node_names=_names(path, header["files"], graph.num_nodes),
         class_names=_class_names(path / DATASET_HEADER, header),
+        encoder=_encoder(path / DATASET_HEADER, header, x.shape[-1]),
         imported=_imported(path / DATASET_HEADER, header),
     )
 
@@ -140,7 +143,7 @@ def verify_store(folder: Path) -> list[str]:
 
 def write_graph(graph: Graph, folder: Path) -> None:
     """Write the files of a graph into an existing folder."""
-    names = ("indptr", "indices", *(("weight",) if graph.norm == "weights" else ()))
+    names = ("indptr", "indices", *(("weight",) if graph.norm in WEIGHTED else ()))
     for name in names:
         write_npy(folder / f"{name}.npy", getattr(graph, name))
     write_graph_header(folder, graph.norm, graph.num_nodes, graph.num_edges)
@@ -149,7 +152,7 @@ def write_graph(graph: Graph, folder: Path) -> None:
 def write_graph_header(
     folder: Path, norm: Norm, num_nodes: int, num_edges: int, self_loops: bool = False
 ) -> None:
-    """Write graph.json beside the arrays; `self_loops` says that every node has one."""
+    """Write graph.json beside the arrays; `self_loops` says that every node has exactly one."""
     header: dict[str, Any] = {
         "format": GRAPH_FORMAT,
         "norm": norm,
@@ -158,7 +161,7 @@ def write_graph_header(
     }
     if self_loops:
         header["self_loops"] = True
-    names = ("indptr", "indices", *(("weight",) if norm == "weights" else ()))
+    names = ("indptr", "indices", *(("weight",) if norm in WEIGHTED else ()))
     write_header(folder / GRAPH_HEADER, header, [f"{name}.npy" for name in names])
 
 
@@ -203,6 +206,17 @@ def _class_names(file: Path, header: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(names)
 
 
+def _encoder(file: Path, header: Mapping[str, Any], width: int) -> TableEncoder | None:
+    """Encoder of the columns of a table of features; None if there was no table."""
+    if "features" not in header:
+        return None
+    with in_one_sentence(str(file), "the columns of features", "import the graph again"):
+        encoder = TableEncoder.from_dict(header["features"])
+        if len(encoder.feature_names) != width:
+            raise ValueError(f"they make {len(encoder.feature_names)} features of {width}")
+    return encoder
+
+
 def _imported(file: Path, header: Mapping[str, Any]) -> dict[str, Any] | None:
     """What an import did to the edges; None in a store that does not say."""
     summary = header.get("import")
@@ -238,7 +252,7 @@ def _map(path: Path, name: str) -> Array:
     if not file.exists():
         raise InputError(
             f"{file} is missing: a graph store needs indptr.npy and indices.npy, and weight.npy "
-            'for norm="weights".'
+            'for norm="weights" and norm="weighted-mean".'
         )
     return map_npy(file)
 

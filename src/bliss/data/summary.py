@@ -68,7 +68,9 @@ def describe(dataset: Dataset) -> dict[str, Any]:
         "name": dataset.name,
         "nodes": graph.num_nodes,
         "edges": int(degree.sum()),
+        "self_loops": graph.num_self_loops,
         "reciprocal": imported["reciprocal"] if imported else reciprocal_share(graph),
+        "norm": graph.norm,
         "weights": [float(weight.min()), float(weight.max())] if weight.size else None,
         "features": dataset.num_features,
         "task": dataset.task,
@@ -85,10 +87,17 @@ def describe(dataset: Dataset) -> dict[str, Any]:
     }
 
 
+def size_words(graph: Graph) -> str:
+    """Nodes, edges and self-loops in words; edges are counted without self-loops."""
+    loops = graph.num_self_loops
+    return f"{graph.num_nodes:,} nodes, {graph.num_edges - loops:,} edges and {loops:,} self-loops"
+
+
 def summary_rows(description: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The result of `describe` as pairs of text to print."""
     imported, splits, degree = description["import"], description["splits"], description["degree"]
-    rows = [("nodes", _nodes(description)), ("edges", f"{description['edges']:,}")]
+    edges = f"{description['edges']:,}, and {description['self_loops']:,} self-loops"
+    rows = [("nodes", _nodes(description)), ("edges", edges)]
     if imported:
         twice = ", edges and their reverse counted as one" if imported["undirected"] else ""
         rows += [
@@ -102,7 +111,7 @@ def summary_rows(description: Mapping[str, Any]) -> list[tuple[str, str]]:
         ]
     rows += [
         ("direction", _direction(description["reciprocal"], imported)),
-        ("edge weights", _span(*description["weights"]) if description["weights"] else "none"),
+        ("edge weights", _weights(description)),
         ("features", f"{description['features']:,}"),
         *_label_rows(description),
         ("splits", ", ".join(f"{name} {number:,}" for name, number in splits.items())),
@@ -118,6 +127,13 @@ def summary_rows(description: Mapping[str, Any]) -> list[tuple[str, str]]:
 def _nodes(description: Mapping[str, Any]) -> str:
     number, name = description["nodes"], description["names"]
     return f"{number:,}" + ("" if name is None else f", with ids such as {shown(name)}")
+
+
+def _weights(description: Mapping[str, Any]) -> str:
+    if not description["weights"]:
+        return "none"
+    how = "a weighted mean" if description["norm"] == "weighted-mean" else "a weighted sum"
+    return f"{_span(*description['weights'])}, used for {how}"
 
 
 def _direction(share: float, imported: Mapping[str, Any]) -> str:

@@ -16,7 +16,7 @@ from bliss.arrays import IntArray
 from bliss.distributed.equality import checksum
 from bliss.distributed.groups import ALONE, Group, TorchGroup
 from bliss.errors import DamagedError, InputError
-from bliss.loader import BlockLoader
+from bliss.loader import BlockLoader, SeedLoader
 from bliss.rng import Stream
 from bliss.samplers.base import Sampler
 from bliss.samplers.full import Full
@@ -264,7 +264,7 @@ def _check_loaders(loaders: Any, sampler: Sampler, group: Group) -> None:
         return
     held = loaders.values() if isinstance(loaders, dict) else loaders
     listed = list(held) if isinstance(loaders, (dict, list, tuple)) else [loaders]
-    block_loaders = [loader for loader in listed if isinstance(loader, BlockLoader)]
+    block_loaders = [loader for loader in listed if isinstance(loader, SeedLoader)]
     own = [loader for loader in block_loaders if loader.node_sampler is sampler]
     if not own:
         raise InputError(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bliss.data import Dataset, load_dataset
+from bliss.data import Dataset, load_dataset, size_words
 from bliss.distributed.groups import Group
 from bliss.distributed.processes import LOOPBACK, Launch, listen, make_store, process_group
 from bliss.distributed.shared_dataset import shared_dataset
@@ -78,7 +78,7 @@ def _train(job: Job, config: TrainConfig, group: Group) -> dict[str, Any]:
     data = shared_dataset(group, load)
     run = Trainer(config, data, folder.path, say, group, job.check_every)
     say(
-        f"{data.name}: {data.graph.num_nodes:,} nodes, {data.graph.num_edges:,} edges; "
+        f"{data.name}: {size_words(data.graph)}; "
         f"workers: {group.size}, threads of each: {torch.get_num_threads()}"
     )
 
@@ -104,7 +104,6 @@ def _train(job: Job, config: TrainConfig, group: Group) -> dict[str, Any]:
 
 def metrics(record: Evaluation | RunResult) -> dict[str, Any]:
     """Scores by name, as Ray shows them: step, loss, val_f1, ...; a result has test scores, too."""
-    score = short_name(record.metric).lower()
     if isinstance(record, RunResult):
         shown = {"step": record.steps, "best_step": record.best_step, "seconds": record.seconds}
     else:
@@ -114,7 +113,7 @@ def metrics(record: Evaluation | RunResult) -> dict[str, Any]:
     ):
         value = getattr(record, name, None)
         if value is not None:
-            shown[name.replace("score", score)] = value
+            shown[name.replace("score", record.metric)] = value
     return shown
 
 

@@ -1,3 +1,4 @@
+from .csc import WEIGHTED as WEIGHTED
 from .graph import NORMS as NORMS
 from .graph import Graph as Graph
 from .graph import Norm as Norm

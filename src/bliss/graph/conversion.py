@@ -33,6 +33,21 @@ def library_of(source: Any) -> str:
     return next((".".join(pair) for pair in order if pair in bases), "")
 
 
+def pairs_of(edge_index: Any, num_nodes: int | None) -> tuple[Array, int]:
+    """Edges [2, E] and the number of nodes, by default that of an `EdgeIndex`, or max + 1."""
+    if num_nodes is None and library_of(edge_index) == "torch_geometric.EdgeIndex":
+        num_nodes = max((size or 0 for size in edge_index.sparse_size()), default=0) or None
+    pairs = checks.as_array("edge_index", edge_index)
+    if pairs.ndim != 2 or pairs.shape[0] != 2:
+        raise InputError(
+            f"edge_index has shape {pairs.shape}, but must be [2, E], sources over targets: "
+            "transpose it if it is [E, 2]."
+        )
+    if num_nodes is None:
+        num_nodes = int(pairs.max()) + 1 if pairs.size and pairs.dtype.kind in "iu" else 0
+    return pairs, checks.whole("num_nodes", num_nodes)
+
+
 def edge_attributes(data: Any) -> set[str]:
     """Names of the attributes of a PyG `Data` that have a row per edge, without its edges."""
     return {
@@ -118,3 +133,9 @@ def _of_matrix(shape: Any, row: Any, column: Any, value: Any) -> Pairs:
     ends = [checks.as_array("edge_index", nodes) for nodes in (row, column)]
     weight = np.ones(ends[0].size) if value is None else checks.as_array("weight", value)
     return Pairs(np.stack(ends), sides[0], weight)
+
+
+def is_edge_index(source: Any) -> bool:
+    """Whether an object is a dense tensor or array, which lacks the number of nodes."""
+    is_tensor = library_of(source) in ("torch.Tensor", "torch_geometric.EdgeIndex")
+    return isinstance(source, np.ndarray) or (is_tensor and str(source.layout) == "torch.strided")

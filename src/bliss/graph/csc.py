@@ -11,6 +11,9 @@ from bliss.arrays import NOTHING, Array, FloatArray, IntArray
 from bliss.errors import InputError
 from bliss.kernels import bounds
 
+WEIGHTED = ("weights", "weighted-mean")
+"""Norms that use given weights."""
+
 
 def index_type(num_nodes: int) -> type[np.int32] | type[np.int64]:
     """Type of the ids of nodes."""
@@ -26,16 +29,16 @@ def inverse_power(degree: IntArray, power: float) -> FloatArray:
 
 def check_weight(norm: str, weight: Any, num_edges: int) -> FloatArray:
     """Weights float32[E], if the norm takes them; otherwise empty."""
-    if norm != "weights":
+    if norm not in WEIGHTED:
         if weight is not None:
             raise InputError(
                 f"weight was given with norm={norm!r}, which would ignore it: pass "
-                'norm="weights" or leave the weights out.'
+                'norm="weighted-mean" or norm="weights", or leave the weights out.'
             )
         return NOTHING
     if weight is None:
         raise InputError(
-            'norm="weights" needs one weight per edge, but none was given: pass weight=..., set '
+            f"norm={norm!r} needs one weight per edge, but none was given: pass weight=..., set "
             'data.edge_weight, or choose norm="mean".'
         )
     return checks.weights("weight", weight, num_edges)
@@ -91,3 +94,23 @@ def coalesce(
     np.cumsum(np.bincount(target[first], minlength=indptr.size - 1), out=merged[1:])
     total = np.add.reduceat(value, first) if value.size else value
     return merged, indices[first], total, column[first] if column.size else column
+
+
+def mean_self_loops(
+    indptr: IntArray, indices: IntArray, weight: FloatArray, first: int = 0
+) -> tuple[FloatArray, FloatArray]:
+    """Weights in which a self-loop has the mean weight of the node's other in-edges.
+
+    A node without other edges, or with edges of weight 0 alone, has a self-loop of weight 1.
+
+    indptr   int64[N + 1]  of the nodes first to first + N - 1, from 0
+    returns  float32[E], and the sum of the other weights of each node, float64[N]
+    """
+    degree = np.diff(indptr)
+    owner = np.repeat(np.arange(degree.size), degree)
+    is_loop = indices == owner + first
+    values = np.where(is_loop, 0.0, weight)
+    others: FloatArray = np.bincount(owner, values, degree.size).astype(np.float64)
+    number = degree - np.bincount(owner[is_loop], minlength=degree.size)
+    mean = np.where(others > 0, others / np.maximum(number, 1), 1.0)
+    return np.where(is_loop, mean[owner], weight).astype(np.float32), others

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
@@ -14,8 +15,17 @@ import scipy.sparse
 from bliss import checks
 from bliss.arrays import NOTHING, Array, FloatArray, IntArray
 from bliss.errors import InputError
-from bliss.graph.conversion import Pairs, adjacency_of, edge_attributes, edges_of, library_of
+from bliss.graph.conversion import (
+    Pairs,
+    adjacency_of,
+    edge_attributes,
+    edges_of,
+    is_edge_index,
+    library_of,
+    pairs_of,
+)
 from bliss.graph.csc import (
+    WEIGHTED,
     check_arrays,
     check_pointers,
     check_weight,
@@ -23,19 +33,21 @@ from bliss.graph.csc import (
     index_type,
     inverse_power,
     loop_columns,
+    mean_self_loops,
 )
 from bliss.graph.rows import Rows
-from bliss.kernels import frontier
+from bliss.kernels import frontier, links
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-Norm = Literal["mean", "gcn", "weights"]
+Norm = Literal["mean", "gcn", "weights", "weighted-mean"]
 SelfLoops = Literal["add", "keep", "remove"]
 Duplicates = Literal["keep", "coalesce"]
 
-NORMS = ("mean", "gcn", "weights")
+NORMS = ("mean", "gcn", *WEIGHTED)
 _CHUNK = 1 << 18  # nodes
+_COUNTED = 10**8  # edges among which `repr` counts self-loops
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -48,7 +60,8 @@ class Graph:
 
     * ``norm="mean"``: 1 / |N_i|
     * ``norm="gcn"``: 1 / sqrt(|N_i| |N_j|), with in-degrees
-    * ``norm="weights"``: the given weight
+    * ``norm="weights"``: w_ij, the given weight
+    * ``norm="weighted-mean"``: w_ij / sum_k w_ik, over the in-edges of i; 0 if the sum is 0
 
     Build one with `Graph.of`, or with the constructor for your format: `from_data`,
     `from_edge_index`, `from_scipy`, `from_csc`. `bliss.data.open_graph` opens a saved one.
@@ -57,7 +70,7 @@ class Graph:
     --------
     >>> graph = Graph.from_edge_index([[0, 1, 2], [1, 2, 2]], num_nodes=4)
     >>> graph
-    Graph(nodes=4, edges=6, norm='mean')
+    Graph(nodes=4, edges=2, self_loops=4, norm='mean')
     >>> graph.indices[graph.indptr[2] : graph.indptr[3]]  # node 1 and one self-loop
     array([1, 2], dtype=int32)
     """
@@ -65,17 +78,13 @@ class Graph:
     indptr: IntArray  # int64[V + 1]
     indices: IntArray  # int32[E] or int64[E], sources
     norm: Norm = "mean"
-    weight: FloatArray = field(
-        default_factory=lambda: NOTHING
-    )  # float32[E] for norm="weights", otherwise empty
-    edge_id: IntArray | None = (
-        None  # int32[E] or int64[E], column of the given edge_index; see e_id
-    )
+    weight: FloatArray = field(default_factory=lambda: NOTHING)  # float32[E], or empty: no weights
+    edge_id: IntArray | None = None  # int32[E] or int64[E], column of the given edge_index
 
     def __post_init__(self) -> None:
         checks.choice("norm", self.norm, NORMS)
         indptr, indices = check_arrays(self.indptr, self.indices)
-        is_empty = np.size(self.weight) == 0 and (indices.size > 0 or self.norm != "weights")
+        is_empty = np.size(self.weight) == 0 and (indices.size > 0 or self.norm not in WEIGHTED)
         given = None if is_empty else self.weight
         weight = check_weight(self.norm, given, indices.size)
         self._freeze(indptr=indptr, indices=indices, weight=weight)
@@ -93,7 +102,7 @@ class Graph:
 
         Kernels do not check indices: with wrong ones they would read and write outside the arrays.
         """
-        has_weights = norm == "weights"
+        has_weights = norm in WEIGHTED
         if (
             indices.dtype not in (np.int32, np.int64)
             or indices.ndim != 1
@@ -122,7 +131,12 @@ class Graph:
             object.__setattr__(self, name, view)
 
     def __repr__(self) -> str:
-        return f"Graph(nodes={self.num_nodes}, edges={self.num_edges}, norm={self.norm!r})"
+        if "num_self_loops" not in self.__dict__ and self.num_edges > _COUNTED:
+            counts = f"edges={self.num_edges} with self-loops"
+        else:
+            loops = self.num_self_loops
+            counts = f"edges={self.num_edges - loops}, self_loops={loops}"
+        return f"Graph(nodes={self.num_nodes}, {counts}, norm={self.norm!r})"
 
     @property
     def num_nodes(self) -> int:
@@ -168,14 +182,40 @@ class Graph:
     @cached_property
     def has_self_loops(self) -> bool:
         """Whether every node has a self-loop. The first call may take a pass over the edges."""
+        return all(np.unique(loop).size == number for number, loop in self._self_loops())
+
+    @cached_property
+    def num_self_loops(self) -> int:
+        """Number of self-loops. The first call may take a pass over the edges."""
+        return sum(loop.size for _, loop in self._self_loops())
+
+    def _self_loops(self) -> Iterator[tuple[int, IntArray]]:
+        """Self-loops in chunks of nodes: the number of nodes, and the node of each self-loop."""
         for start in range(0, self.num_nodes, _CHUNK):
             pointers = self.indptr[start : start + _CHUNK + 1]
             nodes = np.arange(start, start + pointers.size - 1)
             source = self.indices[pointers[0] : pointers[-1]]
-            own = source == np.repeat(nodes, np.diff(pointers))
-            if np.unique(source[own]).size < nodes.size:
-                return False
-        return True
+            yield nodes.size, source[source == np.repeat(nodes, np.diff(pointers))]
+
+    def note_self_loops(self) -> None:
+        """Note that each node has one self-loop, which is then known without a pass."""
+        self.__dict__.update(has_self_loops=True, num_self_loops=self.num_nodes)
+
+    @cached_property
+    def has_sorted_rows(self) -> bool:
+        """Whether in-edges are sorted by source. The first call may take a pass over the edges."""
+        return bool(links.first_unsorted(self.indptr, self.indices) < 0)
+
+    def edges_between(self, source: IntArray, target: IntArray) -> tuple[IntArray, IntArray]:
+        """Ids of the edges source_n -> target_n, parallel ones included, by binary search.
+
+        source, target  int64[N]
+        returns         position n of each edge int64[H], not decreasing, and its id int64[H]
+        """
+        pair, edge = links.edges_of_pairs(
+            self.indptr, self.indices, self.has_sorted_rows, source, target
+        )
+        return pair, edge
 
     def source_factor(self, power: float) -> FloatArray:
         """Source factor of alpha_ij to a power, computed once. float32[V], or empty if it is 1."""
@@ -205,19 +245,21 @@ class Graph:
         return Rows.of(self, dst, without)
 
     def with_norm(self, norm: Norm) -> Graph:
-        """The same edges with other coefficients; arrays are shared."""
+        """The same edges, and the same weights if there are any, with other coefficients."""
         checks.choice("norm", norm, NORMS)
-        if norm == "weights" and self.norm != "weights":
+        if norm in WEIGHTED and self.norm not in WEIGHTED:
             raise InputError(
-                'norm="weights" needs weights, and this graph has none: build it with weight=....'
+                f"norm={norm!r} needs weights, and this graph has none: build it with weight=...."
             )
         if norm == self.norm:
             return self
         graph = object.__new__(Graph)  # skips the checks, which these arrays passed
         object.__setattr__(graph, "norm", norm)
         object.__setattr__(graph, "edge_id", self.edge_id)
-        graph._freeze(indptr=self.indptr, indices=self.indices, weight=NOTHING)
-        for name in {"degree", "has_self_loops"} & self.__dict__.keys():  # do not depend on norm
+        weight = self.weight if norm in WEIGHTED else NOTHING
+        graph._freeze(indptr=self.indptr, indices=self.indices, weight=weight)
+        kept = {"degree", "has_self_loops", "num_self_loops", "has_sorted_rows"}
+        for name in kept & self.__dict__.keys():  # do not depend on norm
             graph.__dict__[name] = self.__dict__[name]
         return graph
 
@@ -241,15 +283,16 @@ class Graph:
             (COO, CSR, CSC) or a `SparseTensor`, in which [j, i] is the edge j -> i; or a tensor or
             array edge_index [2, E].
         norm
-            Aggregation coefficients. Default: those of a graph, otherwise "mean". With "weights",
-            data.edge_weight, the values of a matrix or the edge attribute "weight" of networkx.
+            Aggregation coefficients. Default: those of a graph, otherwise "mean". With
+            "weighted-mean" and "weights", weights are data.edge_weight, the values of a matrix or
+            the edge attribute "weight" of networkx.
         num_nodes
             |V| of an edge_index; by default one more than the largest id.
         options
             Options of `from_edge_index`, such as self_loops and edge_ids. By default, self_loops is
             "keep", and "add" with norm="gcn".
         """
-        if num_nodes is not None and not _is_edge_index(source):
+        if num_nodes is not None and not is_edge_index(source):
             raise InputError(
                 f"num_nodes={num_nodes} was given with a {type(source).__name__}, which knows its "
                 "number of nodes: leave it out."
@@ -282,7 +325,8 @@ class Graph:
             if norm is None and getattr(source, "edge_weight", None) is not None:
                 warnings.warn(
                     "data.edge_weight is not used, because the coefficients are 1 / degree: pass "
-                    'norm="weights" to use it, or norm="mean" to silence this warning.',
+                    'norm="weighted-mean" or norm="weights" to use it, or norm="mean" to silence '
+                    "this warning.",
                     stacklevel=2,
                 )
             return cls.from_data(source, norm=norm or "mean", **options)
@@ -301,16 +345,16 @@ class Graph:
 
     @classmethod
     def _from_pairs(cls, pairs: Pairs, norm: Norm, **options: Any) -> Graph:
-        weight = pairs.weight if norm == "weights" else None
+        weight = pairs.weight if norm in WEIGHTED else None
         return cls.from_edge_index(pairs.edge_index, weight=weight, norm=norm, **options)
 
     @classmethod
     def from_data(cls, data: Any, norm: Norm = "mean", **options: Any) -> Graph:
         """Build from a PyG `Data`: its edge_index, or adj_t, in which [i, j] is the edge j -> i.
 
-        With norm="weights", weights are edge_weight, or the values of adj_t. Options are those of
-        `from_edge_index`. By default, self-loops are kept as they are, except with norm="gcn"; edge
-        ids are kept if the data has attributes of edges other than edge_weight.
+        If the norm takes weights, they are edge_weight, or the values of adj_t. Options are those
+        of `from_edge_index`. By default, self-loops are kept as they are, except with norm="gcn";
+        edge ids are kept if the data has attributes of edges other than edge_weight.
         """
         options.setdefault("self_loops", _loops_of(norm))
         if data.edge_index is None:
@@ -323,7 +367,7 @@ class Graph:
             return cls._from_pairs(pairs, norm, num_nodes=pairs.num_nodes, **options)
         attributes = edge_attributes(data) - {"edge_weight"}
         options.setdefault("edge_ids", bool(attributes))
-        weight = getattr(data, "edge_weight", None) if norm == "weights" else None
+        weight = getattr(data, "edge_weight", None) if norm in WEIGHTED else None
         return cls.from_edge_index(
             data.edge_index, num_nodes=data.num_nodes, weight=weight, norm=norm, **options
         )
@@ -348,11 +392,12 @@ class Graph:
         num_nodes
             |V|; by default one more than the largest id.
         weight
-            One number per edge, for norm="weights".
+            One number per edge, for norm="weighted-mean" and norm="weights".
         norm
-            Aggregation coefficients: "mean", "gcn" or "weights".
+            Aggregation coefficients: "mean", "gcn", "weighted-mean" or "weights".
         self_loops
-            "add": replace existing self-loops by one of weight 1 per node; "keep": leave them
+            "add": replace existing self-loops by one per node, of weight 1, or with
+            norm="weighted-mean" of the mean weight of the node's other in-edges; "keep": leave them
             unchanged; "remove": remove them.
         duplicates
             "keep": keep parallel edges, each as a separate edge; "coalesce": merge them and add
@@ -365,17 +410,7 @@ class Graph:
         checks.choice("norm", norm, NORMS)
         checks.choice("self_loops", self_loops, ("add", "keep", "remove"))
         checks.choice("duplicates", duplicates, ("keep", "coalesce"))
-        if num_nodes is None and library_of(edge_index) == "torch_geometric.EdgeIndex":
-            num_nodes = max((size or 0 for size in edge_index.sparse_size()), default=0) or None
-        pairs = checks.as_array("edge_index", edge_index)
-        if pairs.ndim != 2 or pairs.shape[0] != 2:
-            raise InputError(
-                f"edge_index has shape {pairs.shape}, but must be [2, E], sources over targets: "
-                "transpose it if it is [E, 2]."
-            )
-        if num_nodes is None:
-            num_nodes = int(pairs.max()) + 1 if pairs.size and pairs.dtype.kind in "iu" else 0
-        num_nodes = checks.whole("num_nodes", num_nodes)
+        pairs, num_nodes = pairs_of(edge_index, num_nodes)
         kind = index_type(num_nodes)
         source: IntArray = checks.node_ids("edge_index", pairs[0], num_nodes).astype(kind)
         target: IntArray = checks.node_ids("edge_index", pairs[1], num_nodes).astype(kind)
@@ -391,7 +426,7 @@ class Graph:
         if self_loops == "add":
             loops = np.arange(num_nodes, dtype=kind)
             source, target = np.concatenate([source, loops]), np.concatenate([target, loops])
-            if norm == "weights":
+            if norm in WEIGHTED:
                 value = np.concatenate([value, np.ones(num_nodes, np.float32)])
             column = np.concatenate([column, loop_column]) if edge_ids else column
 
@@ -401,9 +436,12 @@ class Graph:
         column = column[order] if edge_ids else column
         if duplicates == "coalesce":
             indptr, indices, value, column = coalesce(indptr, indices, value, column)
+        if norm == "weighted-mean" and self_loops == "add":
+            value, _ = mean_self_loops(indptr, indices, value)
         graph = cls(indptr, indices, norm, value, column if edge_ids else None)
+        graph.__dict__["has_sorted_rows"] = True  # known without a pass over the edges
         if self_loops == "add":
-            graph.__dict__["has_self_loops"] = True  # known without a pass over the edges
+            graph.note_self_loops()
         return graph
 
     @classmethod
@@ -418,7 +456,7 @@ class Graph:
                 "row and one column per node."
             )
         entries = matrix.tocoo()
-        weight = entries.data if norm == "weights" else None
+        weight = entries.data if norm in WEIGHTED else None
         pairs = np.stack([entries.row, entries.col])
         return cls.from_edge_index(
             pairs, num_nodes=matrix.shape[0], weight=weight, norm=norm, **options
@@ -458,9 +496,3 @@ class Graph:
 def _loops_of(norm: Norm | None) -> SelfLoops:
     """Self-loops of a converted graph: as they are; one per node for the coefficients of GCN."""
     return "add" if norm == "gcn" else "keep"
-
-
-def _is_edge_index(source: Any) -> bool:
-    """Whether an object is a dense tensor or array, which lacks the number of nodes."""
-    is_tensor = library_of(source) in ("torch.Tensor", "torch_geometric.EdgeIndex")
-    return isinstance(source, np.ndarray) or (is_tensor and str(source.layout) == "torch.strided")

@@ -11,15 +11,16 @@ import numpy as np
 from bliss import checks
 from bliss.arrays import NO_IDS, NOTHING, BoolArray, FloatArray, IntArray
 from bliss.errors import InputError
-from bliss.graph.csc import inverse_power
+from bliss.graph.csc import WEIGHTED, inverse_power
 from bliss.kernels import frontier, nodewise
 from bliss.kernels.histories import full_sums
+from bliss.kernels.links import edges_of_codes, split_rows
 
 if TYPE_CHECKING:
     from bliss.graph.graph import Graph
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class HiddenEdges:
     """Edges of a graph that no target may see. Build it once per batch, with `HiddenEdges.of`."""
 
@@ -49,6 +50,17 @@ class HiddenEdges:
         node, count = np.unique(target, return_counts=True)
         return cls(distinct, node.astype(np.int64), count.astype(np.int64))
 
+    def __repr__(self) -> str:
+        return f"HiddenEdges(edges={self.edge.size}, targets={self.node.size})"
+
+    @classmethod
+    def between(cls, graph: Graph, source: IntArray, target: IntArray) -> HiddenEdges:
+        """All edges source_n -> target_n, parallel ones included. source, target int64[N]."""
+        if not graph.has_sorted_rows:
+            return cls.of(graph, graph.edges_between(source, target)[1])
+        codes = np.sort(target * graph.num_nodes + source)
+        return cls(*edges_of_codes(graph.indptr, graph.indices, codes))
+
     def lost(self, nodes: IntArray) -> IntArray:
         """Number of in-edges that each of these nodes loses. int64[N]."""
         if not self.node.size:
@@ -73,7 +85,7 @@ def _consecutive(first: IntArray, count: IntArray) -> IntArray:
     return numbers
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Rows:
     """The edges that the targets of a layer may see: ranges of edge ids, in groups.
 
@@ -85,14 +97,16 @@ class Rows:
 
         mean     alpha_ij = 1 / |N_g|
         gcn      alpha_ij = 1 / sqrt(|N_g| |N_j|)
-        weights  alpha_ij = the given weight
+        weights  alpha_ij = w_ij, the given weight
+        weighted-mean  alpha_ij = w_ij / W_g,    W_g = sum of w_ik over the edges k -> i of g
 
-    where |N_g| and |N_j| count only visible edges. `influence` weighs the squared error of each
+    where |N_g|, |N_j| and W_g count only visible edges. A self-loop's weight does not change if
+    other edges are hidden. `influence` weighs the squared error of each
     target in what a draw minimises (`bliss.samplers.influence`). Methods take O(groups), O(sources)
     or O(visible edges), never O(V) or O(E); only `Graph.source_factor` has V numbers, made once.
     """
 
-    graph: Graph = field(repr=False)
+    graph: Graph
     dst: IntArray  # int64[D] targets
     owner: IntArray  # int64[G] position in dst of each group, not decreasing
     pointer: IntArray  # int64[G + 1] ranges of group g: pointer[g] to pointer[g + 1]
@@ -106,24 +120,17 @@ class Rows:
     @classmethod
     def of(cls, graph: Graph, dst: IntArray, without: Any = None) -> Rows:
         """Rows of the targets dst [D], whole or without some edges; see `Graph.rows`."""
-        start, stop = graph.indptr[dst], graph.indptr[dst + 1]
         owner = np.arange(dst.size)
-        pointer = np.arange(dst.size + 1)
-        degree = stop - start
-        if without is None:
-            return cls(graph, dst, owner, pointer, start, stop, degree)
-        hidden = HiddenEdges.of(graph, without)
-        group, cut = hidden.within(start, stop)
-        lost = np.bincount(group, minlength=dst.size)
-        # a range ends before each hidden edge, and another one begins behind it
-        pointer = np.concatenate([[0], np.cumsum(lost + 1)])
-        is_first = np.zeros(pointer[-1], bool)
-        is_first[pointer[:-1]] = True
-        is_last = np.roll(is_first, -1)
-        starts, stops = np.empty((2, pointer[-1]), np.int64)
-        starts[is_first], starts[~is_first] = start, cut + 1
-        stops[is_last], stops[~is_last] = stop, cut
-        return cls(graph, dst, owner, pointer, starts, stops, degree - lost, hidden=hidden)
+        if without is not None:
+            hidden = HiddenEdges.of(graph, without)
+            pointer, start, stop, degree = split_rows(graph.indptr, dst, hidden.node, hidden.edge)
+            return cls(graph, dst, owner, pointer, start, stop, degree, hidden=hidden)
+        start, stop = graph.indptr[dst], graph.indptr[dst + 1]
+        return cls(graph, dst, owner, np.arange(dst.size + 1), start, stop, stop - start)
+
+    def __repr__(self) -> str:
+        size = f"targets={self.dst.size}, groups={self.owner.size}, edges={self.num_edges}"
+        return f"Rows({size}, norm={self.graph.norm!r})"
 
     @property
     def ranges(self) -> tuple[IntArray, IntArray, IntArray]:
@@ -166,10 +173,18 @@ class Rows:
 
     @cached_property
     def target_scale(self) -> FloatArray:
-        """Target factor of alpha_ij; empty with given weights. float64[G]."""
+        """Target factor of alpha_ij; empty with norm="weights". float64[G]."""
         if self.graph.norm == "weights":
             return NOTHING
+        if self.graph.norm == "weighted-mean":
+            total = self._weight_sum
+            return np.divide(1.0, total, out=np.zeros(total.size), where=total > 0)
         return inverse_power(self.degree, 1.0 if self.graph.norm == "mean" else 0.5)
+
+    @cached_property
+    def _weight_sum(self) -> FloatArray:
+        """W_g, the sum of the weights of the visible edges of each group. float64[G]."""
+        return np.asarray(frontier.range_sums(*self.ranges, self.graph.weight))
 
     def source_scale(self, nodes: IntArray) -> FloatArray:
         """Source factor of alpha_ij; empty if it is 1 everywhere. [N] -> float64[N]."""
@@ -208,18 +223,23 @@ class Rows:
         edge         int64[E']     graph edge id
         correction   float64[S]; empty means 1 everywhere
         """
-        scales = self.target_scale, self.source_scale(source), self.graph.weight
+        is_weighted = self.graph.norm in WEIGHTED
+        own = NOTHING if is_weighted else self.target_scale
+        scales = own, self.source_scale(source), self.graph.weight
         alpha: FloatArray = frontier.edge_weights(
             kept_indptr, row, edge, source.size, correction, *scales
         )
+        if self.graph.norm == "weighted-mean":
+            alpha *= np.repeat(self.target_scale, np.diff(kept_indptr))
         return alpha
 
     def coefficient_sum(self) -> FloatArray:
         """Sum of alpha_ij over the visible edges of each group. float64[G]."""
         if self.graph.norm == "mean":
             return (self.degree > 0).astype(np.float64)
-        if self.graph.norm == "weights":
-            return np.asarray(frontier.range_sums(*self.ranges, self.graph.weight))
+        if self.graph.norm in WEIGHTED:
+            is_sum = self.graph.norm == "weights"
+            return self._weight_sum if is_sum else (self._weight_sum > 0).astype(np.float64)
         changed = NO_IDS if self.hidden is None else self.hidden.node
         scales = self.graph.indptr, changed, self.source_scale(changed)
         total: FloatArray = frontier.source_sums(*self.ranges, self.graph.indices, *scales)
@@ -230,14 +250,23 @@ class Rows:
 
         value  float32[V, F] or float16[V, F]
         """
+        if self.graph.norm == "weighted-mean":
+            return self._weighted_means(np.arange(self.degree.size), value)
         graph, is_gcn = self.graph, self.graph.norm == "gcn"
-        bits = value.view(np.uint16) if value.dtype == np.float16 else value
         degrees = graph.indptr if is_gcn else NO_IDS
         scales = self.target_scale, degrees, graph.weight
-        sums: FloatArray = full_sums(*self.ranges, graph.indices, *scales, bits)
+        sums: FloatArray = full_sums(*self.ranges, graph.indices, *scales, _bits(value))
         if is_gcn:
             self._correct_source_factors(sums, value)
         return sums
+
+    def _weighted_means(self, groups: IntArray, value: Any) -> FloatArray:
+        """`full_sums` of some groups, with norm="weighted-mean". int64[N] -> float32[N, F]."""
+        graph = self.graph
+        scales = NOTHING, NO_IDS, graph.weight
+        sums = full_sums(*self.ranges_of(groups), graph.indices, *scales, _bits(value))
+        means: FloatArray = (sums * self.target_scale[groups, None]).astype(np.float32)
+        return means
 
     def visible_sums(self, whole: FloatArray, value: Any) -> FloatArray:
         """`full_sums`, computed from sums over whole rows by subtracting hidden edges, in place.
@@ -246,7 +275,8 @@ class Rows:
 
         with a_i the target factor of the whole row and a'_i that of the visible edges. O(hidden
         edges F); norm="gcn" also takes one pass over the visible edges, since the factors of
-        sources that lose edges change.
+        sources that lose edges change. With norm="weighted-mean", the sums of targets that lose
+        edges are computed again: a_i may grow so much that the difference would be inexact.
 
         whole  float32[D, F]  sums over all in-edges of the targets
         value  [V, F]
@@ -256,6 +286,10 @@ class Rows:
         graph = self.graph
         before = Rows.of(graph, self.dst)
         group, edge = self.hidden.within(before.start, before.stop)
+        if graph.norm == "weighted-mean":
+            partial = np.unique(group)
+            whole[partial] = self._weighted_means(partial, value)
+            return whole
         source = graph.indices[edge]
         alpha: FloatArray
         if graph.norm == "weights":
@@ -288,3 +322,8 @@ class Rows:
         before = inverse_power(self.graph.degree_of(nodes), 0.5)
         change = self.target_scale[group] * (self.source_scale(nodes) - before)
         np.add.at(sums, group, (change[:, None] * value[nodes]).astype(np.float32))
+
+
+def _bits(value: Any) -> Any:
+    """Half-precision numbers as uint16, which kernels read; others as they are."""
+    return value.view(np.uint16) if value.dtype == np.float16 else value

@@ -13,14 +13,6 @@ from bliss.errors import InputError
 from bliss.samplers.base import Sampler
 
 
-def seed_nodes(nodes: Any, num_nodes: int) -> tuple[IntArray, bool]:
-    """Seed nodes int64[N], and whether they were given as a mask."""
-    if nodes is None:
-        return np.arange(num_nodes), False
-    is_mask = checks.as_array("input_nodes", nodes).dtype == np.bool_
-    return checks.seeds(nodes, num_nodes, "input_nodes"), is_mask
-
-
 def own_shards(shard: int | Sequence[int], shards: int) -> tuple[int, ...]:
     """Numbers of the own shards, checked: different, and from 0 to shards - 1."""
     given = shard if isinstance(shard, Sequence) else (shard,)
@@ -73,13 +65,13 @@ def check_function(field: str, function: Any) -> None:
 
 
 def positions(index: Any, size: int) -> IntArray:
-    """Positions of a batch's seeds among `size` input nodes, given by a user. int64[B]."""
+    """Positions of a batch's seeds among `size` ones, given by a user. int64[B]."""
     place = checks.as_array("a batch", index)
     is_whole = place.dtype.kind in "iu" and place.ndim == 1
     if not is_whole or (place.size and not 0 <= place.min() <= place.max() < size):
         ends = f"from {place.min()} to {place.max()}" if is_whole else f"{place.dtype}"
         raise InputError(
             f"the positions of a batch are {ends}, of shape {place.shape}, but must be a list of "
-            f"positions in input_nodes, from 0 to {size - 1}: correct the batch_sampler."
+            f"positions of seeds, from 0 to {size - 1}: correct the batch_sampler."
         )
     return place.astype(np.int64)

@@ -1,4 +1,4 @@
-"""Options of PyG's NeighborLoader that `BlockLoader` refuses, each with a reason."""
+"""Options of PyG's loaders that have no meaning here, each with a reason."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from bliss.errors import InputError
 _TIMES = (
     "sampling does not look at times: filter the edges of a period before you build the sampler"
 )
+_LINKS = "links have a loader of their own: use bliss.LinkLoader"
 _WORKERS = "batches are drawn in this process, where the policy learns: use prefetch=1 instead"
 REFUSED = {
     "num_neighbors": "numbers belong to the sampler: pass bliss.Neighbor(data, budgets=[...])",
@@ -21,8 +22,11 @@ REFUSED = {
     "time_attr": _TIMES,
     "input_time": _TIMES,
     "temporal_strategy": _TIMES,
-    "edge_label_index": "links are not sampled: pass the nodes of your links as input_nodes",
-    "neg_sampling": "links are not sampled: pass the nodes of your links as input_nodes",
+    "edge_label_time": _TIMES,
+    "edge_label_index": _LINKS,
+    "edge_label": _LINKS,
+    "neg_sampling": _LINKS,
+    "neg_sampling_ratio": _LINKS,
     "persistent_workers": _WORKERS,
     "prefetch_factor": _WORKERS,
     "worker_init_fn": _WORKERS,
@@ -40,13 +44,13 @@ _SUBGRAPHS = {
 }
 
 
-def refuse_options(options: Mapping[str, Any], subgraph_type: str) -> None:
+def refuse_options(loader: str, options: Mapping[str, Any], subgraph_type: str) -> None:
     """Refuse options of PyG's loaders that would have no effect."""
     checks.choice("subgraph_type", subgraph_type, ("directional", *_SUBGRAPHS))
     if subgraph_type != "directional":
         raise InputError(f"subgraph_type={subgraph_type!r}: {_SUBGRAPHS[subgraph_type]}.")
     for name, value in options.items():
         if name not in REFUSED:
-            raise TypeError(f"BlockLoader got an unexpected keyword argument {name!r}")
+            raise TypeError(f"{loader} got an unexpected keyword argument {name!r}")
         if value is not None and value is not False:
-            raise InputError(f"{name}={value!r} is not an option of BlockLoader: {REFUSED[name]}.")
+            raise InputError(f"{name}={value!r} is not an option of {loader}: {REFUSED[name]}.")

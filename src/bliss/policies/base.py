@@ -11,7 +11,7 @@ import numpy as np
 from bliss.arrays import NOTHING, FloatArray, IntArray
 from bliss.errors import InputError
 from bliss.feedback import NO_CODES, EdgeMass, Feedback, NodeCodes
-from bliss.graph import Graph, Rows
+from bliss.graph import WEIGHTED, Graph, Rows
 from bliss.policies.configs import PolicyConfig
 from bliss.policies.learner import Learner
 
@@ -59,6 +59,10 @@ class Policy(Learner):
         """g_j, one byte per node; by default 1 everywhere."""
         return NO_CODES
 
+    def has_attention(self, layer: int) -> bool:
+        """Whether the policy has learnt that the network learns the coefficients of this layer."""
+        return False
+
     def source_power(self, layer: int) -> float:
         """Power of the source factor b_j in the mass; 0, the default, leaves it out."""
         return 0.0
@@ -99,9 +103,11 @@ class CoefficientPolicy(Policy):
     def edge_mass(self, layer: int, rows: Rows) -> EdgeMass:
         """alpha_ij, up to a common factor and b_j."""
         zeros = np.zeros(rows.degree.size)
-        if self.graph.norm != "weights":
+        if self.graph.norm not in WEIGHTED:
             return EdgeMass(rows.target_scale, zeros, NOTHING)
-        return EdgeMass(zeros, np.full(zeros.size, self._weight_scale), self.graph.weight)
+        is_sum = self.graph.norm == "weights"
+        slope = np.full(zeros.size, self._weight_scale) if is_sum else rows.target_scale
+        return EdgeMass(zeros, slope, self.graph.weight)
 
     def source_power(self, layer: int) -> float:
         """Twice the policy's power: b_j^2 is constant in the sum over i of alpha_ij^2."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from bliss.arrays import NOTHING, FloatArray
 from bliss.feedback import EdgeMass, Feedback, News, optional
-from bliss.graph import Graph, Rows
+from bliss.graph import WEIGHTED, Graph, Rows
 from bliss.kernels import edge_bandits, frontier
 from bliss.policies.base import Policy
 from bliss.policies.configs import Exp3Config
@@ -105,8 +105,8 @@ class Exp3(Policy):
         target_scale, alpha = rows.target_scale, optional(feedback.attention)
         if is_attention:
             target_scale = NOTHING
-        elif graph.norm == "weights":
-            alpha = graph.weight[feedback.edge]
+        elif graph.norm in WEIGHTED:
+            target_scale, alpha = NOTHING, feedback.coefficients()
         elif graph.norm == "gcn":
             strength *= rows.source_scale(feedback.src) ** 2
         return np.asarray(

@@ -10,7 +10,7 @@ import numpy as np
 from bliss import checks
 from bliss.arrays import NOTHING, FloatArray, IntArray
 from bliss.feedback import EdgeMass, Feedback, News
-from bliss.graph import Graph, Rows
+from bliss.graph import WEIGHTED, Graph, Rows
 from bliss.kernels import edge_bandits
 from bliss.policies.base import Policy
 from bliss.policies.configs import LinearConfig
@@ -70,8 +70,11 @@ class Linear(Policy):
         zeros = np.zeros(rows.degree.size)
         if self.graph.norm == "weights":
             return EdgeMass(zeros, np.ones(zeros.size), self._value)
-        own = rows.target_scale
-        return EdgeMass(np.sqrt(own) if self.config.combine == "sum" else own, zeros, NOTHING)
+        is_sum = self.config.combine == "sum"
+        own = np.sqrt(rows.target_scale) if is_sum else rows.target_scale
+        if self.graph.norm == "weighted-mean":
+            return EdgeMass(zeros, own, self._value)
+        return EdgeMass(own, zeros, NOTHING)
 
     def source_power(self, layer: int) -> float:
         """1: the mass is linear in b_j."""
@@ -152,8 +155,8 @@ class Linear(Policy):
             owner = np.repeat(rows.owner, feedback.kept_degree)
             full = np.bincount(owner, alpha / feedback.edge_prob, minlength=feedback.dst.size)
             alpha = alpha / np.maximum(full, 1e-30)[owner]
-        elif self.graph.norm == "weights":
-            alpha = self.graph.weight[feedback.edge].astype(np.float64)
+        elif self.graph.norm in WEIGHTED:
+            alpha = feedback.coefficients().astype(np.float64)
         else:
             alpha = np.repeat(rows.target_scale, feedback.kept_degree)
             if self.graph.norm == "gcn":

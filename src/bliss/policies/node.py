@@ -94,7 +94,7 @@ class NodeBandit(CoefficientPolicy):
 
     def edge_mass(self, layer: int, rows: Rows) -> EdgeMass:
         """alpha_ij without a_j: base_ij over the sum of base_ik a_k, with base_ij 1 if unknown."""
-        if not self._has_attention(layer):
+        if not self.has_attention(layer):
             return super().edge_mass(layer, rows)
         base = self._surveyed.get(layer, "attention")
         scores = self._score_code[layer], np.exp(_DECODED)
@@ -109,7 +109,7 @@ class NodeBandit(CoefficientPolicy):
 
     def source_power(self, layer: int) -> float:
         """Power of b_j as for fixed coefficients; 0 with attention."""
-        return 0.0 if self._has_attention(layer) else super().source_power(layer)
+        return 0.0 if self.has_attention(layer) else super().source_power(layer)
 
     def node_codes(self, layer: int) -> NodeCodes:
         """f_j^2, because the mass takes the square root."""
@@ -156,7 +156,7 @@ class NodeBandit(CoefficientPolicy):
         sizes = self._size.follow(layer, sources, signals)
         for source, base, logarithm in zip(sources, bases, sizes, strict=True):
             logarithm += base
-            if self._has_attention(layer):  # learnt in this step or before
+            if self.has_attention(layer):  # learnt in this step or before
                 logarithm += _DECODED[self._score_code[layer][source]]
             kernels.encode(source, logarithm, self._code[layer])
 
@@ -202,7 +202,7 @@ class NodeBandit(CoefficientPolicy):
             else:
                 score = self._fitted(attention)
                 self._score_code[layer][:] = self._surveyed.put(layer, "score", _encoded(score))
-        if self._has_attention(layer):
+        if self.has_attention(layer):
             logarithm = size - size.mean() + _DECODED[self._score_code[layer]]
             self._code[layer][:] = _encoded(logarithm)
 
@@ -243,7 +243,7 @@ class NodeBandit(CoefficientPolicy):
         self._surveyed.expect(state)
         super().load_state_dict(state)
 
-    def _has_attention(self, layer: int) -> bool:
+    def has_attention(self, layer: int) -> bool:
         """Whether attention was observed or surveyed in this layer."""
         kinds = ("attention", "score")
         is_surveyed = any(self._surveyed.get(layer, kind).size for kind in kinds)

@@ -8,7 +8,7 @@ import numpy as np
 
 from bliss.arrays import FloatArray
 from bliss.feedback import EdgeMass, Feedback, News, joined, log_size
-from bliss.graph import Graph, Rows
+from bliss.graph import WEIGHTED, Graph, Rows
 from bliss.kernels import edge_bandits
 from bliss.policies.base import Policy
 from bliss.policies.configs import ScaleFreeConfig
@@ -100,8 +100,8 @@ class ScaleFreeExp3(Policy):
             )
             return relative
         degree = np.repeat(rows.degree, feedback.kept_degree)
-        if graph.norm == "weights":
-            return graph.weight[feedback.edge] * degree
+        if graph.norm in WEIGHTED:
+            return feedback.coefficients() * degree
         relative = np.repeat(rows.target_scale, feedback.kept_degree) * degree
         if graph.norm == "gcn":
             relative = relative * rows.source_scale(feedback.src)[feedback.row]

@@ -8,6 +8,7 @@ from statistics import mean
 from typing import TypeVar
 
 from bliss.report.cells import (
+    DASH,
     Number,
     ReportTable,
     fixed,
@@ -20,6 +21,7 @@ from bliss.report.cells import (
     text,
 )
 from bliss.report.load import Run
+from bliss.report.score_tables import score_tables
 from bliss.report.sections import (
     CurveEntry,
     Details,
@@ -36,7 +38,7 @@ from bliss.report.sections import (
     step_time,
 )
 from bliss.studies.curves import average_curve
-from bliss.train.results import F1, R2, Evaluation, RunResult, short_name
+from bliss.train.results import Evaluation, RunResult, short_name, title_of
 
 T = TypeVar("T")
 
@@ -50,14 +52,25 @@ def run_section(runs: Sequence[Run], supplements: Sequence[Supplement], names: N
         *(group for supplement in supplements for group in supplement.groups),
         step_time(entries, about, names),
     ]
-    tables = [_table(runs), *(table for other in supplements for table in other.tables)]
+    tables = [
+        _table(runs),
+        *score_tables(runs),
+        *(table for other in supplements for table in other.tables),
+    ]
     return Section(
         kind="Run" if len(runs) == 1 else "Runs",
         title=about,
         summary=[*_words(runs), *(words for other in supplements for words in other.summary)],
         tiles=_tiles(runs),
         parts=[Part("", present(groups), tables)],
-        remarks=[_unfinished(run) for run in runs if run.result is None],
+        remarks=[
+            *(_unfinished(run) for run in runs if run.result is None),
+            *(
+                _unlearnt(run, run.result)
+                for run in runs
+                if run.result and not run.result.has_learnt
+            ),
+        ],
         origin=origin("", None, runs[0].settings.dataset),
         details=[_settings(run) for run in runs],
     )
@@ -109,7 +122,7 @@ def _mean_times(results: Sequence[RunResult]) -> dict[str, float]:
 def _score(runs: Sequence[Run]) -> str:
     """Name of the score of the runs."""
     metrics = [line.metric for run in runs for line in (run.result, *run.metrics[-1:]) if line]
-    return short_name(metrics[0] if metrics else F1)
+    return short_name(metrics[0] if metrics else "f1")
 
 
 def _table(runs: Sequence[Run]) -> ReportTable:
@@ -129,9 +142,12 @@ def _table(runs: Sequence[Run]) -> ReportTable:
             f"Training {score}": lambda run: score_cell(
                 run.result.train_score if run.result else _of(_best(run), lambda at: at.train_score)
             ),
-            "Test MSE": lambda run: rounded(_of(run.result, lambda r: r.test_mse)),
+            f"Constant {score}": lambda run: score_cell(
+                _of(run.result, lambda r: r.constant.score if r.constant else None)
+            ),
+            "Test MSE": lambda run: rounded(_of(run.result, lambda r: _mse(r, "test"))),
             "Validation MSE": lambda run: rounded(
-                run.result.val_mse if run.result else _of(_best(run), lambda at: at.val_mse)
+                _mse(run.result, "val") if run.result else _of(_best(run), lambda at: at.val_mse)
             ),
             "Best step": lambda run: number(
                 run.result.best_step if run.result else _of(_best(run), lambda at: at.step)
@@ -144,8 +160,13 @@ def _table(runs: Sequence[Run]) -> ReportTable:
             "Peak, MB": lambda run: number(_of(run.result, lambda r: r.peak_mb)),
         },
         f"{'Micro-F1' if score == 'F1' else score} at the step with the best validation {score}; "
-        f"test {score} with full neighbourhoods.",
+        f"test {score} with full neighbourhoods. Constant {score} is that of a constant "
+        "prediction.",
     )
+
+
+def _mse(result: RunResult, split: str) -> Number:
+    return result.scores.get(split, {}).get("mse")
 
 
 def _of(record: T | None, number_of: Callable[[T], Number]) -> Number:
@@ -177,7 +198,8 @@ def _scores(runs: Sequence[Run]) -> dict[str, list[float]]:
 
 def _result_words(result: RunResult) -> str:
     policy = f" ({result.policy})" if result.policy else ""
-    score = f"{'an' if result.metric == R2 else 'a'} {result.metric}"
+    title = title_of(result.metric)
+    score = f"{'an' if title[0] in 'aAR' else 'a'} {title}"
     return (
         f"{result.sampler}{policy} trained {result.model} on {result.dataset} for "
         f"{plural(result.steps, 'step')} in {significant(result.seconds)} s. The best step on "
@@ -195,6 +217,18 @@ def _unfinished(run: Run) -> str:
         f"The run “{run.name}” is unfinished: step {_reached(run):,} of {run.settings.steps:,}. "
         f"Its best validation {_score([run])} so far is {fixed(best.val_score, 3)}, at step "
         f"{best.step:,}."
+    )
+
+
+def _unlearnt(run: Run, result: RunResult) -> str:
+    """Warning about a run that is no better than a constant prediction."""
+    score = fixed(result.constant.score, 3) if result.constant else DASH
+    causes = (
+        f" Likely causes, the likeliest first: {' '.join(result.causes)}" if result.causes else ""
+    )
+    return (
+        f"Warning: the network of the run “{run.name}” is no better than a constant prediction, "
+        f"with a {_score([run])} of {score} on test nodes.{causes}"
     )
 
 

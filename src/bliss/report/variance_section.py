@@ -53,7 +53,11 @@ def variance_section(file: Variance, supplements: Sequence[Supplement], names: N
             Part(
                 "",
                 present([variance_group(file, names)]),
-                [variance_table(file), *([age_table(file)] if file.ages else [])],
+                [
+                    gradient_table(file),
+                    variance_table(file),
+                    *([age_table(file)] if file.ages else []),
+                ],
             )
         ],
         origin=origin(file.date, file.machine, graph_words(file.graph, file.dataset)),
@@ -68,7 +72,7 @@ def variance_supplement(file: Variance, names: Names) -> Supplement:
         model=file.model,
         title=f"Variance: {file.model} on {file.dataset}",
         groups=present([variance_group(file, names)]),
-        tables=[variance_table(file)],
+        tables=[gradient_table(file), variance_table(file)],
         summary=variance_words(file),
     )
 
@@ -84,8 +88,8 @@ def variance_table(file: Variance) -> ReportTable:
     nothing = PolicyRatios(
         over_pladies=None,
         over_limit=None,
-        relative_over_pladies=None,
-        relative_over_limit=None,
+        weighted_over_pladies=None,
+        weighted_over_limit=None,
     )
     rows: list[tuple[int, LayerRatios, str, PolicyRatios]] = [
         (n, layer, policy, ratios)
@@ -104,13 +108,30 @@ def variance_table(file: Variance) -> ReportTable:
             "V over PLADIES": lambda row: rounded(row[3].over_pladies),
             "Limit over PLADIES": lambda row: rounded(row[1].limit_over_pladies),
             "V over limit": lambda row: rounded(row[3].over_limit),
-            "Relative V over PLADIES": lambda row: rounded(row[3].relative_over_pladies),
-            "Relative limit over PLADIES": lambda row: rounded(row[1].relative_limit_over_pladies),
-            "Relative V over limit": lambda row: rounded(row[3].relative_over_limit),
+            "Weighted V over PLADIES": lambda row: rounded(row[3].weighted_over_pladies),
+            "Weighted limit over PLADIES": lambda row: rounded(row[1].weighted_limit_over_pladies),
+            "Weighted V over limit": lambda row: rounded(row[3].weighted_over_limit),
         },
-        "Layer 1 is the input layer. Relative V divides each target's error by its size. “Limit "
-        "over PLADIES” is for PLADIES' number of sources, “V over limit” for the policy's own. "
-        "Means over the second half of training.",
+        "Layer 1 is the input layer. Weighted V counts each target by its influence on the loss. "
+        "“Limit over PLADIES” is for PLADIES' number of sources, “V over limit” for the policy's "
+        "own. Means over the second half of training.",
+    )
+
+
+def gradient_table(file: Variance) -> ReportTable:
+    """Error of the gradient by policy."""
+    base = file.gradient_error["pladies"].mean
+    return ReportTable.of(
+        "Error of the gradient",
+        list(file.gradient_error.items()),
+        {
+            "Policy": lambda row: text(row[0]),
+            "r": lambda row: rounded(row[1].mean),
+            "95% interval": lambda row: text(f"{fixed(row[1].low, 3)} to {fixed(row[1].high, 3)}"),
+            "Over PLADIES": lambda row: rounded(_ratio(row[1].mean, base)),
+        },
+        "r is the expected squared error that sampling adds to a batch's gradient, over the "
+        "squared gradient of full neighbourhoods, after the last step. The interval is over draws.",
     )
 
 

@@ -207,7 +207,7 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
             rows = replace(self.graph.rows(targets, hidden), influence=influence)
             block = self._layer(rows, layer, self._key(step, layer, shard))
             if layer and self.config.weighs_targets:
-                influence = of_sources(block, influence)
+                influence = of_sources(block, influence, has_attention=self._has_attention(layer))
             blocks.append(self.history.attach(block, layer) if self.history else block)
             targets = block.src.numpy()
         if self.first_hop:
@@ -333,6 +333,10 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
     def _layer(self, rows: Rows, layer: int, key: np.uint64) -> Block:
         """Draw one layer from the edges that its targets may see, with the coins of `key`."""
         raise NotImplementedError(f"{type(self).__name__} implements neither _layer nor sample")
+
+    def _has_attention(self, layer: int) -> bool:
+        """Whether the network is known to learn the coefficients of this layer."""
+        return False
 
     def _key(self, step: int, layer: int, shard: int = 0) -> np.uint64:
         """Key of a layer's coins: seed, step, layer and, except for the first one, shard."""

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bliss.arrays import FloatArray, IntArray
-from bliss.graph import Graph
+from bliss.graph import WEIGHTED, Graph
 from bliss.kernels import frontier
 from bliss.rng import Stream, derive_key, hashes
 from bliss.samplers.config_base import SamplerConfig
@@ -106,7 +106,7 @@ class ClusterGCN(SubgraphSampler):
 def batch_coefficients(graph: Graph, subgraph: Subgraph, is_symmetric: bool) -> FloatArray:
     """a_ij / d_i, or a_ij / sqrt(d_i d_j), with sums d over the edges of the batch. float32[E']."""
     target = np.repeat(np.arange(subgraph.node.size), np.diff(subgraph.indptr))
-    entry = graph.weight[subgraph.edge] if graph.norm == "weights" else np.ones(target.size)
+    entry = graph.weight[subgraph.edge] if graph.norm in WEIGHTED else np.ones(target.size)
     degree = np.bincount(target, entry, subgraph.node.size).astype(np.float64)
     degree[degree == 0] = 1.0  # edges of weight 0, or no edges
     own = degree[target]

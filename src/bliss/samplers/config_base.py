@@ -21,7 +21,7 @@ Thinning = Literal["exact", "paper"]
 FirstHop = Literal["sampled", "exact"]
 HistoryKind = Literal["none", "nodes", "surveys"]
 HistoryType = Literal["float32", "float16"]
-Influence = Literal["none", "prior"]
+Influence = Literal["auto", "none", "prior"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,8 +241,9 @@ class InfluenceConfig(EstimatorConfig):
     """Settings of a sampler that draws one set of sources for all targets of a layer."""
 
     influence: Influence = "none"
-    """Weight of each target in the masses: none (all alike, as published), or prior (its influence
-    on the loss, as far as the weights of the layers above tell)."""
+    """Weight of each target in the masses: none (all alike, as published), prior (its influence on
+    the loss, as far as the weights of the layers above tell), or auto: prior for policy node
+    without a history, none otherwise."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -251,7 +252,9 @@ class InfluenceConfig(EstimatorConfig):
     @property
     def weighs_targets(self) -> bool:
         """Whether masses weigh each target by its influence on the loss."""
-        return self.influence != "none"
+        if self.influence == "auto":
+            return self.policy_name == "node" and not self.has_history
+        return self.influence == "prior"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,6 +26,7 @@ from bliss.policies.configs import (
 from bliss.samplers.config_base import (
     EstimatorConfig,
     HistoryKind,
+    Influence,
     InfluenceConfig,
     PolicySamplerConfig,
     SamplerConfig,
@@ -73,6 +74,10 @@ class BlissConfig(PoissonConfig):
     builds: ClassVar[str] = "bliss.Bliss"
     policy: Any = "node"
     """Policy that sets the masses; see docs/policies.md."""
+    influence: Influence = "auto"
+    """Weight of each target in the masses: none (all alike, as published), prior (its influence on
+    the loss, as far as the weights of the layers above tell), or auto: prior for policy node
+    without a history, none otherwise."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import warnings
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +12,9 @@ import torch
 from bliss.arrays import FloatArray
 from bliss.graph import Graph, Rows
 from bliss.nn.block import Block, Control
-from bliss.storage.digests import array_digest, file_digest
-from bliss.storage.files import replace_file, replacing
-from bliss.storage.mapped import RowReader, new_npy
+from bliss.storage.cached import cached_npy
+from bliss.storage.digests import array_digest
+from bliss.storage.mapped import RowReader
 
 SUM_BYTES_IN_MEMORY = 2**28
 """Bytes above which aggregated features are memory-mapped, if there is a folder for them."""
@@ -39,7 +38,7 @@ class FirstHop:
     folder
         Where to keep aggregated features of more than SUM_BYTES_IN_MEMORY, as a memory-mapped file.
         The file is named by a digest of graph and features, so another run with the same data uses
-        it again. A second file holds a digest of its content, which shows whether it is complete.
+        it again.
     """
 
     def __init__(self, graph: Graph, features: FloatArray, folder: Path | None = None) -> None:
@@ -51,14 +50,8 @@ class FirstHop:
             _fill(self.sums, graph, features)
             return
         path = folder / f"first-hop-{_key(graph, features)}.npy"
-        if not _is_whole(path, features.shape):
-            with replacing(path) as scratch:
-                sums = new_npy(scratch, features.shape, np.float32)
-                _fill(sums, graph, features)
-                sums.flush()  # type: ignore[attr-defined]
-                seal = json.dumps({"digest": file_digest(scratch)})
-            replace_file(_seal(path), seal.encode())
-        self.sums = np.load(path, mmap_mode="r")
+        fill = partial(_fill, graph=graph, features=features)
+        self.sums = cached_npy(path, features.shape, np.float32, fill, "aggregated features")
         self._reader = RowReader.of(self.sums)
 
     def block(self, rows: Rows) -> Block:
@@ -84,25 +77,3 @@ def _key(graph: Graph, features: FloatArray) -> str:
     """Name of the sums of a graph and its features."""
     content = array_digest(graph.indptr, graph.indices, graph.weight, features)
     return f"{graph.norm}-{content}"
-
-
-def _seal(path: Path) -> Path:
-    """The file beside `path` that holds its digest."""
-    return path.with_suffix(".json")
-
-
-def _is_whole(path: Path, shape: tuple[int, ...]) -> bool:
-    """Whether the file has the shape and the digest with which it was written."""
-    if not path.is_file():
-        return False
-    try:
-        seal = json.loads(_seal(path).read_bytes())["digest"]
-        if np.load(path, mmap_mode="r").shape == shape and file_digest(path) == seal:
-            return True
-    except (OSError, EOFError, ValueError, KeyError, TypeError):
-        pass
-    warnings.warn(
-        f"{path} is damaged or incomplete: the aggregated features are computed again.",
-        stacklevel=5,
-    )
-    return False

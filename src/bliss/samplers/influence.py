@@ -13,29 +13,38 @@ the sources of the layer above, each of which was drawn with weights. This is th
     g_j^2 = sum_i g_i^2 weight_ij^2 + [j is a target above] g_j^2,    g = 1 at the seeds
 
 A source that was kept with a small probability has a large weight, so its own aggregate gets more
-of the next budget. Weights alpha_ij / p_j stay unbiased, because g depends on the coins of the
-layers above alone, of which the coins of a layer are independent.
+of the next budget. Attention divides its weights by their sum, so with attention each target's
+weights are first scaled to sum to 1.
+
+Weights alpha_ij / p_j stay unbiased, because g depends on the coins of the layers above alone, of
+which the coins of a layer are independent.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from bliss.arrays import FloatArray
+from bliss.arrays import NOTHING, FloatArray
 from bliss.feedback import EdgeMass
 from bliss.graph import Rows
 from bliss.kernels import frontier
 from bliss.nn.block import Block
 
 
-def of_sources(block: Block, influence: FloatArray) -> FloatArray:
+def of_sources(
+    block: Block, influence: FloatArray = NOTHING, *, has_attention: bool = False
+) -> FloatArray:
     """g_j^2 of a block's sources, relative to their mean. [D] -> float64[S].
 
-    influence  g_i^2 of the targets; empty: 1 everywhere, as at the seeds
+    influence      g_i^2 of the targets; empty: 1 everywhere, as at the seeds
+    has_attention  whether the network learns the coefficients of this layer
     """
     if not influence.size:
         influence = np.ones(block.num_dst)
     indptr, row, weight = (one.numpy() for one in (block.indptr, block.row, block.edge_weight))
+    if has_attention:
+        weight = weight.copy()
+        frontier.rescale_rows(weight, indptr, np.ones(block.num_dst))
     squares: FloatArray = frontier.source_influence(indptr, row, weight, influence, block.num_src)
     return squares / max(float(squares.mean()), 1e-300)  # only ratios matter
 

@@ -12,7 +12,11 @@ def squared_column_norms(graph: Graph) -> FloatArray:
     """Squared norm of each node's column of coefficients, sum_i alpha_ij^2. float64[V]."""
     nodes = np.arange(graph.num_nodes)
     rows = graph.rows(nodes)
-    alpha = graph.weight if graph.norm == "weights" else np.repeat(rows.target_scale, rows.degree)
+    alpha = graph.weight
+    if graph.norm != "weights":
+        alpha = np.repeat(rows.target_scale, rows.degree)
+    if graph.norm == "weighted-mean":
+        alpha = alpha * graph.weight
     squares = np.square(alpha, dtype=np.float64)  # without the source factor
     total: FloatArray = np.bincount(graph.indices, squares, graph.num_nodes).astype(np.float64)
     return total * np.square(rows.source_scale(nodes)) if graph.norm == "gcn" else total

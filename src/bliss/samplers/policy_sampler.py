@@ -25,6 +25,9 @@ class PolicySampler(Sampler):
             )
         return (self.policy, *super()._make_learners())
 
+    def _has_attention(self, layer: int) -> bool:
+        return self.policy.has_attention(layer)
+
     def _make_policy(self) -> Policy:
         config = self.config
         assert isinstance(config, PolicySamplerConfig)

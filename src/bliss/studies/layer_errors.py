@@ -3,7 +3,9 @@
 The sources j of a layer are kept independently, with probabilities p_j. From exact embeddings h_j
 and coefficients alpha_ij,
 
-    V(p) = sum_j (1 / p_j - 1) c_j
+    V(p) = sum_j (1 / p_j - 1) c_j,    c_j = |h_j|^2 sum_i g_i^2 alpha_ij^2
+
+with g_i = 1, or the influence of target i on the loss (`bliss.samplers.influence`).
 """
 
 from __future__ import annotations
@@ -28,8 +30,15 @@ from bliss.samplers.history import History
 class Stake(NamedTuple):
     """c_j of each candidate of a layer, targets first. float64[C] each."""
 
-    absolute: FloatArray
-    relative: FloatArray
+    absolute: FloatArray  # all targets alike
+    weighted: FloatArray  # each target by its influence
+
+
+class Targets(NamedTuple):
+    """The targets of one layer of one batch."""
+
+    node: IntArray  # int64[D]
+    influence: FloatArray  # float64[D] g_i^2
 
 
 @dataclass(frozen=True)
@@ -38,32 +47,28 @@ class Frontier:
 
     layer: int
     targets: IntArray  # int64[D]
+    influence: FloatArray  # float64[D] g_i^2
     stake: Stake
     changed: Mapping[str, Stake] = field(default_factory=dict)  # by the name of a history
 
 
-def stakes(block: Block, alpha: Tensor, size: Tensor, sampled: Tensor | None = None) -> Stake:
+def stakes(block: Block, alpha: Tensor, size: Tensor, influence: FloatArray) -> Stake:
     """c_j of a layer whose block holds every in-edge of its targets.
 
         absolute  c_j = s_j^2 sum_i alpha_ij^2
-        relative  c_j = s_j^2 sum_i (alpha_ij / sum_k alpha_ik |h_k|)^2
+        weighted  c_j = s_j^2 sum_i g_i^2 alpha_ij^2
 
-    s_j is the size of what is sampled: |h_j| or, with a history, |h_j - h~_j|. The first belongs to
-    the error sum_i |mu_hat_i - mu_i|^2. The second divides each target's error by
-    sum_k alpha_ik |h_k|, as [eq:optsample] does.
+    s_j is the size of what is sampled: |h_j| or, with a history, |h_j - h~_j|. They belong to the
+    errors sum_i |mu_hat_i - mu_i|^2 and sum_i g_i^2 |mu_hat_i - mu_i|^2.
 
-    alpha [E'], size |h_j| [S], sampled s_j [S], by default size -> float64[S] each
+    alpha [E'], size s_j [S], influence g_i^2 [D] -> float64[S] each
     """
-    squared, size = alpha.double().square(), size.double()
-    reach = torch.zeros(block.num_dst, dtype=torch.float64)
-    reach.index_add_(0, block.col, alpha.double() * size[block.row])
-    scale = torch.where(reach > 0, reach, 1.0).reciprocal().square()  # a sum of 0 has no error
+    squared = alpha.double().square()
     sums = torch.zeros(2, block.num_src, dtype=torch.float64)
     sums[0].index_add_(0, block.row, squared)
-    sums[1].index_add_(0, block.row, squared * scale[block.col])
-    sampled = size if sampled is None else sampled.double()
-    absolute, relative = (sampled.square() * sums).numpy()
-    return Stake(absolute, relative)
+    sums[1].index_add_(0, block.row, squared * torch.from_numpy(influence)[block.col])
+    absolute, weighted = (size.double().square() * sums).numpy()
+    return Stake(absolute, weighted)
 
 
 def error(prob: FloatArray, stake: FloatArray) -> float:
@@ -88,7 +93,7 @@ def exact_frontiers(
     model: GNN,
     graph: Graph,
     x: Tensor,
-    targets: Sequence[Sequence[IntArray]],
+    targets: Sequence[Sequence[Targets]],
     histories: Mapping[str, History] | None = None,
 ) -> list[Frontier]:
     """Stakes from the embeddings and the attention of full neighbourhoods.
@@ -101,7 +106,7 @@ def exact_frontiers(
     device = next(model.parameters()).device
     for layer, batches in enumerate(targets):
         size = torch.linalg.vector_norm(x, dim=1)
-        for dst in batches:
+        for dst, influence in batches:
             (block,) = sampler.sample(dst, 0)
             alpha = block.edge_weight
             if model.config.is_attention:
@@ -113,8 +118,11 @@ def exact_frontiers(
                 for name, history in (histories or {}).items()
                 if layer > 0
             }
-            changed = {name: stakes(block, alpha, own, change) for name, change in changes.items()}
-            frontiers.append(Frontier(layer, dst, stakes(block, alpha, own), changed))
+            stake = stakes(block, alpha, own, influence)
+            changed = {
+                name: stakes(block, alpha, change, influence) for name, change in changes.items()
+            }
+            frontiers.append(Frontier(layer, dst, influence, stake, changed))
         if layer + 1 < len(targets):
             x = infer_layer(layers[layer], graph, x, device=device)
     return frontiers

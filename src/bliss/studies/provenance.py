@@ -55,12 +55,10 @@ def load_per_core() -> float | None:
 
 def graph_facts(dataset: Dataset) -> GraphFacts:
     """Size of a data set's graph."""
-    from bliss.data.summary import self_loops
-
     graph = dataset.graph
     return GraphFacts(
         nodes=graph.num_nodes,
-        edges=graph.num_edges - int(self_loops(graph).sum()),
+        edges=graph.num_edges - graph.num_self_loops,
         features=dataset.num_features,
         classes=dataset.num_classes,
     )

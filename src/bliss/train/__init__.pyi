@@ -1,3 +1,4 @@
+from .assessment import assess as assess
 from .config import TrainConfig as TrainConfig
 from .config_parts import DataConfig as DataConfig
 from .config_parts import LoopConfig as LoopConfig
@@ -10,13 +11,17 @@ from .folder import RunFolder as RunFolder
 from .loop import StepProgress as StepProgress
 from .loop import Trainer as Trainer
 from .loop import open_task as open_task
+from .losses import probabilities as probabilities
 from .metrics import micro_f1 as micro_f1
-from .metrics import probabilities as probabilities
 from .metrics import r2 as r2
 from .recipe import resolve as resolve
+from .results import Assessment as Assessment
+from .results import DataSchema as DataSchema
 from .results import Evaluation as Evaluation
 from .results import RunResult as RunResult
 from .step import PARTS as PARTS
 from .step import Stepper as Stepper
 from .task import Task as Task
 from .task import build_task as build_task
+from .trained import TrainedRun as TrainedRun
+from .trained import load as load

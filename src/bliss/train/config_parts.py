@@ -12,9 +12,10 @@ from bliss import checks
 from bliss.errors import InputError
 from bliss.samplers.config_base import SamplerConfig
 from bliss.samplers.configs import SAMPLERS, check_preset
+from bliss.train.results import METRICS
 
 AUTO = "auto"
-"""Value of budgets that asks for a pilot, and of evaluate that asks for a choice by size."""
+"""Value of budgets that asks for a pilot, and of features and evaluate for a choice by the data."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,8 +24,11 @@ class DataConfig:
 
     dataset: str = "synthetic"
     """Name of a data set, or path of a folder."""
-    features: str = "raw"
-    """Features: raw, or row (each row with a sum above 1 is divided by its sum; makes a copy)."""
+    features: str = AUTO
+    """Encoding of features: raw, row (each row with a sum above 1 is divided by its sum), standard
+    (each column minus its mean, divided by its deviation), or auto: for imported graphs standard
+    in dense columns, and no change in columns of 0 and 1 and in sparse ones; for named data sets
+    raw. Statistics are those of training nodes and stay with the run. See docs/graphs.md."""
     class_weights: str | tuple[float, ...] = "none"
     """Weights of classes in the loss: none, balanced (n / (C n_c) over training nodes; with several
     labels per node (n - n_c) / n_c), or one number per class, separated by commas."""
@@ -37,7 +41,7 @@ class DataConfig:
                 f"dataset={self.dataset!r} must be the name of a data set or the path of a folder: "
                 "write for instance cora."
             )
-        checks.choice("features", self.features, ("raw", "row"))
+        checks.choice("features", self.features, (AUTO, "raw", "row", "standard"))
         object.__setattr__(self, "class_weights", _class_weights(self.class_weights))
         checks.whole("feature_cache", self.feature_cache)
 
@@ -47,7 +51,7 @@ class SamplingConfig:
     """A sampler by name, with its settings and budgets."""
 
     name: str = "bliss"
-    """Name of the sampler."""
+    """Sampler, such as bliss, pladies, neighbor or full."""
     config: SamplerConfig = SAMPLERS["bliss"]
     """Settings of the sampler and its policy."""
     budgets: tuple[int, ...] = ()
@@ -110,6 +114,10 @@ class LoopConfig:
     """Draws of every neighbourhood with --evaluate sampled; the score is their mean."""
     survey: bool = True
     """Let the policy learn exact norms and attention from full evaluations during training."""
+    select: str = AUTO
+    """Metric whose highest validation score selects the best step: auto (f1, or r2 for regression),
+    f1 (micro-F1), accuracy, macro_f1, auc or average_precision (of two classes or several labels),
+    or r2."""
     patience: int = 0
     """Evaluations without a better validation score before the run stops; 0: never stop early."""
     prefetch: int = 0
@@ -122,6 +130,8 @@ class LoopConfig:
     def __post_init__(self) -> None:
         checks.choice("schedule", self.schedule, ("constant", "linear"))
         checks.choice("evaluate", self.evaluate, (AUTO, "full", "split", "sampled"))
+        scores = [name for name, metric in METRICS.items() if metric.is_score]
+        checks.choice("select", self.select, (AUTO, *scores))
         checks.flag("survey", self.survey)
         checks.choice("reduction", self.reduction, ("exact", "allreduce"))
         checks.choice("precision", self.precision, ("float32", "bfloat16"))

@@ -58,7 +58,7 @@ def train(
 
 def predict(
     run: StrPath,
-    dataset: Dataset | None = None,
+    dataset: Dataset | StrPath | None = None,
     *,
     root: StrPath | None = None,
     nodes: str = "all",
@@ -73,7 +73,9 @@ def predict(
     run
         Folder of a run.
     dataset
-        The data; required if the run was trained on a `Dataset` that has no name or folder.
+        The graph to predict, as a `Dataset`, name or folder: by default that of the run. Another
+        one needs the same features, and edge weights if the run had them; labels are not needed.
+        Required if the run was trained on a `Dataset` that has no name or folder.
     root
         Folder of the named data sets.
     nodes
@@ -81,17 +83,20 @@ def predict(
     """
 
     def load(config: TrainConfig) -> Dataset:
-        if dataset is not None:
+        if isinstance(dataset, Dataset):
             return dataset
+        name = config.data.dataset if dataset is None else dataset
         try:
-            return load_dataset(config.data.dataset, root, seed=config.seed)
+            return load_dataset(name, root, seed=config.seed)
         except InputError as error:
+            if dataset is not None:
+                raise
             raise InputError(
                 f"{error} If the run was trained on a Dataset of your own, pass it to predict as "
                 "dataset=...."
             ) from error
 
-    task = open_task(RunFolder(checks.path("run", run)), load)
+    task = open_task(RunFolder(checks.path("run", run)), load, needs_labels=False)
     return prediction_columns(task, nodes)
 
 

@@ -21,7 +21,7 @@ from bliss.nn.inference import infer
 from bliss.rng import Stream
 from bliss.samplers.base import Sampler
 from bliss.train.batch import NodeData
-from bliss.train.metrics import mean_squared_error, micro_f1, r2
+from bliss.train.metrics import FUNCTIONS, mean_squared_error
 from bliss.train.task import Task
 
 FEW = 1024
@@ -74,19 +74,28 @@ def evaluate(
 ) -> dict[str, float]:
     """Score by split from full neighbourhoods.
 
-    The score is micro-F1, or for regression R2, with the mean squared error beside it: "val" and
-    "val_mse". With the setting evaluate="full", all nodes are inferred; otherwise the nodes of
+    The score is that of `task.metric`; for regression, the mean squared error is beside it: "val"
+    and "val_mse". With the setting evaluate="full", all nodes are inferred; otherwise the nodes of
     `scored_nodes` and their neighbourhoods.
     """
+    scores: dict[str, float] = {}
+    for split, (nodes, outputs) in split_outputs(task, splits, progress).items():
+        scores |= _scores(task, split, nodes, outputs)
+    return scores
+
+
+def split_outputs(
+    task: Task, splits: Sequence[str], progress: ProgressCallback | None = None
+) -> dict[str, tuple[Tensor, Tensor]]:
+    """Nodes of each split that are scored, and their outputs. int64[N] and float32[N, C]."""
     if infers_all(task):
-        return _scores_of_all(task, splits, full_logits(task, progress))
+        logits = full_logits(task, progress)
+        every = task.dataset.splits
+        return {split: (every[split], logits[every[split]]) for split in splits}
     nodes = [scored_nodes(task, split) for split in splits]
     logits = full_logits(task, progress, torch.cat(nodes))
     parts = torch.split(logits, [len(part) for part in nodes])
-    scores: dict[str, float] = {}
-    for split, own, part in zip(splits, nodes, parts, strict=True):
-        scores |= _scores(task, split, own, part)
-    return scores
+    return dict(zip(splits, zip(nodes, parts, strict=True), strict=True))
 
 
 def evaluate_and_survey(
@@ -101,7 +110,11 @@ def evaluate_and_survey(
     """
     options = {"device": task.device, "progress": progress, "scratch": cache_folder()}
     logits, news = sampler.surveyed(task.model, task.x, **options)
-    return SurveyedScores(_scores_of_all(task, splits, logits), news)
+    scores: dict[str, float] = {}
+    for split in splits:
+        nodes = task.dataset.splits[split]
+        scores |= _scores(task, split, nodes, logits[nodes])
+    return SurveyedScores(scores, news)
 
 
 def infers_all(task: Task) -> bool:
@@ -124,25 +137,13 @@ def scored_nodes(task: Task, split: str) -> Tensor:
     return nodes[torch.arange(most) * len(nodes) // most]
 
 
-def _scores_of_all(task: Task, splits: Sequence[str], outputs: Tensor) -> dict[str, float]:
-    """Scores of splits from the outputs of all nodes. [V, C]."""
-    scores: dict[str, float] = {}
-    for split in splits:
-        nodes = task.dataset.splits[split]
-        scores |= _scores(task, split, nodes, outputs[nodes])
-    return scores
-
-
 def _scores(task: Task, split: str, nodes: Tensor, outputs: Tensor) -> dict[str, float]:
     """Scores of the outputs of a split's nodes. [N], [N, C]."""
-    wanted = task.dataset.y[nodes]
-    if task.scale is None:
-        return {split: micro_f1(outputs, wanted)}
-    predicted = task.predictions(outputs)
-    return {
-        split: r2(predicted, wanted),
-        f"{split}_mse": mean_squared_error(predicted, wanted),
-    }
+    wanted, predicted = task.dataset.y[nodes], task.predictions(outputs)
+    scores = {split: FUNCTIONS[task.metric](predicted, wanted)}
+    if task.scale is not None:
+        scores[f"{split}_mse"] = mean_squared_error(predicted, wanted)
+    return scores
 
 
 @torch.no_grad()

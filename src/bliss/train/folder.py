@@ -31,7 +31,7 @@ from bliss.storage.files import check_regular, make_folder, remove_scratch, repl
 from bliss.text import shorten
 from bliss.train.config import TrainConfig
 from bliss.train.incremental import Checkpoint, CheckpointFiles
-from bliss.train.results import Evaluation, RunResult, RunSettings, StepTime
+from bliss.train.results import DataSchema, Evaluation, RunResult, RunSettings, StepTime
 
 L = TypeVar("L", Evaluation, StepTime)
 REMEDY = "start the run again in another folder"
@@ -237,16 +237,28 @@ class RunFolder:
         self._metrics.rewrite(metrics)  # both are intact before one is replaced
         self._times.rewrite(times)
 
-    def save_best(self, weights: Mapping[str, Tensor]) -> None:
-        """Replace the best weights."""
+    def save_best(self, weights: Mapping[str, Tensor], schema: DataSchema) -> None:
+        """Replace the best weights, and what their network needs of a graph."""
         self._check_there()
-        tensors = _contiguous(weights)
-        marks = {"settings": self._owner(), "digest": tensor_digest(tensors)}
+        tensors, needs = _contiguous(weights), records.to_json(schema, indent=None)
+        marks = {
+            "settings": self._owner(),
+            "data": needs,
+            "digest": json_digest(needs, tensor_digest(tensors)),
+        }
         data = safetensors.torch.save(tensors, metadata=marks)
         replace_file(self.path / "best.safetensors", data)
 
     def load_best(self) -> dict[str, Tensor]:
         """Weights of the best step."""
+        return self._read_best()[0]
+
+    def schema(self) -> DataSchema:
+        """What the network of the best step needs of a graph."""
+        return self._read_best()[1]
+
+    def _read_best(self) -> tuple[dict[str, Tensor], DataSchema]:
+        """Weights of the best step, and what their network needs of a graph."""
         path = self.path / "best.safetensors"
         if not path.exists():
             raise InputError(
@@ -255,21 +267,22 @@ class RunFolder:
             )
         check_regular(path)
         try:
-            data = path.read_bytes()  # at once: a training run may replace the file meanwhile
-            weights = safetensors.torch.load(data)
-            marks = read_metadata(data)
+            content = path.read_bytes()  # at once: a training run may replace the file meanwhile
+            weights = safetensors.torch.load(content)
+            marks = read_metadata(content)
         except Exception as error:  # a damaged file can raise almost anything
             raise DamagedError(
                 f"{path} cannot be read ({error}), because it is damaged: train again."
             ) from error
-        if marks.get("digest") != tensor_digest(weights):
+        data = marks.get("data", "")
+        if marks.get("digest") != json_digest(data, tensor_digest(weights)):
             raise DamagedError(f"{path} does not match its digest: it is damaged, train again.")
         if marks.get("settings") != self._owner():
             raise DamagedError(
                 f"{path} was written with other settings than those in config.json: restore the "
                 "files of one run, or train again."
             )
-        return weights
+        return weights, records.decode(json.loads(data), DataSchema, path, "train again")
 
     def save_checkpoint(self, step: int, checkpoint: Checkpoint) -> None:
         """Write a checkpoint, valid once its JSON file exists; keep the previous one."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from functools import partial
+from math import nan
 from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
@@ -16,11 +17,14 @@ from torch import Tensor
 from bliss import checks
 from bliss.arrays import Bytes
 from bliss.data import Dataset
+from bliss.data.feature_encoder import FeatureEncoder
 from bliss.distributed.agreement import everywhere
 from bliss.distributed.equality import CHECK_EVERY, check_equal_states, check_same_start
 from bliss.distributed.groups import ALONE, Group, as_bytes
 from bliss.errors import DamagedError, InputError, Interrupted, TruncatedError
+from bliss.nn.model import GNN
 from bliss.storage.records import decode, to_json
+from bliss.train.assessment import SPLITS, assess
 from bliss.train.checkpoints import (
     Progress,
     capture,
@@ -31,6 +35,7 @@ from bliss.train.checkpoints import (
     unpack_checkpoint,
 )
 from bliss.train.config import TrainConfig
+from bliss.train.divergence import DivergenceMonitor
 from bliss.train.evaluation import (
     SurveyedScores,
     evaluate,
@@ -39,13 +44,22 @@ from bliss.train.evaluation import (
 )
 from bliss.train.folder import REMEDY, RunFolder, settings_digest
 from bliss.train.incremental import Checkpoint
-from bliss.train.metrics import TargetScale
+from bliss.train.losses import TargetScale
 from bliss.train.peak_memory import forget_peak, peak_mb
-from bliss.train.results import F1, Evaluation, RunResult, StepTime, score_fields, short_name
+from bliss.train.results import (
+    DataSchema,
+    Evaluation,
+    RunResult,
+    StepTime,
+    score_fields,
+    short_name,
+)
+from bliss.train.schema import check_schema, schema_of, with_labels_of
 from bliss.train.step import Stepper
 from bliss.train.task import Task, build_task
 
 _TARGETS = "targets."  # before the names of a scale among the weights of a run
+_FEATURES = "features."  # before the names of the statistics of features
 
 
 class StepProgress(NamedTuple):
@@ -56,7 +70,7 @@ class StepProgress(NamedTuple):
     loss: float
     evaluated: int  # step of the last evaluation; 0 before the first
     val_score: float  # validation score of that evaluation
-    metric: str = F1  # name of the score
+    metric: str = "f1"
 
 
 class Trainer:
@@ -101,6 +115,7 @@ class Trainer:
         self.communicator, self.group = self.stepper.communicator, group
         self.folder = RunFolder(checks.path("out", out))
         self.progress = Progress()
+        self.monitor = DivergenceMonitor(self.task)
         self.say = say if self.communicator.is_root else lambda _: None
         self.check_every = checks.whole("check_every", check_every)
 
@@ -123,6 +138,8 @@ class Trainer:
             try:
                 for batches in stepper.batches(self._is_patience_spent):
                     loss = stepper.step(batches)
+                    if warning := self.monitor.add(loss):
+                        self.say(warning)
                     self.progress.seconds = perf_counter() - started
                     if self.check_every and stepper.steps % self.check_every == 0:
                         check_equal_states(communicator, stepper.steps, self._states())
@@ -256,7 +273,7 @@ class Trainer:
             progress.best_step, progress.best_val_score = step, progress.val_score
             progress.stale = 0
             if self.communicator.is_root:
-                self.folder.save_best(best_weights(self.task))
+                self.folder.save_best(best_weights(self.task), schema_of(self.task))
         return evaluation
 
     def _states(self) -> dict[str, dict[str, Tensor]]:
@@ -293,8 +310,10 @@ class Trainer:
                 f"{progress.stale} evaluations (--patience {config.training.patience})."
             )
         load_weights(self.task, self.folder.load_best(), self.folder)
-        splits = ("train", "val", "test")
-        scores = evaluate(self.task, splits, self.communicator.check_signals)
+        assessment = assess(self.task, SPLITS, self.communicator.check_signals)
+        assessed = assessment.splits
+        scores = {split: part.scores for split, part in assessed.items()}
+        metric = self.task.metric
         result = RunResult(
             dataset=config.data.dataset,
             model=config.network.model,
@@ -308,8 +327,16 @@ class Trainer:
             sampled=stepper.mean_sampled(),
             peak_mb=peak_mb(self.task.device),
             data=self.task.dataset.fingerprint,
-            metric=self.task.metric,
-            **score_fields(scores),
+            metric=metric,
+            train_score=scores["train"].get(metric, nan),
+            val_score=scores["val"].get(metric, nan),
+            test_score=scores["test"].get(metric, nan),
+            scores=scores,
+            classes=assessed["test"].classes,
+            confusion=assessed["test"].confusion,
+            constant=assessed["test"].constant,
+            has_learnt=assessment.has_learnt,
+            causes=assessment.causes,
         )
         self.folder.write_result(result)
         return result
@@ -324,34 +351,73 @@ def _unpack_result(content: Bytes) -> RunResult:
 
 
 def best_weights(task: Task) -> dict[str, Tensor]:
-    """Weights of the network, with the scale of the targets of a regression."""
+    """Weights of the network, with the scale of the targets and the statistics of the features."""
     weights = dict(task.model.state_dict())
+    weights |= {f"{_FEATURES}{name}": tensor for name, tensor in task.encoder.to_dict().items()}
     if task.scale is not None:
         scale = task.scale._asdict()
         weights |= {f"{_TARGETS}{name}": tensor for name, tensor in scale.items()}
     return weights
 
 
+def load_network(folder: RunFolder, config: TrainConfig, schema: DataSchema) -> GNN:
+    """The network of a run's best step, without data; on the CPU, in evaluation mode."""
+    weights = _best_weights(folder, config)
+    model = GNN(schema.features, schema.outputs, config.network)
+    _load(model, weights, folder)
+    return model.eval()
+
+
 def load_weights(task: Task, weights: Mapping[str, Tensor], folder: RunFolder) -> Task:
     """Load weights from a run's folder into the network; returns the task with their scale."""
-    of_model = {name: t for name, t in weights.items() if not name.startswith(_TARGETS)}
+    _load(task.model, weights, folder)
+    if task.scale is None:
+        return task
     try:
-        task.model.load_state_dict(of_model)
-        if task.scale is None:
-            return task
         scale = TargetScale(*(weights[f"{_TARGETS}{name}"] for name in TargetScale._fields))
-    except (RuntimeError, KeyError) as error:
-        raise DamagedError(
-            f"the weights in {str(folder.path)!r} do not fit the data and network "
-            f"({in_short(error)}), because the data or the version of bliss has changed: train "
-            "again."
-        ) from error
-    return replace(task, scale=scale)
+    except KeyError as error:
+        raise _misfit(folder, error) from error
+    return replace(task, scale=scale, y=scale.standardise(task.dataset.y))
 
 
-def open_task(folder: RunFolder, load: Callable[[TrainConfig], Dataset]) -> Task:
-    """Task of a run, with the weights of its best step."""
-    config, weights = folder.settings(), folder.load_best()  # both fit before a network is built
+def _load(model: GNN, weights: Mapping[str, Tensor], folder: RunFolder) -> None:
+    """Load the weights of a network, without what is stored beside them."""
+    beside = (_TARGETS, _FEATURES)
+    of_model = {name: t for name, t in weights.items() if not name.startswith(beside)}
+    try:
+        model.load_state_dict(of_model)
+    except RuntimeError as error:
+        raise _misfit(folder, error) from error
+
+
+def _misfit(folder: RunFolder, error: Exception) -> DamagedError:
+    return DamagedError(
+        f"the weights in {str(folder.path)!r} do not fit the data and network "
+        f"({in_short(error)}), because the data or the version of bliss has changed: train again."
+    )
+
+
+def open_task(
+    folder: RunFolder, load: Callable[[TrainConfig], Dataset], *, needs_labels: bool = True
+) -> Task:
+    """Task of a run, with the weights of its best step.
+
+    The data may be another graph than that of the run, if its features and edge weights fit. With
+    `needs_labels`, its labels must be of the same kind; otherwise they are ignored.
+    """
+    config, schema = folder.settings(), folder.schema()
+    weights = _best_weights(folder, config)
+    dataset = load(config)
+    if not needs_labels:
+        dataset = with_labels_of(schema, dataset)
+    task = build_task(config, dataset, _encoder(config, weights, folder), trains=False)
+    check_schema(task, schema, folder.path)
+    return load_weights(task, weights, folder)
+
+
+def _best_weights(folder: RunFolder, config: TrainConfig) -> dict[str, Tensor]:
+    """Weights of the best step, which are as large as the settings say."""
+    weights = folder.load_best()
     sides = [side for tensor in weights.values() for side in tensor.shape]
     network = config.network
     hidden = network.hidden if network.layers > 1 else 1
@@ -360,4 +426,21 @@ def open_task(folder: RunFolder, load: Callable[[TrainConfig], Dataset]) -> Task
             f"the weights in {str(folder.path)!r} are smaller than layers={network.layers} and "
             f"hidden={network.hidden} in config.json: restore the files of one run, or train again."
         )
-    return load_weights(build_task(config, load(config)), weights, folder)
+    return weights
+
+
+def _encoder(
+    config: TrainConfig, weights: Mapping[str, Tensor], folder: RunFolder
+) -> FeatureEncoder:
+    """The encoder of features that the run was trained with."""
+    named = {
+        name.removeprefix(_FEATURES): tensor
+        for name, tensor in weights.items()
+        if name.startswith(_FEATURES)
+    }
+    try:
+        return FeatureEncoder.from_dict(config.data.features, named)
+    except ValueError as error:
+        raise DamagedError(
+            f"the weights in {str(folder.path)!r} are damaged ({error}): train again."
+        ) from error

@@ -1,17 +1,22 @@
-"""Loss, scores and probabilities from a network's outputs."""
+"""Scores of a network's outputs, all vectorised over nodes.
+
+Labels have the shape of their task: int64[N] for one class per node (-1 where unknown), [N, C] of 0
+and 1 for several labels per node, float[N, T] for the targets of a regression.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
-from bliss.train.results import F1, R2
+from bliss.errors import InputError
+from bliss.train.results import METRICS, ClassScores
 
-METRICS = {"classes": F1, "labels": F1, "regression": R2}
-"""Name of the score by task; higher is better."""
+MOST_CLASSES = 50
+"""Classes up to which there is a confusion matrix."""
 
 
 def micro_f1(logits: Tensor, labels: Tensor) -> float:
@@ -35,9 +40,123 @@ def micro_f1(logits: Tensor, labels: Tensor) -> float:
     return 2 * hits / total if total else 0.0
 
 
+def accuracy(logits: Tensor, labels: Tensor) -> float:
+    """Share of nodes of the right class; with several labels per node, of right pairs (v, c)."""
+    if labels.ndim == 1:
+        return micro_f1(logits, labels)
+    right = int(((logits > 0) == (labels > 0)).sum())
+    return right / logits.numel() if logits.numel() else float("nan")
+
+
+class ClassCounts(NamedTuple):
+    """Numbers of nodes by class. int64[C] each."""
+
+    nodes: Tensor  # of the class: TP + FN
+    predicted: Tensor  # as the class: TP + FP
+    hits: Tensor  # both: TP
+
+
+def class_counts(logits: Tensor, labels: Tensor) -> ClassCounts:
+    """Nodes, predictions and hits of each class. logits [N, C]."""
+    if labels.ndim == 2:
+        predicted, wanted = logits > 0, labels > 0
+        return ClassCounts(wanted.sum(0), predicted.sum(0), (predicted & wanted).sum(0))
+    known, number = labels >= 0, logits.size(1)
+    wanted, predicted = labels[known], logits[known].argmax(1)
+    parts = wanted, predicted, wanted[wanted == predicted]
+    return ClassCounts(*(torch.bincount(part, minlength=number) for part in parts))
+
+
+def macro_f1(logits: Tensor, labels: Tensor) -> float:
+    """Mean over classes of F1_c = 2 TP_c / (2 TP_c + FP_c + FN_c).
+
+    Classes that no node has and that are predicted for none are left out; NaN if these are all.
+    """
+    counts = class_counts(logits, labels)
+    total = counts.nodes + counts.predicted
+    return float((2 * counts.hits / total)[total > 0].double().mean())
+
+
+def class_scores(logits: Tensor, labels: Tensor, names: Sequence[str] = ()) -> list[ClassScores]:
+    """Precision TP / (TP + FP) and recall TP / (TP + FN) of each class, with the counts."""
+    counts = class_counts(logits, labels)
+    rows = zip(*(count.tolist() for count in counts), strict=True)
+    return [
+        ClassScores(
+            name=names[number] if names else str(number),
+            nodes=nodes,
+            predicted=predicted,
+            hits=hits,
+            precision=hits / predicted if predicted else None,
+            recall=hits / nodes if nodes else None,
+        )
+        for number, (nodes, predicted, hits) in enumerate(rows)
+    ]
+
+
+def confusion_matrix(logits: Tensor, labels: Tensor) -> Tensor:
+    """Nodes of class r (row) predicted as class c (column). int64[C, C]."""
+    known, number = labels >= 0, logits.size(1)
+    pairs = labels[known] * number + logits[known].argmax(1)
+    return torch.bincount(pairs, minlength=number**2).view(number, number)
+
+
+def roc_auc(logits: Tensor, labels: Tensor) -> float:
+    """Area under the ROC curve: the chance that a positive node has a higher score than a negative.
+
+        AUC = mean over pairs (p, n) of [s_p > s_n] + [s_p = s_n] / 2
+
+    Of two classes, class 1 is positive, with the score z_1 - z_0. Of several labels, it is the mean
+    over labels that have positive and negative nodes; NaN if there are none.
+    """
+
+    def area(score: Tensor, wanted: Tensor) -> Tensor:
+        positive, negative = score[wanted], score[~wanted].sort().values
+        below = torch.searchsorted(negative, positive)
+        not_above = torch.searchsorted(negative, positive, right=True)
+        return (below + not_above).double().mean() / (2 * len(negative))  # NaN if one is empty
+
+    return _mean_over_labels(area, logits, labels)
+
+
+def average_precision(logits: Tensor, labels: Tensor) -> float:
+    """Mean over positive nodes p of the precision of all nodes with a score of at least s_p.
+
+        AP = mean over p of #{positive v: s_v >= s_p} / #{v: s_v >= s_p}
+
+    This is the step-wise area under the curve of precision over recall. Scores and averages are
+    those of `roc_auc`; labels without positive nodes are left out.
+    """
+
+    def precision(score: Tensor, wanted: Tensor) -> Tensor:
+        positive, every = score[wanted].sort().values, score.sort().values
+        least = len(positive) - torch.searchsorted(positive, positive)
+        return (least / (len(every) - torch.searchsorted(every, positive))).double().mean()
+
+    return _mean_over_labels(precision, logits, labels)
+
+
+def _mean_over_labels(
+    measure: Callable[[Tensor, Tensor], Tensor], logits: Tensor, labels: Tensor
+) -> float:
+    """Mean of a measure of scores [N] and positives [N] over labels, without those of NaN."""
+    if labels.ndim == 1:
+        known = labels >= 0
+        score = logits[known]
+        return float(measure((score[:, 1] - score[:, 0]).contiguous(), labels[known] == 1))
+    columns = zip(logits.T, labels.T, strict=True)
+    each = [measure(score.contiguous(), wanted > 0) for score, wanted in columns]
+    return float(torch.stack(each).nanmean())
+
+
 def mean_squared_error(predicted: Tensor, targets: Tensor) -> float:
     """Mean over nodes and targets of (y_hat - y)^2; NaN without nodes. [N, T] each."""
     return float((predicted.double() - targets.double()).square().mean())
+
+
+def mean_absolute_error(predicted: Tensor, targets: Tensor) -> float:
+    """Mean over nodes and targets of |y_hat - y|; NaN without nodes. [N, T] each."""
+    return float((predicted.double() - targets.double()).abs().mean())
 
 
 def r2(predicted: Tensor, targets: Tensor) -> float:
@@ -57,93 +176,43 @@ def r2(predicted: Tensor, targets: Tensor) -> float:
     return float(share.mean())
 
 
-class TargetScale(NamedTuple):
-    """Mean and deviation of the targets of training nodes. float32[T] each.
-
-    A network learns (y - mean) / deviation; its outputs are turned back into the user's units.
-    """
-
-    mean: Tensor
-    deviation: Tensor  # 1 for a constant target
-
-    @classmethod
-    def of(cls, targets: Tensor) -> TargetScale:
-        """Scale of targets [N, T]."""
-        deviation = targets.double().std(0, correction=0)
-        deviation = torch.where(deviation > 0, deviation, 1.0)
-        return cls(targets.double().mean(0).float(), deviation.float())
-
-    def standardise(self, targets: Tensor) -> Tensor:
-        """Targets in deviations from the mean. [N, T]."""
-        return (targets - self.mean) / self.deviation
-
-    def restore(self, outputs: Tensor) -> Tensor:
-        """Outputs of a network in the user's units. [N, T]."""
-        return outputs * self.deviation + self.mean
+FUNCTIONS: dict[str, Callable[[Tensor, Tensor], float]] = {
+    "f1": micro_f1,
+    "accuracy": accuracy,
+    "macro_f1": macro_f1,
+    "auc": roc_auc,
+    "average_precision": average_precision,
+    "r2": r2,
+    "mse": mean_squared_error,
+    "mae": mean_absolute_error,
+}
+"""Scores by the name of their metric."""
 
 
-def criterion(
-    outputs: Tensor,
-    labels: Tensor,
-    weight: Tensor | None = None,
-    *,
-    class_weight: Tensor | None = None,
-    is_regression: bool = False,
-) -> Tensor:
-    """Mean or weighted sum of the loss L_v over nodes.
+def metrics_of(task: str, num_outputs: int) -> list[str]:
+    """Metrics of a task; ranking scores of classes exist for two of them only."""
+    is_ranked = task == "labels" or num_outputs == 2
+    return [
+        name
+        for name, metric in METRICS.items()
+        if task in metric.tasks and (is_ranked or not metric.is_ranking)
+    ]
 
-    * one class per node, labels int64[N]: w_y times the cross-entropy over classes
-    * several labels per node, labels [N, C] of 0 and 1: the mean over labels of the binary
-      cross-entropy, in which w_c multiplies the term of a label that is present
-    * regression, labels float[N, T]: the mean over targets of the squared error
 
-    `class_weight` [C] holds w, by default 1. Without `weight`, the result is the mean of L_v over
-    nodes of known class. With one weight per node [N], it is the sum of weight_v L_v, a sampler's
-    estimate of the mean over all training nodes; 0 without nodes. Class weights are not normalised
-    within a batch, so that the loss of a batch is an unbiased estimate of the loss of all nodes.
-    """
-    if is_regression:
-        losses = (outputs - labels.to(outputs.dtype)).square().mean(dim=1)
-        return losses.mean() if weight is None else (weight * losses).sum()
-    if weight is None and (class_weight is None or labels.ndim == 2):
-        if labels.ndim == 1:
-            return functional.cross_entropy(outputs, labels, ignore_index=-1)
-        wanted = labels.to(outputs.dtype)
-        return functional.binary_cross_entropy_with_logits(outputs, wanted, pos_weight=class_weight)
-    if labels.ndim == 1:
-        losses = functional.cross_entropy(
-            outputs, labels, class_weight, ignore_index=-1, reduction="none"
+def selecting_metric(select: str, task: str, num_outputs: int) -> str:
+    """The metric that selects the best step; "auto" is the first of the task."""
+    offered = [name for name in metrics_of(task, num_outputs) if METRICS[name].is_score]
+    if select == "auto":
+        return offered[0]
+    if select not in offered:
+        raise InputError(
+            f"select={select!r} does not fit the task {task!r} with {num_outputs} outputs: choose "
+            f"{', '.join(offered)}."
         )
-        if weight is None:
-            return losses.sum() / (labels >= 0).sum()
-    else:
-        wanted = labels.to(outputs.dtype)
-        losses = functional.binary_cross_entropy_with_logits(
-            outputs, wanted, reduction="none", pos_weight=class_weight
-        )
-        losses = losses.mean(dim=1)
-    assert weight is not None
-    return (weight * losses).sum()
+    return select
 
 
-def balanced_weights(labels: Tensor, num_classes: int) -> Tensor:
-    """Weights that give classes equal shares in the loss. float32[C].
-
-    With one class per node, w_c = n / (C n_c) over the n nodes with a class, of which n_c have
-    class c and C classes occur; their mean over nodes is 1. With several labels per node,
-    w_c = (n - n_c) / n_c. A class without nodes has weight 1.
-
-    labels int64[N] or [N, C]
-    """
-    if labels.ndim == 1:
-        sizes = torch.bincount(labels[labels >= 0], minlength=num_classes).double()
-        weight = sizes.sum() / ((sizes > 0).sum() * sizes)
-    else:
-        sizes = labels.double().sum(0)
-        weight = (len(labels) - sizes) / sizes
-    return torch.where((sizes > 0) & (weight > 0), weight, 1.0).float()
-
-
-def probabilities(logits: Tensor, is_multilabel: bool) -> Tensor:
-    """Softmax over classes, or sigmoid of each label. [N, C] -> [N, C]."""
-    return torch.sigmoid(logits) if is_multilabel else torch.softmax(logits, dim=1)
+def all_scores(outputs: Tensor, wanted: Tensor, task: str) -> dict[str, float]:
+    """All scores of a task by metric, without those that are not defined for these nodes."""
+    found = {name: FUNCTIONS[name](outputs, wanted) for name in metrics_of(task, outputs.size(1))}
+    return {name: score for name, score in found.items() if score == score}

@@ -16,7 +16,7 @@ from bliss.data import Dataset
 from bliss.errors import InputError
 from bliss.storage.files import replacing
 from bliss.train.evaluation import full_logits
-from bliss.train.metrics import probabilities
+from bliss.train.losses import probabilities
 from bliss.train.task import Task
 
 FORMATS = (".csv", ".parquet")

@@ -3,16 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
+
+import msgspec
 
 from bliss.storage.records import Record
 
-F1, R2 = "micro-F1", "R2"
-"""Names of the score of a run: F1 for classes and labels, R2 for regression."""
+
+class Metric(NamedTuple):
+    """Names of a metric, and where it applies."""
+
+    title: str  # in sentences
+    short: str  # in tables and lines
+    tasks: tuple[str, ...]
+    is_score: bool = True  # higher is better; errors cannot select a step
+    is_ranking: bool = False  # of two classes, or of several labels
+
+
+CLASSES = "classes", "labels"
+METRICS = {
+    "f1": Metric("micro-F1", "F1", CLASSES),
+    "accuracy": Metric("accuracy", "accuracy", CLASSES),
+    "macro_f1": Metric("macro-F1", "macro-F1", CLASSES),
+    "auc": Metric("ROC-AUC", "AUC", CLASSES, is_ranking=True),
+    "average_precision": Metric("average precision", "AP", CLASSES, is_ranking=True),
+    "r2": Metric("R2", "R2", ("regression",)),
+    "mse": Metric("mean squared error", "MSE", ("regression",), is_score=False),
+    "mae": Metric("mean absolute error", "MAE", ("regression",), is_score=False),
+}
+"""Metrics by name; the first of a task selects the best step by default."""
+
+
+def title_of(metric: str) -> str:
+    """Name of a metric in sentences: "micro-F1"."""
+    return METRICS[metric].title if metric in METRICS else metric
 
 
 def short_name(metric: str) -> str:
-    """Name of a score in tables and lines: "F1" or "R2"."""
-    return metric.removeprefix("micro-")
+    """Name of a metric in tables and lines: "F1"."""
+    return METRICS[metric].short if metric in METRICS else metric
 
 
 def score_fields(scores: Mapping[str, float]) -> dict[str, float]:
@@ -41,13 +70,76 @@ class Sampled(Record, frozen=True, kw_only=True):
     """Edges of a batch, summed over layers."""
 
 
+class ClassScores(Record, frozen=True, kw_only=True):
+    """One class or label of a split."""
+
+    name: str
+    nodes: int
+    """Nodes of the class."""
+    predicted: int
+    """Nodes predicted as the class."""
+    hits: int
+    """Nodes of the class predicted as it."""
+    precision: float | None
+    """hits / predicted"""
+    recall: float | None
+    """hits / nodes"""
+
+
+class Constant(Record, frozen=True, kw_only=True):
+    """The best constant prediction on a split, and how much better the network is.
+
+    A number is None if the network's outputs are not finite.
+    """
+
+    score: float | None
+    """Score of the most frequent class or labels, or of the mean of the targets."""
+    loss: float | None
+    """Mean loss of the shares of classes among training nodes, or of the mean of their targets."""
+    network_loss: float | None
+    """Mean loss of the network, with full neighbourhoods and without dropout."""
+    z_score: float | None
+    """Gain in micro-F1 over the constant, in standard errors over nodes; for regression z_loss."""
+    z_loss: float | None
+    """Gain in the loss over the constant, in standard errors over nodes."""
+
+
+class SplitAssessment(Record, frozen=True, kw_only=True):
+    """All scores of one split."""
+
+    nodes: int
+    """Nodes that were scored."""
+    scores: dict[str, float]
+    """Scores by metric; errors are in the units of the targets."""
+    classes: list[ClassScores]
+    """Precision and recall of each class or label; empty for regression."""
+    confusion: list[list[int]]
+    """Nodes of class r (row) predicted as class c (column), for one class per node and up to 50
+    classes."""
+    constant: Constant
+
+
+class Assessment(Record, frozen=True, kw_only=True, tag_field="kind", tag="assessment"):
+    """All scores of a network, as `bliss evaluate --json` writes them."""
+
+    metric: str
+    """Metric that selected the best step."""
+    splits: dict[str, SplitAssessment]
+    has_learnt: bool
+    """Whether the network is better than a constant prediction on the last split, by more than 2
+    standard errors of the loss or of micro-F1."""
+    causes: list[str]
+    """Likely causes if it has not learnt, the likeliest first."""
+
+
 class RunResult(RunSettings, frozen=True, kw_only=True, omit_defaults=True):
     """result.json. Scores are those of `metric`, with full neighbourhoods at the best step."""
 
     best_step: int
     """Step with the highest validation score."""
     metric: str
-    """Score in the fields `_score`: micro-F1, or R2 for regression."""
+    """Metric of the fields `_score`, which selected the best step: f1, or r2 for regression, unless
+    another was chosen."""
     train_score: float
     """With evaluate="split", of as many training nodes as there are validation nodes."""
     val_score: float
@@ -61,10 +153,33 @@ class RunResult(RunSettings, frozen=True, kw_only=True, omit_defaults=True):
     """Peak memory in MiB."""
     data: str = ""
     """Fingerprint of the data set."""
-    train_mse: float | None = None
-    """Mean squared error in the units of the targets; for regression only."""
-    val_mse: float | None = None
-    test_mse: float | None = None
+    scores: dict[str, dict[str, float]] = msgspec.field(default_factory=dict)
+    """All scores by split and metric; errors are in the units of the targets."""
+    classes: list[ClassScores] = msgspec.field(default_factory=list)
+    """Precision and recall of each class or label on test nodes."""
+    constant: Constant | None = None
+    """What a network that has learnt nothing would reach on test nodes."""
+    has_learnt: bool = True
+    """Whether the network is better than a constant prediction on test nodes: a z above 2."""
+    causes: list[str] = msgspec.field(default_factory=list)
+    """Likely causes if it has not learnt, the likeliest first."""
+    confusion: list[list[int]] = msgspec.field(default_factory=list)
+    """Test nodes of class r (row) predicted as class c (column), up to 50 classes."""
+
+
+class DataSchema(Record, frozen=True, kw_only=True):
+    """What a network needs of a graph; stored with its weights."""
+
+    task: str
+    """classes, labels or regression."""
+    features: int
+    """Number of features."""
+    outputs: int
+    """Number of classes, labels or targets."""
+    class_names: list[str]
+    """Names of the classes, labels or targets; empty if they are numbers."""
+    norm: str
+    """Coefficients of the edges, see `Graph`."""
 
 
 class Evaluation(Record, frozen=True, kw_only=True, omit_defaults=True):
@@ -78,6 +193,7 @@ class Evaluation(Record, frozen=True, kw_only=True, omit_defaults=True):
     train_score: float
     val_score: float
     train_mse: float | None = None
+    """Mean squared error in the units of the targets; for regression only."""
     val_mse: float | None = None
     train_error: float | None = None
     """Standard error of the score over draws; with evaluate="sampled" and several draws only."""

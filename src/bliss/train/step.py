@@ -162,7 +162,7 @@ class Stepper:
         if not largest < float("inf"):
             return "features hold NaN or infinity, replace them by finite numbers."
         if largest > UNSCALED_FEATURE:
-            return f"features reach {largest:.3g}, scale them to a deviation of about 1."
+            return f"features reach {largest:.3g}, scale them with --features standard."
         rate = self.task.config.training.lr
         return f"the network has diverged, lower lr (now {rate}) and start again."
 

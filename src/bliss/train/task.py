@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from bliss.data import Dataset
+from bliss.data import Dataset, cache_folder
+from bliss.data.feature_encoder import FeatureEncoder
 from bliss.errors import InputError, ResourceError
-from bliss.graph import Graph
+from bliss.graph import WEIGHTED, Graph
 from bliss.nn.model import GNN
 from bliss.rng import Stream, derive_key
 from bliss.train.config import TrainConfig
-from bliss.train.metrics import METRICS, TargetScale, balanced_weights, criterion
+from bliss.train.config_parts import AUTO
+from bliss.train.losses import TargetScale, balanced_weights, criterion, node_losses
+from bliss.train.metrics import selecting_metric
+
+_ROWS = 2**16  # whose losses are computed at a time
 
 
 @dataclass(frozen=True)
@@ -23,17 +29,20 @@ class Task:
     config: TrainConfig  # with budgets filled in
     dataset: Dataset
     graph: Graph  # with the network's coefficients
-    x: Tensor  # float32 or float16 [V, F] on the CPU, row-normalised with features="row"
+    x: Tensor  # float32 or float16 [V, F] on the CPU, encoded
     model: GNN
     device: torch.device
+    encoder: FeatureEncoder  # of the features
     y: Tensor  # labels on the CPU as the loss takes them: targets are standardised
     scale: TargetScale | None = None  # of the targets; None for classes and labels
     class_weight: Tensor | None = None  # float32[C] on the device
 
     @property
     def metric(self) -> str:
-        """Name of the score: micro-F1, or R2 for regression."""
-        return METRICS[self.dataset.task]
+        """Metric of the score that selects the best step."""
+        return selecting_metric(
+            self.config.training.select, self.dataset.task, self.dataset.num_outputs
+        )
 
     def loss(self, outputs: Tensor, y: Tensor, weight: Tensor | None = None) -> Tensor:
         """Training loss of outputs for rows of `y`; weight [N] is each node's share of the loss."""
@@ -45,19 +54,39 @@ class Task:
             is_regression=self.scale is not None,
         )
 
+    def node_losses(self, outputs: Tensor, y: Tensor) -> Tensor:
+        """Loss of each node, from outputs and rows of `y` on the CPU. [N]."""
+        loss = partial(
+            node_losses,
+            class_weight=None if self.class_weight is None else self.class_weight.cpu(),
+            is_regression=self.scale is not None,
+        )
+        parts = zip(torch.split(outputs, _ROWS), torch.split(y, _ROWS), strict=True)
+        return torch.cat([loss(rows.float(), own) for rows, own in parts])
+
     def predictions(self, outputs: Tensor) -> Tensor:
         """Outputs of the network: logits, or targets in the user's units. [N, C] or [N, T]."""
         return outputs if self.scale is None else self.scale.restore(outputs)
 
 
-def build_task(config: TrainConfig, dataset: Dataset) -> Task:
-    """Check the settings against the data, and initialise the network from the seed."""
-    _check(config, dataset)
+def build_task(
+    config: TrainConfig,
+    dataset: Dataset,
+    encoder: FeatureEncoder | None = None,
+    *,
+    trains: bool = True,
+) -> Task:
+    """Check the settings against the data, and initialise the network from the seed.
+
+    By default, the encoder of the features is fitted to the training nodes of the data. Without
+    `trains`, splits may be empty.
+    """
+    _check(config, dataset, trains)
     config = config.fitted(dataset.graph.num_nodes)
     device = torch.device(config.training.device)
     torch.manual_seed(torch_seed(config.seed, Stream.WEIGHTS))
     model = GNN(dataset.num_features, dataset.num_outputs, config.network).to(device)
-    x = _row_normalised(dataset.x) if config.data.features == "row" else dataset.x
+    encoder = encoder or fit_encoder(config, dataset)
     scale = None
     if dataset.is_regression:
         scale = TargetScale.of(dataset.y[dataset.splits["train"]])
@@ -66,13 +95,22 @@ def build_task(config: TrainConfig, dataset: Dataset) -> Task:
         config,
         dataset,
         _with_norm(dataset.graph, config),
-        x,
+        encoder.transform_all(dataset.x, cache_folder(), lambda: dataset.fingerprint),
         model,
         device,
+        encoder,
         y=dataset.y if scale is None else scale.standardise(dataset.y),
         scale=scale,
         class_weight=None if weight is None else weight.to(device),
     )
+
+
+def fit_encoder(config: TrainConfig, dataset: Dataset) -> FeatureEncoder:
+    """Encoder of the features, with statistics of training nodes; see the setting `features`."""
+    method = config.data.features
+    if method == AUTO and dataset.imported is None:  # published features stay as they are
+        method = "raw"
+    return FeatureEncoder.fit(method, dataset.x, dataset.splits["train"])
 
 
 def torch_seed(seed: int, *counters: int) -> int:
@@ -80,17 +118,18 @@ def torch_seed(seed: int, *counters: int) -> int:
     return int(derive_key(seed, *counters)) >> 1  # torch takes 63 bits
 
 
-def _check(config: TrainConfig, dataset: Dataset) -> None:
+def _check(config: TrainConfig, dataset: Dataset, trains: bool) -> None:
     if dataset.num_outputs == 0:
         raise InputError(
             f"{dataset.name!r} has no labels, but training needs them: import it with --labels."
         )
-    for name in ("train", "val", "test"):
+    for name in ("train", "val", "test") if trains else ():
         if name not in dataset.splits or len(dataset.splits[name]) == 0:
             raise InputError(
                 f"the {name} split of {dataset.name!r} is empty, but training needs all three: "
                 "import the graph with train, validation and test nodes."
             )
+    selecting_metric(config.training.select, dataset.task, dataset.num_outputs)
     device = config.training.device
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise ResourceError(
@@ -118,14 +157,8 @@ def _class_weight(config: TrainConfig, dataset: Dataset) -> Tensor | None:
     return torch.tensor(given, dtype=torch.float32)
 
 
-def _row_normalised(x: Tensor) -> Tensor:
-    """Rows divided by their sum if it is above 1, as in PyG's `NormalizeFeatures`. [V, F]."""
-    x = x.float()
-    return x / x.sum(dim=1, keepdim=True).clamp(min=1.0)
-
-
 def _with_norm(graph: Graph, config: TrainConfig) -> Graph:
     """The graph with the network's coefficients; SAGE keeps given edge weights."""
-    if graph.norm == "weights" and config.network.model == "sage":
+    if graph.norm in WEIGHTED and config.network.model == "sage":
         return graph
     return graph.with_norm(config.network.norm)

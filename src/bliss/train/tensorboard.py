@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bliss.errors import InputError
 from bliss.storage.files import writing
-from bliss.train.results import Evaluation, short_name
+from bliss.train.results import Evaluation
 
 
 @contextmanager
@@ -31,7 +31,7 @@ def tensorboard_writer(
         writer = SummaryWriter(str(place))
 
     def log(evaluation: Evaluation) -> None:
-        score = short_name(evaluation.metric).lower()
+        score = evaluation.metric
         with writing(place):
             for name in ("loss", "train_score", "val_score", "train_mse", "val_mse"):
                 if (value := getattr(evaluation, name)) is not None:

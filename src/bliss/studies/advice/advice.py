@@ -30,6 +30,7 @@ from bliss.studies.advice.candidates import (
 from bliss.studies.advice.pilot import Pilot
 from bliss.studies.provenance import machine
 from bliss.train import TrainConfig, resolve
+from bliss.train.results import title_of
 
 PILOT_STEPS = 60
 """Steps of a pilot."""
@@ -53,7 +54,9 @@ def advise(
 ) -> Advice:
     """Advice for a data set and settings of a run.
 
-    The choice depends on measured times, so that two calls can differ.
+    The choice depends on measured times, so that two calls can differ. Nothing is recommended if
+    the network of the pilot is no better than a constant prediction: `choice` is then None, and
+    `causes` lists the likely causes.
 
     Parameters
     ----------
@@ -83,6 +86,8 @@ def advise(
     teacher = max(eligible.values(), key=lambda config: config.sampler.config.has_history)
     say(f"Pilot: {pilot_steps} steps with {teacher.sampler.name}")
     pilot = Pilot(teacher, dataset, pilot_steps)
+    if not pilot.assessment.has_learnt:
+        return _no_advice(pilot, resolve(**given).fitted(number), limit, started)
     wanted = {name: with_best_estimator(config, pilot, given) for name, config in eligible.items()}
     others = references(given) if compare else {}
     wanted |= {name: others[name].fitted(number) for name in others if name not in wanted}
@@ -121,7 +126,38 @@ def advise(
         limit=limit,
         batch_noise=noise,
         variance_note=_variance_note(rows[-1] if compare else best, noise, limit, pilot),
+        causes=[],
         fits=[c.fit() for c in dict.fromkeys(c for _, c in choices) if len(c.settings) > 1],
+        pilot_steps=pilot.steps,
+        seconds=perf_counter() - started,
+        machine=machine(),
+        date=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        settings=config.to_dict(),
+    )
+
+
+def _no_advice(pilot: Pilot, config: TrainConfig, limit: float, started: float) -> Advice:
+    """Advice that recommends nothing: errors of the gradient of such a network mean nothing."""
+    constant = pilot.assessment.splits["val"].constant
+    score = title_of(pilot.assessment.metric)
+    shown = "not finite" if constant.network_loss is None else f"{constant.network_loss:.3g}"
+    return Advice(
+        dataset=config.data.dataset,
+        model=config.network.model,
+        batch_size=config.training.batch_size,
+        command="",
+        reason=(
+            f"No recommendation: after {len(pilot.losses)} steps the network is no better than a "
+            f"constant prediction on validation nodes (loss {shown}, of the constant "
+            f"{constant.loss or 0:.3g}; {score} of the constant {constant.score or 0:.3g})."
+        ),
+        choice=None,
+        rows=[],
+        limit=limit,
+        batch_noise=0.0,
+        variance_note="",
+        causes=pilot.assessment.causes,
+        fits=[],
         pilot_steps=pilot.steps,
         seconds=perf_counter() - started,
         machine=machine(),
@@ -209,14 +245,17 @@ def _variance_note(row: AdviceRow, batch_noise: float, limit: float, pilot: Pilo
 
 
 def _reason(best: AdviceRow, rows: list[AdviceRow]) -> str:
-    """One sentence: the choice, and what the references would cost."""
+    """One sentence: what is expected and measured of the choice, and of the references."""
     others = [
         f"{row.name} {row.ms:.0f} ms and {row.gradient_error:.2g}"
         for row in rows
         if row.name in ("pladies", "neighbor", "full") and row.name != best.name
     ]
-    beside = f"; {', '.join(others)}" if others else ""
+    again = ""
+    if best.measured_ms is not None:
+        again = f" (measured again: {best.measured_ms:.0f} ms and {best.measured_error:.2g})"
+    beside = f", {', '.join(others)}" if others else ""
     return (
-        f"{best.name} has the least ms (1 + error): about {best.ms:.0f} ms per step with a "
-        f"gradient error of {best.gradient_error:.2g}{beside}."
+        f"{best.name} is expected to need the least time, ms per step x (1 + gradient error): "
+        f"{best.ms:.0f} ms and {best.gradient_error:.2g}{again}{beside}."
     )

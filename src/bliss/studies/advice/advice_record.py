@@ -56,9 +56,10 @@ class Advice(Record, frozen=True, kw_only=True, tag_field="kind", tag="advice"):
     model: str
     batch_size: int
     command: str
-    """The command that trains with the choice."""
+    """The command that trains with the choice; empty if nothing is recommended."""
     reason: str
-    choice: AdviceRow
+    choice: AdviceRow | None
+    """None if the pilot has learnt nothing, so that nothing is recommended."""
     rows: list[AdviceRow]
     """All that was considered, each at its best budgets, and the default settings."""
     limit: float
@@ -68,13 +69,15 @@ class Advice(Record, frozen=True, kw_only=True, tag_field="kind", tag="advice"):
     variance_note: str
     """Whether the variance of sampling matters, with the default settings."""
     fits: list[Fit]
+    causes: list[str]
+    """Likely causes if the pilot has learnt nothing, the likeliest first."""
     pilot_steps: int
     """Steps after which errors were measured."""
     seconds: float
     machine: Machine
     date: str
     settings: dict[str, Any]
-    """Settings of the run that is advised."""
+    """Settings of the run that is advised; the given ones if nothing is recommended."""
 
     @property
     def config(self) -> TrainConfig:

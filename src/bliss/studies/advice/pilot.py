@@ -10,18 +10,19 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
-from bliss.arrays import FloatArray, IntArray
+from bliss.arrays import FloatArray
 from bliss.data import Dataset
 from bliss.nn.block import Block
-from bliss.rng import Stream, derive_key, hashes
-from bliss.samplers import Full, Sampler
+from bliss.rng import Stream
+from bliss.samplers import Sampler
 from bliss.studies.advice.budgets import Budgets
 from bliss.studies.advice.costs import LayerWork, Work, count, mean_work
 from bliss.studies.advice.exact_errors import ExactErrors, LayerError
-from bliss.train import Stepper, Task, TrainConfig, build_task
+from bliss.studies.gradients import full_gradients, gradient, training_batch
+from bliss.train import Stepper, Task, TrainConfig, assess, build_task
+from bliss.train.divergence import DivergenceMonitor
 
 BATCHES, SEEDS = 6, 1024
 """A measurement uses enough batches for SEEDS seeds, at least BATCHES and at most 4 BATCHES."""
@@ -29,6 +30,8 @@ HALF = 0.5
 """Share of its first value to which the loss may fall before errors are measured."""
 FITTED = 0.1
 """Share of its first value below which a loss shows that the training nodes are fitted."""
+LONGER = 240
+"""Least number of steps after which a network that has learnt nothing is given up."""
 SMOOTH = 3
 """Number of consecutive losses that are averaged before they are compared."""
 EXPECTED_BATCHES = 2
@@ -60,13 +63,16 @@ class Pilot:
 
     If the loss falls below HALF of its first value before the last step, the pilot is repeated and
     ends there: once a network has fitted its training nodes, the gradient vanishes, and an error
-    relative to it is meaningless.
+    relative to it is meaningless. The first value counts as at most that of a constant prediction,
+    because unscaled features start anywhere.
+
+    If the network is no better than a constant prediction on validation nodes after the last step,
+    the pilot is repeated with four times as many steps, at least LONGER.
 
     The training surveys the network half of `evaluate_every` steps before its end (at most half of
     its steps), so that a history is as old as it is on average between two evaluations.
 
-    Gradients are taken in evaluation mode, without dropout and with the running statistics of
-    batch normalisation, as full neighbourhoods are evaluated.
+    Gradients are those of `bliss.studies.gradients`, in evaluation mode.
 
     Parameters
     ----------
@@ -85,21 +91,34 @@ class Pilot:
         # each shard is a batch with these budgets
         self.settings: dict[str, Any] = {"schedule": "constant", "prefetch": 0, "shards": 1}
         self.losses = self._train(config, dataset, steps)
-        self.steps = first_below(self.losses, HALF)
+        self.assessment = assess(self.task, ("val",))
+        if not self.assessment.has_learnt:
+            steps = max(4 * steps, LONGER)
+            self.losses = self._train(config, dataset, steps)
+            self.assessment = assess(self.task, ("val",))
+        self.constant_loss = DivergenceMonitor(self.task).constant_loss
+        self.steps = first_below(self.losses, HALF, self.constant_loss)
         if self.steps < steps:
             self._train(config, dataset, self.steps)
-        model = self.task.model
+        model = self.task.model.eval()
         self.weights = {name: value.clone() for name, value in model.state_dict().items()}
-        self.exact = ExactErrors(model, self.task.graph, self.task.x)
         number = min(max(BATCHES, SEEDS // config.training.batch_size), 4 * BATCHES)
-        self.batches = [self._seeds(place) for place in range(number)]
-        full = Full(self.task.graph, layers=self.task.config.network.layers)
-        self.noise = Noise(torch.stack([self._gradient(full, seeds, 0) for seeds in self.batches]))
+        self.batches = [training_batch(self.task, 0, place) for place in range(number)]
+
+    @cached_property
+    def exact(self) -> ExactErrors:
+        """Errors of the layers in closed form, on the network with `weights`."""
+        return ExactErrors(self.task.model, self.task.graph, self.task.x)
+
+    @cached_property
+    def noise(self) -> Noise:
+        """Gradients of the batches."""
+        return Noise(full_gradients(self.task, self.batches))
 
     @property
     def is_fitted(self) -> bool:
         """Whether the loss fell below FITTED of its first value: the training nodes are fitted."""
-        return falls_below(self.losses, FITTED)
+        return falls_below(self.losses, FITTED, self.constant_loss)
 
     def _train(self, config: TrainConfig, dataset: Dataset, steps: int) -> list[float]:
         """Train a new network; returns the loss of each step."""
@@ -132,7 +151,7 @@ class Pilot:
         """Measured r: mean of |g^ - g|^2 over batches, over that of |g|^2."""
         with with_budgets(sampler, budgets):
             errors = [
-                float((self._gradient(sampler, seeds, first + number) - exact).square().sum())
+                float((gradient(self.task, sampler, seeds, first + number) - exact).square().sum())
                 for number, (seeds, exact) in enumerate(
                     zip(self.batches, self.noise.gradients, strict=True)
                 )
@@ -187,39 +206,21 @@ class Pilot:
     def _count(self, blocks: Sequence[Block]) -> list[LayerWork]:
         return count(self.task.graph, blocks, self.task.model.widths)
 
-    def _seeds(self, number: int) -> IntArray:
-        """A batch of training nodes: the first in the order of their hashes."""
-        nodes: IntArray = self.task.dataset.splits["train"].numpy()
-        key = derive_key(self.task.config.seed, Stream.FRONTIERS, 0, number)
-        return nodes[np.argsort(hashes(key, nodes))[: self.task.config.training.batch_size]]
 
-    def _gradient(self, sampler: Sampler, seeds: IntArray, step: int) -> Tensor:
-        """Gradient of a batch's loss by all parameters. float32[P]."""
-        task = self.task
-        task.model.eval()
-        blocks = sampler.sample(seeds, Stream.MEASUREMENT + step)
-        x = task.x.index_select(0, blocks[0].src).float().to(task.device)
-        logits = task.model(x, [block.to(task.device) for block in blocks])
-        labels = task.y[torch.from_numpy(seeds)].to(task.device)
-        parameters = list(task.model.parameters())
-        gradients = torch.autograd.grad(task.loss(logits, labels), parameters)
-        return torch.cat([gradient.detach().flatten().cpu() for gradient in gradients])
-
-
-def first_below(losses: Sequence[float], share: float) -> int:
+def first_below(losses: Sequence[float], share: float, most: float = np.inf) -> int:
     """Steps after which the loss was below a share of its first value, or all of them.
 
-    Means over SMOOTH steps are compared.
+    Means over SMOOTH steps are compared; the first value counts as at most `most`.
     """
     means = _smooth(losses)
-    below = np.flatnonzero(means < share * means[0])
+    below = np.flatnonzero(means < share * min(means[0], most))
     return int(below[0]) + len(losses) - len(means) + 1 if below.size else len(losses)
 
 
-def falls_below(losses: Sequence[float], share: float) -> bool:
-    """Whether the loss ever was below a share of its first value."""
+def falls_below(losses: Sequence[float], share: float, most: float = np.inf) -> bool:
+    """Whether the loss ever was below a share of its first value, at most that of `most`."""
     means = _smooth(losses)
-    return bool((means < share * means[0]).any())
+    return bool((means < share * min(means[0], most)).any())
 
 
 def _smooth(losses: Sequence[float]) -> FloatArray:

@@ -8,7 +8,12 @@ from typing import Any
 
 from bliss.storage import records
 from bliss.studies.comparison.comparison_record import Comparison, Search
-from bliss.studies.comparison.comparison_rows import best_validation, comparison_rows, mismatches
+from bliss.studies.comparison.comparison_rows import (
+    best_validation,
+    comparison_rows,
+    mismatches,
+    unlearnt,
+)
 from bliss.studies.comparison.matching import Matcher
 from bliss.studies.comparison.plan import Plan, Request, RowKey, coverage_notes, plan, sized
 from bliss.studies.comparison.ranking import ENOUGH_SEEDS
@@ -121,7 +126,7 @@ def compare(
             grouped.setdefault(key, []).append(outcome)
         target = min(map(best_validation, outcomes)) if target_score is None else target_score
         compared = comparison_rows(grouped, target, request.match, searches)
-        unmatched = mismatches(compared, request.match)
+        unmatched = [*unlearnt(grouped), *mismatches(compared, request.match)]
         for note in unmatched:
             say(f"Warning: {note}")
         result = Comparison(

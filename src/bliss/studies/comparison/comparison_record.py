@@ -1,6 +1,6 @@
 """Record that `bliss compare` writes.
 
-Scores are by the record's `metric`: micro-F1, a share of 1, or R2. Deviations (`_std`) are sample
+Scores are by the record's `metric`, for instance f1, a share of 1. Deviations (`_std`) are sample
 standard deviations over seeds, None for one seed. Layers are listed input layer first.
 """
 
@@ -99,7 +99,7 @@ class Comparison(Record, frozen=True, kw_only=True, tag_field="kind", tag="compa
     date: str
     seeds: list[int]
     metric: str
-    """Score in the fields `_score`: micro-F1, or R2 for regression."""
+    """Metric of the fields `_score`, which selected the best steps."""
     target_score: float
     """Validation score whose time is reported."""
     rows: list[ComparisonRow]

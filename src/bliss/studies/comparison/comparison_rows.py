@@ -12,7 +12,7 @@ from bliss.studies.comparison.ranking import interval, paired, ranks
 from bliss.studies.comparison.runs import Outcome
 from bliss.studies.comparison.sizes import size_text, unit_of
 from bliss.studies.curves import average_curve, mean_and_deviation
-from bliss.train import PARTS
+from bliss.train import PARTS, RunResult
 
 CLOSE = 0.1
 """Relative distance to the target above which a row is said not to match."""
@@ -40,7 +40,7 @@ def comparison_rows(
         is_first = rival is group
         difference, p_value = (None, None) if is_first else paired(by_seed(group), by_seed(rival))
         waits = [wait for outcome in group if (wait := seconds_to(outcome, target)) is not None]
-        errors = [result.test_mse for result in results if result.test_mse is not None]
+        errors = [error for result in results if (error := _test_mse(result)) is not None]
         rank, is_tied = placed[key]
         row = ComparisonRow(
             dataset=results[0].dataset,
@@ -82,6 +82,10 @@ def comparison_rows(
     return rows
 
 
+def _test_mse(result: RunResult) -> float | None:
+    return result.scores.get("test", {}).get("mse")
+
+
 def _ranks(grouped: Mapping[RowKey, Sequence[Outcome]]) -> dict[RowKey, tuple[int | None, bool]]:
     """Ranks within each network and share; samplers without a size take part at the largest."""
     placed: dict[RowKey, tuple[int | None, bool]] = {}
@@ -103,6 +107,24 @@ def _work(group: Sequence[Outcome], match: str) -> float:
     if match == "ms":
         return mean(outcome.result.step_ms["total"] for outcome in group)
     return float(mean(getattr(outcome.result.sampled, match) for outcome in group))
+
+
+def unlearnt(grouped: Mapping[RowKey, Sequence[Outcome]]) -> list[str]:
+    """Warning about runs that are no better than a constant prediction, in one sentence each."""
+    failed = {
+        key: [outcome.result for outcome in group if not outcome.result.has_learnt]
+        for key, group in grouped.items()
+    }
+    notes = [
+        f"{len(results)} of {len(grouped[key])} runs of {key.sampler} with {key.model} at share "
+        f"{key.share:g} are no better than a constant prediction."
+        for key, results in failed.items()
+        if results
+    ]
+    if notes:
+        causes = next(results[0].causes for results in failed.values() if results)
+        notes.append(f"Likely causes of this, the likeliest first: {' '.join(causes)}")
+    return notes
 
 
 def mismatches(rows: Sequence[ComparisonRow], match: str) -> list[str]:

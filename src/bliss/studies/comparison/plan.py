@@ -207,7 +207,7 @@ def sized(
                 if (start.model, share) not in targets:
                     targets[start.model, share] = _target(matcher, leader, share, request.seeds[0])
                 if start is not leader:
-                    config = _shaped_like(config, leader, share)
+                    config = shaped_like(config, leader, share)
                     nearest = matcher.match(config, targets[start.model, share])
                     config = with_size(config, nearest.size) if nearest.size else config
                     shown = size_text(start.unit, nearest.size) or "its only size"
@@ -228,7 +228,7 @@ def _target(matcher: Matcher, leader: Start, share: float, seed: int) -> float:
     return matcher.work(with_size(config, scaled(size_of(config), share, leader.unit)))
 
 
-def _shaped_like(config: TrainConfig, leader: Start, share: float) -> TrainConfig:
+def shaped_like(config: TrainConfig, leader: Start, share: float) -> TrainConfig:
     """The settings with the first sampler's size, if it has the same unit and layers."""
     if unit_of(config.sampler.config) != leader.unit:
         return config

@@ -11,13 +11,13 @@ from bliss.studies.provenance import GraphFacts, Machine
 class PolicyRatios(Record, frozen=True, kw_only=True):
     """V of a policy over that of PLADIES and over the limit for the policy's number of sources.
 
-    None if the denominator is 0.
+    The weighted V counts each target by its influence on the loss. None if the denominator is 0.
     """
 
     over_pladies: float | None
     over_limit: float | None
-    relative_over_pladies: float | None
-    relative_over_limit: float | None
+    weighted_over_pladies: float | None
+    weighted_over_limit: float | None
 
 
 class LayerRatios(Record, frozen=True, kw_only=True):
@@ -26,7 +26,7 @@ class LayerRatios(Record, frozen=True, kw_only=True):
     budget: int
     policies: dict[str, PolicyRatios]
     limit_over_pladies: float | None
-    relative_limit_over_pladies: float | None
+    weighted_limit_over_pladies: float | None
 
     @property
     def is_sampled(self) -> bool:
@@ -35,7 +35,7 @@ class LayerRatios(Record, frozen=True, kw_only=True):
 
 
 class LayerErrors(Record, frozen=True, kw_only=True):
-    """V of one layer at one step, absolute and relative."""
+    """V of one layer at one step, all targets alike and weighted by their influence."""
 
     pladies: float
     limit: float
@@ -43,10 +43,10 @@ class LayerErrors(Record, frozen=True, kw_only=True):
     policies: dict[str, float]
     limits: dict[str, float]
     """The least V with as many sources as the policy keeps on average."""
-    relative_pladies: float
-    relative_limit: float
-    relative_policies: dict[str, float]
-    relative_limits: dict[str, float]
+    weighted_pladies: float
+    weighted_limit: float
+    weighted_policies: dict[str, float]
+    weighted_limits: dict[str, float]
 
 
 class Moment(Record, frozen=True, kw_only=True):
@@ -68,6 +68,14 @@ class AgeRatios(Record, frozen=True, kw_only=True):
     """By layer and policy; None if the limit is 0."""
 
 
+class GradientError(Record, frozen=True, kw_only=True):
+    """r = E|g^ - g|^2 / E|g|^2 and its 95% interval over draws, for the measured batches."""
+
+    mean: float
+    low: float
+    high: float
+
+
 class Variance(
     Record, frozen=True, kw_only=True, tag_field="kind", tag="variance", omit_defaults=True
 ):
@@ -81,6 +89,8 @@ class Variance(
     seed: int
     layers: list[LayerRatios]
     history: list[Moment]
+    gradient_error: dict[str, GradientError]
+    """By policy, PLADIES among them, at the last step."""
     survey_every: int = 0
     """Steps between surveys; 0 if there were none."""
     ages: list[AgeRatios] = msgspec.field(default_factory=list)

@@ -1,10 +1,12 @@
-"""Distance of each policy's probabilities from the best possible, in closed form, over training.
+"""Distance of each policy's probabilities from the best possible, and the error of gradients.
 
 One network is trained with PLADIES. Every policy draws its own sample of each batch, sends it
-through the network and learns from it, as it would in its own training. With surveys, each policy
-that learns from them takes part twice, the second time as "name+survey"; with histories, each
+through the network and learns from it, as it would in its own training. Each policy takes part
+twice, the second time as "name+influence", with targets weighed by their influence on the loss.
+With surveys, those that learn from them take part again as "name+survey"; with histories, each
 policy takes part once more as "name+history". At checkpoints the policies, PLADIES and the limit
-are evaluated on the same frontiers and exact embeddings.
+are evaluated in closed form on the same frontiers and exact embeddings. After the last step the
+error of the gradient is measured for all of them.
 """
 
 from __future__ import annotations
@@ -19,15 +21,20 @@ from torch import Tensor
 from torch.func import functional_call
 
 from bliss import checks
-from bliss.arrays import IntArray
+from bliss.arrays import NOTHING, FloatArray, IntArray
 from bliss.data import Dataset
 from bliss.errors import InputError
+from bliss.nn.block import Block
 from bliss.policies import POLICIES
-from bliss.rng import Stream, derive_key, hashes
+from bliss.rng import Stream
 from bliss.samplers import PLADIES, Bliss, LayerSampler
-from bliss.studies.layer_errors import Frontier, error, exact_frontiers, least_error
+from bliss.samplers.config_base import EstimatorConfig
+from bliss.samplers.influence import of_sources
+from bliss.studies.gradients import full_gradients, squared_errors, training_batch
+from bliss.studies.layer_errors import Frontier, Targets, error, exact_frontiers, least_error
 from bliss.studies.variance.variance_record import (
     AgeRatios,
+    GradientError,
     LayerErrors,
     LayerRatios,
     Moment,
@@ -38,7 +45,9 @@ from bliss.train import Stepper, TrainConfig, build_task
 from bliss.train.task import torch_seed
 
 FRONTIERS = 4
-"""Batches whose variance is summed at a checkpoint."""
+"""Batches whose variance is summed at a checkpoint, and whose gradients are measured."""
+DRAWS = 8
+"""Draws of each batch whose gradients are measured."""
 
 
 class VarianceStudy:
@@ -84,17 +93,30 @@ class VarianceStudy:
         self.task = build_task(config, dataset)
         self.stepper = Stepper(self.task)
         self.config = config = self.task.config
-        self.fixed = PLADIES(self.task.graph, config.sampler.budgets, seed=config.seed)
+        self.fixed = PLADIES(self.task.graph, config.sampler.budgets, **self._options)
         self.students = {name: self._student(name) for name in policies}
+        self.students |= {f"{name}+influence": self._student(name, "prior") for name in policies}
         self.surveyed = self._surveyed_students() if self.survey_every else {}
         self.students |= self.surveyed
         if history:
             self.students |= {f"{name}+history": self._with_history(name) for name in policies}
         self.history: list[Moment] = []
 
-    def _student(self, policy: str) -> Bliss:
-        config = self.config
-        return Bliss(self.task.graph, config.sampler.budgets, policy=policy, seed=config.seed)
+    @property
+    def _options(self) -> dict[str, Any]:
+        """Options of all samplers of the study."""
+        config = self.config.sampler.config
+        assert isinstance(config, EstimatorConfig)
+        return {"seed": self.config.seed, "estimator": config.estimator}
+
+    def _student(self, policy: str, influence: str = "none") -> Bliss:
+        return Bliss(
+            self.task.graph,
+            self.config.sampler.budgets,
+            policy=policy,
+            influence=influence,
+            **self._options,
+        )
 
     def _with_history(self, policy: str) -> Bliss:
         task, config = self.task, self.config
@@ -107,6 +129,7 @@ class VarianceStudy:
             task.graph,
             config.sampler.budgets[1:],
             policy=policy,
+            influence="none",
             seed=config.seed,
             history="nodes",
             widths=task.model.widths[:-1],
@@ -114,13 +137,17 @@ class VarianceStudy:
         )
 
     def _surveyed_students(self) -> dict[str, Bliss]:
-        names = [n for n, student in self.students.items() if student.learns_from_surveys]
-        if not names:
+        learners = {n: one for n, one in self.students.items() if one.learns_from_surveys}
+        if not learners:
+            named = ", ".join(name for name in self.students if "+" not in name)
             raise InputError(
                 f"survey_every={self.survey_every} has no effect, because none of the policies "
-                f"{', '.join(self.students)} learns from surveys: add policy node, or leave it out."
+                f"{named} learns from surveys: add policy node, or leave it out."
             )
-        return {f"{name}+survey": self._student(name) for name in names}
+        return {
+            f"{name}+survey": self._student(one.policy.name, one.config.influence)
+            for name, one in learners.items()
+        }
 
     def run(self, on_step: Callable[[int], None] | None = None) -> Variance:
         """Train, measure, and return the ratios and their history."""
@@ -161,9 +188,10 @@ class VarianceStudy:
         was_training = self.task.model.training
         self.task.model.eval()
         batches = [
-            self.fixed.sample(seeds, Stream.MEASUREMENT + step) for seeds in self._seeds(step)
+            self._targets(self.fixed.sample(seeds, Stream.MEASUREMENT + step))
+            for seeds in self._seeds(step)
         ]
-        targets = [[blocks[layer].dst.numpy() for blocks in batches] for layer in range(layers)]
+        targets = [[batch[layer] for batch in batches] for layer in range(layers)]
         with torch.no_grad():
             histories = {
                 n: student.history for n, student in self.students.items() if student.history
@@ -181,19 +209,32 @@ class VarianceStudy:
         )
 
     def _seeds(self, step: int) -> list[IntArray]:
-        """Batches of training nodes for a checkpoint: the first in the order of their hashes."""
-        nodes: IntArray = self.task.dataset.splits["train"].numpy()
-        keys = [
-            derive_key(self.config.seed, Stream.FRONTIERS, step, number)
-            for number in range(FRONTIERS)
-        ]
-        size = self.config.training.batch_size
-        return [nodes[np.argsort(hashes(key, nodes))[:size]] for key in keys]
+        """Batches of training nodes for a checkpoint."""
+        return [training_batch(self.task, step, number) for number in range(FRONTIERS)]
+
+    def _targets(self, blocks: Sequence[Block]) -> list[Targets]:
+        """Targets of each layer of a draw and their influence, input layer first."""
+        found = [Targets(blocks[-1].dst.numpy(), np.ones(blocks[-1].num_dst))]
+        for block in blocks[:0:-1]:
+            influence = of_sources(
+                block, found[-1].influence, has_attention=self.config.network.is_attention
+            )
+            found.append(Targets(block.src.numpy(), influence))
+        return found[::-1]
+
+    def _gradient_errors(self) -> dict[str, GradientError]:
+        """r of PLADIES and of every student, for the network as it is."""
+        batches = self._seeds(self.stepper.steps)
+        exact = full_gradients(self.task, batches)
+        return {
+            name: gradient_error(squared_errors(self.task, one, batches, exact, DRAWS), exact)
+            for name, one in ({"pladies": self.fixed} | self.students).items()
+        }
 
     def _layer(self, frontiers: list[Frontier]) -> LayerErrors:
         """Errors of one layer, summed over its frontiers."""
         errors: dict[str, Any] = {}
-        for prefix, kind in (("", "absolute"), ("relative_", "relative")):
+        for prefix, kind in (("", "absolute"), ("weighted_", "weighted")):
             errors[f"{prefix}pladies"], errors[f"{prefix}limit"] = _errors(
                 self.fixed, frontiers, kind
             )
@@ -221,6 +262,7 @@ class VarianceStudy:
                 for layer, budget in enumerate(config.sampler.budgets)
             ],
             history=self.history,
+            gradient_error=self._gradient_errors(),
             survey_every=self.survey_every,
             ages=self._ages(),
         )
@@ -259,7 +301,9 @@ def _errors(
         stake = getattr(frontier.stake, kind)
         if frontier.layer < skipped:
             continue
-        prob = sampler.inclusion(frontier.targets, frontier.layer - skipped).prob
+        influence = frontier.influence if sampler.config.weighs_targets else NOTHING
+        layer = frontier.layer - skipped
+        prob = sampler.inclusion(frontier.targets, layer, influence).prob
         changed = frontier.changed.get(name)
         sampled = stake if changed is None else getattr(changed, kind)
         own += error(prob, sampled)
@@ -275,18 +319,18 @@ def layer_ratios(budget: int, checkpoints: Sequence[LayerErrors]) -> LayerRatios
             name: PolicyRatios(
                 over_pladies=mean_ratio((at.policies[name], at.pladies) for at in checkpoints),
                 over_limit=mean_ratio((at.policies[name], at.limits[name]) for at in checkpoints),
-                relative_over_pladies=mean_ratio(
-                    (at.relative_policies[name], at.relative_pladies) for at in checkpoints
+                weighted_over_pladies=mean_ratio(
+                    (at.weighted_policies[name], at.weighted_pladies) for at in checkpoints
                 ),
-                relative_over_limit=mean_ratio(
-                    (at.relative_policies[name], at.relative_limits[name]) for at in checkpoints
+                weighted_over_limit=mean_ratio(
+                    (at.weighted_policies[name], at.weighted_limits[name]) for at in checkpoints
                 ),
             )
             for name in checkpoints[0].policies
         },
         limit_over_pladies=mean_ratio((at.limit, at.pladies) for at in checkpoints),
-        relative_limit_over_pladies=mean_ratio(
-            (at.relative_limit, at.relative_pladies) for at in checkpoints
+        weighted_limit_over_pladies=mean_ratio(
+            (at.weighted_limit, at.weighted_pladies) for at in checkpoints
         ),
     )
 
@@ -295,3 +339,20 @@ def mean_ratio(pairs: Iterable[tuple[float, float]]) -> float | None:
     """Mean of above / below over the pairs with below > 0; None without such a pair."""
     known = [above / below for above, below in pairs if below > 0]
     return mean(known) if known else None
+
+
+def gradient_error(errors: FloatArray, exact: Tensor) -> GradientError:
+    """r of some squared errors, with the t-interval of draws within batches.
+
+    errors [batches, draws], exact [batches, P]
+    """
+    from scipy.stats import t  # loaded late, because reports do without scipy
+
+    square = max(float(exact.square().sum(1).mean()), 1e-300)
+    batches, draws = errors.shape
+    deviation = float(np.sqrt(errors.var(1, ddof=1).mean() / errors.size))
+    half = float(t.ppf(0.975, batches * (draws - 1))) * deviation
+    mean = float(errors.mean())
+    return GradientError(
+        mean=mean / square, low=max(mean - half, 0.0) / square, high=(mean + half) / square
+    )

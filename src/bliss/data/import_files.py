@@ -1,0 +1,210 @@
+"""The files of an import: what they hold, and everything that is wrong with them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from bliss import checks
+from bliss.arrays import IntArray
+from bliss.data.dataset import check_splits, labelled
+from bliss.data.edges import EdgeColumns, EdgeSource, chained, check_some, find_nodes, open_edges
+from bliss.data.features import (
+    FeatureColumns,
+    FeatureSource,
+    finite_rows,
+    open_features,
+    read_ids,
+)
+from bliss.data.labels import Labels, no_labels, read_labels
+from bliss.data.nodes import Nodes, nodes_of
+from bliss.data.problems import Problems
+from bliss.data.splits import SplitSource, read_splits
+from bliss.errors import InputError
+
+SHARES = (0.6, 0.2, 0.2)
+"""Default shares of train, validation and test nodes."""
+_CHECKED_ROWS = 1 << 22  # edges that are looked at together
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a reader of files found."""
+
+    nodes: Nodes
+    edges: EdgeSource
+    features: FeatureSource
+    labels: Labels
+    splits: SplitSource | None = None  # None: the files have no splits
+    notes: tuple[str, ...] = ()
+    is_undirected: bool = False  # whether the file says that its edges have no direction
+
+
+@dataclass(frozen=True)
+class Files:
+    """Files of edges, features and labels, or one of a whole graph, and how to read them."""
+
+    edges: tuple[Path, ...]
+    features: Path | None
+    labels: Path | None
+    graph: Path | None
+    weight: Path | None
+    splits: SplitSource | None
+    label: str
+    edge_columns: EdgeColumns
+    feature_columns: FeatureColumns
+    task: str
+    seed: int
+
+    def check(self) -> None:
+        """Raise an error if files are missing, or some do not go together."""
+        if self.graph is not None:
+            given = {
+                "edges": self.edges,
+                "features": self.features,
+                "labels": self.labels,
+                "weight": self.weight,
+                "id_column": self.feature_columns.id_column,
+                **self.edge_columns.given,
+            }
+            beside = [name for name, value in given.items() if value]
+            if beside:
+                raise InputError(
+                    f"{', '.join(beside)} was given beside graph={str(self.graph)!r}, which holds "
+                    "everything: leave it out."
+                )
+        elif not self.edges or self.features is None:
+            missing = "features" if self.edges else "edges"
+            raise InputError(
+                f"{missing}=None must be the path of a file: pass edges and features, or graph "
+                "alone."
+            )
+        elif self.label and self.labels is None:
+            raise InputError(
+                f"label={self.label!r} was given without labels: pass the file of the labels."
+            )
+        elif self.weight is not None and len(self.edges) > 1:
+            raise InputError(
+                f"weight={str(self.weight)!r} was given with {len(self.edges)} files of edges: put "
+                "the weights into a column of each file."
+            )
+
+    def read(self) -> Parts:
+        """Open all files, and read labels."""
+        if self.graph is not None:
+            return self._read_graph(self.graph)
+        source = self.open_features()
+        nodes = nodes_of(source.ids, source.shape[0])
+        edges = chained(self.edges, [self.open_edges(file) for file in self.edges])
+        return Parts(nodes, edges, source, self.read_labels(nodes), self.splits)
+
+    def _read_graph(self, file: Path) -> Parts:
+        from bliss.data.foreign import read_graph_file
+
+        parts = read_graph_file(file, self.label, self.feature_columns.columns, self.task)
+        return parts if self.splits is None else replace(parts, splits=self.splits)
+
+    def open_features(self) -> FeatureSource:
+        """The file of features. A label in the same table is no feature."""
+        place, labels = self.features, self.labels
+        assert place is not None  # checked
+        is_shared = labels is not None and labels.resolve() == place.resolve()
+        without = (self.label,) if is_shared and self.label else ()
+        return open_features(place, replace(self.feature_columns, without=without))
+
+    def read_nodes(self, features: FeatureSource | None) -> Nodes:
+        """The nodes, also if their features could not be opened."""
+        assert self.features is not None  # checked
+        if features is not None:
+            return nodes_of(features.ids, features.shape[0])
+        return nodes_of(*read_ids(self.features, self.feature_columns))
+
+    def open_edges(self, file: Path) -> EdgeSource:
+        """A file of edges."""
+        return open_edges(file, self.weight, self.edge_columns)
+
+    def read_labels(self, nodes: Nodes) -> Labels:
+        """Labels of the nodes."""
+        if self.labels is None:
+            return no_labels(nodes.number)
+        id_name = self.feature_columns.id_column
+        return read_labels(self.labels, nodes, self.label, self.task, id_name)
+
+    def read_splits(self, parts: Parts) -> Mapping[str, IntArray]:
+        """Splits by name, checked."""
+        return self._splits(parts.splits, parts.nodes, parts.labels)
+
+    def _splits(
+        self, source: SplitSource | None, nodes: Nodes, labels: Labels
+    ) -> Mapping[str, IntArray]:
+        is_labelled = labelled(labels.y, labels.task, labels.num_classes)
+        known = np.flatnonzero(is_labelled)
+        splits = read_splits(SHARES if source is None else source, nodes, known, self.seed)
+        missing = "target (NaN)" if labels.task == "regression" else "label (-1)"
+        check_splits(splits, is_labelled, nodes.number, missing)
+        return splits
+
+
+def find_problems(files: Files, feature_type: str) -> list[str]:
+    """Every problem of the files, those first that keep others from being looked for.
+
+    Files that cannot be opened come first, then ids, then values, then splits.
+    """
+    problems = Problems()
+    nodes: Nodes | None = None
+    labels: Labels | None = None
+    source: FeatureSource | None = None
+    edges: dict[str, EdgeSource] = {}  # by what is shown before a problem
+    splits = files.splits
+    if files.graph is not None:
+        with problems.collecting():
+            parts = files.read()
+            nodes, labels, source = parts.nodes, parts.labels, parts.features
+            edges, splits = {"": parts.edges}, parts.splits
+    else:
+        with problems.collecting():
+            source = files.open_features()
+        for file in files.edges:
+            with problems.collecting():
+                shown = f"{file}: " if len(files.edges) > 1 else ""
+                edges[shown] = files.open_edges(file)
+        with problems.collecting():
+            if len(edges) == len(files.edges):
+                chained(files.edges, list(edges.values()))
+        with problems.collecting():
+            nodes = files.read_nodes(source)
+        with problems.collecting():
+            if nodes is not None:
+                labels = files.read_labels(nodes)
+    for shown, one in edges.items():
+        problems.found += [f"{shown}{problem}" for problem in _edge_problems(one, nodes)]
+    with problems.collecting():
+        for _ in () if source is None else finite_rows("features", source.chunks(), feature_type):
+            pass
+    with problems.collecting():
+        if nodes is not None and labels is not None:
+            files._splits(splits, nodes, labels)
+    return problems.found
+
+
+def _edge_problems(edges: EdgeSource, nodes: Nodes | None) -> list[str]:
+    """Problems of ids and weights, each kind from the first part that has it."""
+    problems, read = Problems(), 0
+    are_ends_right = are_weights_right = True
+    with problems.collecting():
+        for chunk in edges.chunks(_CHECKED_ROWS):
+            if are_ends_right and nodes is not None:
+                with problems.collecting():
+                    find_nodes(chunk._replace(weight=None), nodes)
+                are_ends_right = not problems.found
+            if are_weights_right and chunk.weight is not None:
+                before = len(problems.found)
+                with problems.collecting():
+                    checks.weights("weight", chunk.weight, len(chunk.source), read)
+                are_weights_right = len(problems.found) == before
+            read += len(chunk.source)
+        check_some(read)
+    return problems.found

@@ -1,0 +1,11 @@
+from .negatives import Negatives as Negatives
+from .negatives import NegativeSampling as NegativeSampling
+from .ranking import Ranks as Ranks
+from .ranking import auc as auc
+from .ranking import average_precision as average_precision
+from .ranking import hits as hits
+from .ranking import mrr as mrr
+from .ranking import ndcg as ndcg
+from .ranking import rank_links as rank_links
+from .ranking import rank_sampled as rank_sampled
+from .ranking import recall as recall

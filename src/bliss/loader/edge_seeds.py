@@ -1,0 +1,141 @@
+"""`EdgeSeeds`: links as seeds, with negatives, and the edges that a batch must not see."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bliss import checks
+from bliss.arrays import IntArray
+from bliss.errors import InputError
+from bliss.graph import Graph, HiddenEdges
+from bliss.links import Negatives, NegativeSampling
+
+EXCLUDE = ("reverse", "self", "none")
+"""Edges that a batch of links does not see: its links and their reverse, its links, or none."""
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeSeeds:
+    """Links with their labels and negatives. Build them with `EdgeSeeds.of`."""
+
+    graph: Graph
+    edge_label_index: IntArray  # int64[2, P] sources over targets
+    edge_label: Tensor | None = None  # [P, ...]; already shifted if negatives are drawn
+    negatives: Negatives | None = None
+    exclude: str = "reverse"
+    kind = "links"
+
+    @classmethod
+    def of(
+        cls,
+        graph: Graph,
+        edge_label_index: Any,
+        edge_label: Any = None,
+        neg_sampling: Any = None,
+        exclude: str = "reverse",
+        known: Any = None,
+        seed: int = 0,
+    ) -> EdgeSeeds:
+        """Seeds from the arguments of `LinkLoader`."""
+        checks.choice("exclude", exclude, EXCLUDE)
+        sampling = NegativeSampling.of(neg_sampling)
+        pairs = checks.node_pairs("edge_label_index", edge_label_index, graph.num_nodes)
+        if pairs.shape[1] == 0:
+            raise InputError(
+                "edge_label_index has no links, but a loader needs at least one: pass [2, P]."
+            )
+        label = None if edge_label is None else _labels(edge_label, pairs.shape[1], sampling)
+        if sampling is None:
+            if known is not None:
+                raise InputError(
+                    "known has no effect without negatives: leave it out, or pass neg_sampling."
+                )
+            return cls(graph, pairs, label, None, exclude)
+        if known is not None:
+            known = checks.node_pairs("known", known, graph.num_nodes)
+        listed = pairs if known is None else np.concatenate([pairs, known], axis=1)
+        return cls(graph, pairs, label, Negatives(graph, sampling, seed, listed), exclude)
+
+    def __len__(self) -> int:
+        return int(self.edge_label_index.shape[1])
+
+    def batch(self, index: IntArray, epoch: int) -> EdgeBatch:
+        """Links at some positions, with the negatives of this epoch."""
+        source, target = self.edge_label_index[:, index]
+        without = self._hidden(source, target)
+        label = None if self.edge_label is None else self.edge_label[torch.from_numpy(index)]
+        attributes = {"input_id": torch.from_numpy(index)}
+        if self.negatives is None:
+            node, (source, target) = _local(source, target)
+            attributes["edge_label_index"] = torch.from_numpy(np.stack([source, target]))
+            return EdgeBatch(node, without, attributes | _named(label))
+        src, dst = self.negatives.draw(index, source, epoch)
+        if self.negatives.sampling.mode == "triplet":
+            node, (source, target, dst) = _local(source, target, dst)
+            by_link = dst.reshape(-1, index.size).T  # [B, amount]
+            names = "src_index", "dst_pos_index", "dst_neg_index"
+            values = source, target, by_link.squeeze(1) if by_link.shape[1] == 1 else by_link
+            own = {n: torch.from_numpy(v.copy()) for n, v in zip(names, values, strict=True)}
+            return EdgeBatch(node, without, attributes | own)
+        node, (source, src, target, dst) = _local(source, src, target, dst)
+        ends = np.stack([np.concatenate([source, src]), np.concatenate([target, dst])])
+        attributes["edge_label_index"] = torch.from_numpy(ends)
+        label = torch.ones(index.size) if label is None else label
+        label = torch.cat([label, label.new_zeros((dst.size, *label.shape[1:]))])
+        return EdgeBatch(node, without, attributes | _named(label))
+
+    def _hidden(self, source: IntArray, target: IntArray) -> HiddenEdges | None:
+        """Edges that the batch must not see; None if there are none."""
+        if self.exclude == "none":
+            return None
+        ends = source, target
+        if self.exclude == "reverse":
+            ends = np.concatenate([source, target]), np.concatenate([target, source])
+        hidden = HiddenEdges.between(self.graph, *ends)
+        return hidden if hidden.edge.size else None
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeBatch:
+    """Links of a batch."""
+
+    node: IntArray  # int64[B] distinct ends of the links and negatives, increasing
+    without: HiddenEdges | None  # edges that no layer may see
+    own: dict[str, Tensor]
+
+    def attributes(self, targets: Tensor) -> dict[str, Tensor]:
+        """Links and negatives as rows of the network's output, and labels; see `LinkLoader`."""
+        return self.own
+
+
+def _labels(edge_label: Any, size: int, sampling: NegativeSampling | None) -> Tensor:
+    """Labels [P, ...]; those that begin at 0 are raised by 1 if 0 is the label of negatives."""
+    label = torch.as_tensor(edge_label)
+    if label.ndim == 0 or label.size(0) != size:
+        raise InputError(
+            f"edge_label has shape {tuple(label.shape)} for {size} links: pass one row per link."
+        )
+    if sampling is None:
+        return label
+    if sampling.mode == "triplet":
+        raise InputError(
+            'edge_label has no effect with "triplet", whose batches have positives and negatives '
+            "apart: leave it out."
+        )
+    return label + 1 if label.min() == 0 else label
+
+
+def _local(*ends: IntArray) -> tuple[IntArray, list[IntArray]]:
+    """Distinct nodes, increasing, and the position of each given node among them."""
+    node, place = np.unique(np.concatenate(ends), return_inverse=True)
+    parts = np.split(place, np.cumsum([part.size for part in ends])[:-1])
+    return node, parts
+
+
+def _named(label: Tensor | None) -> dict[str, Tensor]:
+    return {} if label is None else {"edge_label": label}

@@ -1,0 +1,93 @@
+"""`LinkLoader`: batches of links, whose edges the batch does not see."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from bliss.errors import InputError
+from bliss.loader.edge_seeds import EdgeSeeds
+from bliss.loader.seed_loader import SeedLoader
+from bliss.samplers.base import Sampler
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
+
+class LinkLoader(SeedLoader):
+    """Batches of links of a PyG `Data`, each with the blocks of a sampler.
+
+    The seeds of a batch are links: pairs (source, target) and, on request, negatives. No layer of
+    the batch sees the edges of these links and their reverse edges: blocks, degrees and
+    coefficients are those of the graph without them. A link need not be an edge of the graph.
+
+    A batch has the attributes that `BlockLoader` describes, where the seeds are the distinct ends
+    of links and negatives, and ``batch_size`` is their number; and
+
+    * ``input_id`` [B]: positions in `edge_label_index`
+    * without negatives or with "binary": ``edge_label_index`` [2, B + N], rows of the network's
+      output, the links first; and ``edge_label`` [B + N], 0 for negatives. Labels default to 1
+      where negatives are drawn; given labels that begin at 0 are then raised by 1
+    * with "triplet": ``src_index`` [B], ``dst_pos_index`` [B] and ``dst_neg_index`` [B], or
+      [B, amount] for more than one negative per link
+
+    Negatives are no known links: neither edges of the graph, nor links of this loader, nor pairs of
+    `known`. They depend on seed, epoch and link alone; see `bliss.links.Negatives`. To evaluate on
+    fixed negatives, pass them in `edge_label_index` with the label 0.
+
+    Parameters
+    ----------
+    data
+        The PyG data whose attributes are batched; edges come from the sampler's graph.
+    node_sampler
+        A layer-wise or node-wise sampler, such as `bliss.Bliss`.
+    edge_label_index
+        Links [2, P], sources over targets; None: all edges of `data.edge_index`.
+    edge_label
+        Labels [P, ...]; None: none, or 1 where negatives are drawn.
+    neg_sampling
+        "binary", "triplet", a dict or a `NegativeSampling`, ours or PyG's; None: no negatives.
+    exclude
+        Edges that a batch does not see: "reverse" for its links and their reverse, "self" for its
+        links alone, "none" to see all. With "none" a network can read off a link's presence from
+        its own edge.
+    known
+        Further pairs [2, K] that are never drawn as negatives, such as links of other splits.
+    options
+        Options of `BlockLoader`: batch_size, shuffle, drop_last, transform, prefetch, shards, ....
+    """
+
+    seeds: EdgeSeeds
+    _skipped: ClassVar[frozenset[str]] = SeedLoader._skipped | {"edge_label_index", "edge_label"}
+
+    def __init__(
+        self,
+        data: Data,
+        node_sampler: Sampler,
+        edge_label_index: Any = None,
+        edge_label: Any = None,
+        *,
+        neg_sampling: Any = None,
+        neg_sampling_ratio: float | None = None,
+        exclude: str = "reverse",
+        known: Any = None,
+        **options: Any,
+    ) -> None:
+        if neg_sampling_ratio:
+            raise InputError(
+                f"neg_sampling_ratio={neg_sampling_ratio!r} is not an option of LinkLoader: pass "
+                f'neg_sampling={{"mode": "binary", "amount": {neg_sampling_ratio!r}}}.'
+            )
+
+        def make_seeds() -> EdgeSeeds:
+            if node_sampler.makes_batches:
+                raise InputError(
+                    f"{type(node_sampler).__name__} chooses the seeds of its batches, but here "
+                    "they are links: use a layer-wise or node-wise sampler, such as bliss.Bliss."
+                )
+            links = data.edge_index if edge_label_index is None else edge_label_index
+            if links is None:
+                raise InputError("data has no edge_index: pass the links as edge_label_index.")
+            negatives = {"neg_sampling": neg_sampling, "known": known, "seed": node_sampler.seed}
+            return EdgeSeeds.of(node_sampler.graph, links, edge_label, exclude=exclude, **negatives)
+
+        super().__init__(data, node_sampler, make_seeds, **options)

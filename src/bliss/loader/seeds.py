@@ -1,0 +1,102 @@
+"""Seeds as values that a loader indexes; `NodeSeeds` are nodes, `EdgeSeeds` are links."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bliss import checks
+from bliss.arrays import IntArray
+from bliss.graph import HiddenEdges
+
+
+class SeedBatch(Protocol):
+    """Seeds of one batch."""
+
+    @property
+    def node(self) -> IntArray:
+        """Distinct nodes whose outputs the batch needs. int64[B]."""
+        ...
+
+    @property
+    def without(self) -> HiddenEdges | None:
+        """Edges that no layer of the batch may see."""
+        ...
+
+    def attributes(self, targets: Tensor) -> dict[str, Tensor]:
+        """Attributes of the batch that describe its seeds; targets int64[D] are the outputs."""
+        ...
+
+
+class Seeds(Protocol):
+    """Seeds of a loader."""
+
+    kind: str
+    """What a seed is, in error messages."""
+
+    def __len__(self) -> int: ...
+
+    def batch(self, index: IntArray, epoch: int) -> SeedBatch:
+        """Seeds at some positions. index int64[B]."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class NodeSeeds:
+    """Seed nodes. Build them with `NodeSeeds.of`."""
+
+    node: IntArray  # int64[N] distinct graph ids
+    num_nodes: int
+    is_mask: bool = False  # whether they were given as a mask
+    kind = "input nodes"
+
+    @classmethod
+    def of(cls, nodes: Any, num_nodes: int) -> NodeSeeds:
+        """Seeds from a mask [V], ids [N], or None for all nodes."""
+        if nodes is None:
+            return cls(np.arange(num_nodes), num_nodes)
+        is_mask = checks.as_array("input_nodes", nodes).dtype == np.bool_
+        return cls(checks.seeds(nodes, num_nodes, "input_nodes"), num_nodes, is_mask)
+
+    def __len__(self) -> int:
+        return self.node.size
+
+    def batch(self, index: IntArray, epoch: int) -> NodeBatch:
+        """Seeds at some positions; the same in every epoch."""
+        return NodeBatch(self, self.node[index], index)
+
+    def of_sampler(self, nodes: IntArray) -> NodeBatch:
+        """Seeds that a sampler has chosen. nodes int64[B] graph ids."""
+        return NodeBatch(self, nodes)
+
+    def input_id(self, place: Tensor) -> Tensor:
+        """Position in the seeds as given, or node id for a mask. int64[B] -> int64[B]."""
+        return torch.from_numpy(self.node)[place] if self.is_mask else place
+
+    @cached_property
+    def place(self) -> Tensor:
+        """Position of each node among the seeds; -1 for other nodes. int64[V]."""
+        place = np.full(self.num_nodes, -1)
+        place[self.node] = np.arange(self.node.size)
+        return torch.from_numpy(place)
+
+
+@dataclass(frozen=True, eq=False)
+class NodeBatch:
+    """Seed nodes of a batch."""
+
+    seeds: NodeSeeds
+    node: IntArray  # int64[B] graph ids
+    index: IntArray | None = None  # int64[B] positions; None: looked up from the outputs
+    without: HiddenEdges | None = None
+
+    def attributes(self, targets: Tensor) -> dict[str, Tensor]:
+        """input_id [B]."""
+        seeds = self.seeds
+        place = seeds.place[targets] if self.index is None else torch.from_numpy(self.index)
+        return {"input_id": seeds.input_id(place)}

@@ -1,0 +1,73 @@
+"""Likely causes of a network that does not learn, the likeliest first, each with its remedy."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from bliss.train.task import Task
+
+SAMPLE = 4096
+"""Training nodes whose features and weights are looked at."""
+LARGE = 10.0
+"""Deviation of a feature, or sum of a node's weights, from which it is named as a cause."""
+
+
+def likely_causes(task: Task) -> list[str]:
+    """Sentences, in order: scale of features, edge weights, learning rate, labels.
+
+    Features and weights are named only if they are out of scale at a sample of training nodes.
+    """
+    rate, steps = task.config.training.lr, task.config.training.steps
+    return [
+        *_unscaled_features(task),
+        *_unscaled_weights(task),
+        f"The learning rate ({rate:g}) does not suit, or {steps:,} steps are too few: try --lr "
+        f"{rate / 10:g} and --lr {rate * 10:g}, or more --steps.",
+        "The labels do not depend on the features and neighbours: check that rows of labels, "
+        "features and edges belong to the same nodes.",
+    ]
+
+
+def _unscaled_features(task: Task) -> list[str]:
+    nodes = sample_nodes(task)
+    x = task.x.index_select(0, nodes).double()
+    deviation = x.std(0, correction=0)
+    far = torch.maximum(deviation, x.mean(0).abs())  # a large mean hides the rest, too
+    if not far.numel() or not float(far.max()) > LARGE:
+        return []
+    widest, least = int(far.argmax()), _smallest(deviation)
+    return [
+        f"Features are not scaled: column {widest} has the mean {float(x[:, widest].mean()):.3g} "
+        f"and the deviation {float(deviation[widest]):.3g}, the smallest deviation is {least:.3g}. "
+        "Scale each column to mean 0 and deviation 1."
+    ]
+
+
+def _smallest(deviation: torch.Tensor) -> float:
+    """The smallest deviation that is not 0; 0 if there is none."""
+    varying = deviation[deviation > 0]
+    return float(varying.min()) if varying.numel() else 0.0
+
+
+def _unscaled_weights(task: Task) -> list[str]:
+    graph = task.graph
+    if graph.norm != "weights":
+        return []
+    nodes = sample_nodes(task).numpy()
+    ends = zip(graph.indptr[nodes], graph.indptr[nodes + 1], strict=True)
+    sums = np.array([graph.weight[start:end].sum(dtype=np.float64) for start, end in ends])
+    largest = float(np.abs(sums).max())
+    if not largest > LARGE:
+        return []
+    return [
+        f"Edge weights are summed, and the sums of a node reach {largest:.3g}: scale the weights "
+        "so that those into a node add up to about 1, or leave them out."
+    ]
+
+
+def sample_nodes(task: Task) -> torch.Tensor:
+    """Up to SAMPLE training nodes, spread evenly. int64[N]."""
+    nodes = task.dataset.splits["train"]
+    number = min(len(nodes), SAMPLE)
+    return nodes[torch.arange(number) * len(nodes) // max(number, 1)]

@@ -1,0 +1,63 @@
+"""What a run needs of a graph: the check of another graph before its nodes are predicted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from bliss.data import Dataset
+from bliss.errors import InputError
+from bliss.train.results import DataSchema
+from bliss.train.task import Task
+
+
+def schema_of(task: Task) -> DataSchema:
+    """Schema of the data that a task trains on."""
+    dataset = task.dataset
+    return DataSchema(
+        task=dataset.task,
+        features=dataset.num_features,
+        outputs=dataset.num_outputs,
+        class_names=list(dataset.class_names),
+        norm=task.graph.norm,
+    )
+
+
+def check_schema(task: Task, schema: DataSchema, run: Path) -> None:
+    """Raise an error if the data of a task do not fit the network of a run."""
+    dataset = task.dataset
+    if dataset.num_features != schema.features:
+        raise InputError(
+            f"dataset={dataset.name!r} has {dataset.num_features} features, but the run in "
+            f"{str(run)!r} was trained with {schema.features}: pass a graph with the same features."
+        )
+    if task.graph.norm != schema.norm:
+        raise InputError(
+            f"dataset={dataset.name!r} has coefficients norm={task.graph.norm!r}, but the run in "
+            f"{str(run)!r} was trained with norm={schema.norm!r}: import the graph with edge "
+            "weights as for the run, or without."
+        )
+    if (dataset.task, dataset.num_outputs) != (schema.task, schema.outputs):
+        raise InputError(
+            f"dataset={dataset.name!r} has the task {dataset.task!r} with {dataset.num_outputs} "
+            f"outputs, but the run in {str(run)!r} was trained for {schema.task!r} with "
+            f"{schema.outputs}: pass the data of the run."
+        )
+
+
+def with_labels_of(schema: DataSchema, dataset: Dataset) -> Dataset:
+    """The graph with the classes of a run, whatever its own labels are, to be predicted.
+
+    All nodes have class 0, no label or the target 0, which predictions do not read.
+    """
+    nodes, is_regression = dataset.graph.num_nodes, schema.task == "regression"
+    single = torch.zeros(nodes, dtype=torch.int64)
+    return replace(
+        dataset,
+        task=schema.task,
+        y=single if schema.task == "classes" else torch.zeros(nodes, schema.outputs),
+        num_classes=0 if is_regression else schema.outputs,
+        class_names=tuple(schema.class_names),
+    )

@@ -1,0 +1,49 @@
+"""Trained networks: `load` opens a run for inference and serving."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any
+
+from bliss import checks
+from bliss.data import Dataset
+from bliss.nn.model import GNN
+from bliss.train.config import TrainConfig
+from bliss.train.folder import RunFolder
+from bliss.train.loop import load_network, open_task
+from bliss.train.predictions import prediction_columns
+from bliss.train.results import DataSchema
+from bliss.train.task import Task
+
+
+@dataclass(frozen=True)
+class TrainedRun:
+    """A run with the weights of its best step."""
+
+    model: GNN
+    """The network, on the CPU and in evaluation mode: model(x, blocks) gives logits, or
+    standardised targets."""
+    settings: TrainConfig
+    """Settings of the run."""
+    data: DataSchema
+    """What the network needs of a graph, and the names of its classes."""
+    folder: RunFolder
+
+    def task(self, dataset: Dataset) -> Task:
+        """Another graph as the network takes it: `task.graph`, `task.x` and `task.model`.
+
+        Raises an error if the features or edge weights do not fit. Labels are not needed.
+        """
+        return open_task(self.folder, lambda _: dataset, needs_labels=False)
+
+    def predict(self, dataset: Dataset, nodes: str = "all") -> dict[str, list[Any]]:
+        """Predictions of all nodes or a split of a graph, as columns; see `bliss.train.predict`."""
+        return prediction_columns(self.task(dataset), nodes)
+
+
+def load(run: str | PathLike[str]) -> TrainedRun:
+    """Open a run's folder for inference; the data it was trained on are not needed."""
+    folder = RunFolder(checks.path("run", run))
+    settings, schema = folder.settings(), folder.schema()
+    return TrainedRun(load_network(folder, settings, schema), settings, schema, folder)

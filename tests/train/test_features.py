@@ -1,0 +1,68 @@
+"""Features in a run: encoded by the statistics of its training nodes, also in later use."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+
+from bliss.errors import DamagedError, InputError
+from bliss.train import RunFolder, evaluate, open_task, predict
+from tests.train.runs import settings, trained
+
+IMPORTED = {"reciprocal": 1.0}  # of an import, so that features="auto" applies
+
+
+@pytest.fixture
+def own(dataset):
+    """The toy graph with features in other units."""
+    units = torch.logspace(-2, 5, dataset.num_features)
+    return replace(dataset, x=100 * units + dataset.x * units, imported=IMPORTED)
+
+
+def test_own_features_are_standardised_and_published_ones_are_not(dataset, own, tmp_path):
+    trainer, result = trained(own, tmp_path / "own")
+    train = own.splits["train"]
+    assert trainer.task.x[train].std(0, correction=0).tolist() == pytest.approx(
+        [1.0] * own.num_features, abs=1e-3
+    )
+    plain, _ = trained(dataset, tmp_path / "plain")
+    assert plain.task.x is dataset.x
+    _, raw = trained(own, tmp_path / "raw", features="raw")
+    assert result.val_score > raw.val_score + 0.2
+
+
+def test_a_run_keeps_its_statistics(own, tmp_path):
+    trainer, result = trained(own, tmp_path / "run")
+    folder = RunFolder(tmp_path / "run")
+    task = open_task(folder, lambda config: own)
+    assert evaluate(task, ["test"])["test"] == result.test_score
+    shifted = replace(own, x=own.x.clone())
+    shifted.x[own.splits["train"]] *= 3  # would change the statistics
+    again = open_task(folder, lambda config: shifted)
+    test = own.splits["test"]
+    assert torch.equal(again.x[test], task.x[test])
+    assert np.array_equal(again.encoder.shift, trainer.task.encoder.shift)
+    few = replace(own, x=own.x[:, :-1])
+    with pytest.raises(InputError, match="columns, but the network was trained on"):
+        predict(tmp_path / "run", few)
+
+
+def test_damaged_statistics_are_refused(own, tmp_path):
+    trained(own, tmp_path / "run", steps=10)
+    folder = RunFolder(tmp_path / "run")
+    weights = folder.load_best()
+    damaged = weights | {"features.scale": torch.zeros(own.num_features)}
+    folder.save_best(damaged, folder.schema())
+    with pytest.raises(DamagedError, match="features are not finite"):
+        open_task(folder, lambda config: own)
+    names = safetensors.torch.load_file(tmp_path / "run" / "best.safetensors")
+    assert {"features.shift", "features.scale"} <= set(names)
+
+
+def test_unknown_encodings_are_refused():
+    with pytest.raises(InputError, match="features='log'"):
+        settings(features="log")
