@@ -14,6 +14,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from bliss.errors import InputError
+from bliss.graph.csc import WEIGHTED
 from bliss.nn.block import Block
 from bliss.nn.inputs import check_features
 from bliss.nn.propagation import divides_by_degrees, support
@@ -26,7 +27,8 @@ class Blockwise(nn.Module):
     through `Block.propagate`. Rows shrink from the sources of a block to its targets, which come
     first; where tensors of several layers meet (JumpingKnowledge, residuals, concatenations), the
     rows of the targets of the last one are used. The result estimates model(x, graph.edge_index)
-    at the seeds, or model(x, graph.edge_index, edge_weight=graph.edge_weight) with norm="weights".
+    at the seeds, or model(x, graph.edge_index, edge_weight=graph.edge_weight) if the graph has
+    weights.
     `bliss.nn.infer` and `Sampler.survey` compute the whole model exactly for all nodes, and
     `bliss.check` compares the two.
 
@@ -200,7 +202,7 @@ class LayerCall(NamedTuple):
         """
         options = {name: self._at(block, value, rows) for name, value in self.options.items()}
         takes_weight = "edge_weight" in _signature(type(self.conv).forward).parameters
-        has_weights = block.rows is not None and block.rows.graph.norm == "weights"
+        has_weights = block.rows is not None and block.rows.graph.norm in WEIGHTED
         if takes_weight and not has_weights and not divides_by_degrees(self.conv):
             options.setdefault("edge_weight", None)  # the model has no weights
         return block.propagate(self.conv, x, observed=observed, **options)
