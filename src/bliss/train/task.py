@@ -94,7 +94,7 @@ def build_task(
     return Task(
         config,
         dataset,
-        _with_norm(dataset.graph, config),
+        _graph(dataset.graph, config),
         encoder.transform_all(dataset.x, cache_folder(), lambda: dataset.fingerprint),
         model,
         device,
@@ -157,8 +157,12 @@ def _class_weight(config: TrainConfig, dataset: Dataset) -> Tensor | None:
     return torch.tensor(given, dtype=torch.float32)
 
 
-def _with_norm(graph: Graph, config: TrainConfig) -> Graph:
-    """The graph with the network's coefficients; SAGE keeps given edge weights."""
+def _graph(graph: Graph, config: TrainConfig) -> Graph:
+    """The graph with the network's self-loops and coefficients; SAGE keeps given edge weights."""
+    if config.data.self_loops == "remove":
+        weight = graph.weight if graph.norm in WEIGHTED else None
+        arrays = graph.indptr, graph.indices, weight
+        graph = Graph.from_csc(*arrays, norm=graph.norm, self_loops="remove")
     if graph.norm in WEIGHTED and config.network.model == "sage":
         return graph
     return graph.with_norm(config.network.norm)
