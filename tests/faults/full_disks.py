@@ -185,7 +185,8 @@ STORE = (
 COMPARISON = (
     *("studies/comparison/comparison.py:compare", "storage/records.py:write"),
     "studies/comparison/matching.py:Matcher.measure",
-    *("cli/advise.py:advise", "cli/variance.py:variance"),  # a record, like compare.json
+    *("cli/advise.py:advise", "cli/variance.py:variance"),  # records, like compare.json
+    "cli/train.py:evaluate",
 )
 CASES: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
     "run": (JOBS["train"].run, RUN),

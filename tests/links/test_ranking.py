@@ -121,6 +121,11 @@ def test_sampled_negatives_rank_each_link_by_itself():
     assert ranks.equal.tolist() == [0, 1, 0]
     assert mrr(ranks) == pytest.approx((1 / 2 + (1 + 1 / 2) / 2 + 1 / 3) / 3)
     assert hits(ranks, 1) == recall(ranks, 1) == pytest.approx(0.5 / 3)
+    shared = np.array([0.0, 3, 2, 2, -1])
+    ranks, apart = rank_sampled(positive, shared), rank_sampled(positive, np.tile(shared, (3, 1)))
+    assert ranks.greater.tolist() == apart.greater.tolist() == [1, 3, 3]
+    assert ranks.equal.tolist() == apart.equal.tolist() == [2, 0, 1]
+    ranks = rank_sampled(positive, negative)
     with pytest.raises(InputError, match="k=4 exceeds the 3 candidates of a link"):
         hits(ranks, 4)
 

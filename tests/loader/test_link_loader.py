@@ -13,6 +13,7 @@ from torch_geometric.sampler import BaseSampler, NegativeSampling, SamplerOutput
 from torch_geometric.sampler.neighbor_sampler import edge_sample
 
 from bliss import PLADIES, Bliss, BlockLoader, ClusterGCN, Graph, InputError, LinkLoader
+from bliss.samplers import SAMPLERS
 from tests.build import make_sampler, small_features
 from tests.conftest import heavy_tailed_pairs
 from tests.samplers.test_hidden_edges import assert_same
@@ -159,6 +160,21 @@ def test_blocks_are_those_of_the_graph_without_the_links(data, links, name, norm
     seen = LinkLoader(data, sampler, links, batch_size=16, exclude="none")(np.arange(30, LINKS))
     with pytest.raises(AssertionError):  # the comparison would notice
         assert_same(seen.blocks, theirs, left)
+
+
+@pytest.mark.parametrize("name", [n for n, c in SAMPLERS.items() if not c.makes_batches])
+def test_no_sampler_sees_the_links(data, links, name):
+    graph = Graph.of(data)
+    sampler = make_sampler(name, graph, layers=3, width=5)
+    pairs = graph.edge_index
+    for batch in LinkLoader(data, sampler, links, batch_size=25, neg_sampling="binary", prefetch=1):
+        asked = links[:, batch.input_id].T.tolist()
+        hidden = {(u, v) for pair in asked for u, v in (pair, pair[::-1])}
+        for block in batch.blocks:
+            seen = {tuple(pair) for pair in pairs[:, block.edge].T.tolist()}
+            assert not seen & hidden
+            block.observe(torch.ones(block.num_src, 5))
+        sampler.update(batch.blocks)
 
 
 def auc_in_training(exclude: str) -> float:

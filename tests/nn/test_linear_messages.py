@@ -120,6 +120,8 @@ def test_the_rule_is_linearity_not_a_name():
     block = sampler_with_history("mean").sample(TARGETS, 0)[1]
     x = inputs()[block.src]
     block.propagate(Own(bias=False), x)
+    block.propagate(Own(bias=False, activation=nn.Dropout(0.5)).eval(), x)
+    block.propagate(convs.GINConv(nn.Sequential(nn.Linear(WIDTH, 3), nn.Dropout(0.5))), x)
     for conv in (
         Own(bias=True),  # zero as it is built, and trained later
         Own(bias=False, activation=nn.ReLU()),
@@ -127,6 +129,7 @@ def test_the_rule_is_linearity_not_a_name():
         convs.GATv2Conv(WIDTH, 3),
         convs.LEConv(WIDTH, 3),
         convs.GeneralConv(WIDTH, 3),
+        Own(bias=False, activation=nn.Dropout(0.5)),  # in training
     ):
         with pytest.raises(InputError, match="is not linear in the inputs of its sources"):
             block.propagate(conv, x)
@@ -181,3 +184,19 @@ def test_dropout_is_not_divided_by_the_probability_with_a_history():
         ratios[name] = float((torch.stack(samples).var(0) / expected).mean())
     assert abs(ratios["observed"] - 1) < 0.2
     assert ratios["mutant"] > 1.3
+
+
+@pytest.mark.parametrize("name", LINEAR)
+def test_sums_of_inputs_replace_messages_unless_a_hook_wants_to_see_them(name):
+    torch.manual_seed(0)
+    norm, build = LINEAR[name]
+    conv, graph = build(), heavy_tailed_graph(norm)
+    (block,) = PLADIES(graph, [20]).sample(TARGETS, 0)
+    x = inputs()[block.src]
+    found = block.propagate(conv, x)
+    seen = []
+    hook = conv.register_message_forward_hook(lambda module, given, out: seen.append(out))
+    expected = block.propagate(conv, x)
+    hook.remove()
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+    assert [len(out) for out in seen] == [block.num_edges]

@@ -123,6 +123,15 @@ def test_a_nonlinear_function_of_a_sum_is_estimated_with_its_bias():
     assert 0 < found.model.bias < 0.5
 
 
+def test_weights_of_edges_are_those_of_the_data():
+    data = make_data()
+    data.edge_weight = torch.rand(data.num_edges) + 0.1
+    conv = pyg.GraphConv(WIDTH, 3)
+    assert bliss.check(conv, data, norm="weights", draws=DRAWS).status == "exact"
+    with pytest.raises(InputError, match='pass norm="weights"'):
+        bliss.check(conv, data, norm="weighted-mean")
+
+
 def test_data_without_features_are_refused():
     with pytest.raises(InputError, match="without x or edge_index"):
         bliss.check(sage(), Data(edge_index=make_data().edge_index))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
+from dataclasses import replace
 
 import pytest
 import torch
@@ -138,6 +140,16 @@ def test_a_metric_that_does_not_fit_is_refused(select):
         build_task(settings(select=select), make_dataset())
 
 
+def test_a_metric_that_a_split_does_not_define_is_refused_before_training():
+    dataset = make_dataset()
+    y = (dataset.y > 0).long()
+    y[dataset.splits["val"]] = 1
+    single = replace(dataset, y=y, num_classes=2)
+    with pytest.raises(InputError, match="select='auc' is not defined for the val split of 'toy'"):
+        build_task(settings(select="auc"), single)
+    assert build_task(settings(select="macro_f1"), single).metric == "macro_f1"
+
+
 def test_evaluate_and_report_show_all_scores(tmp_path):
     dataset, run = make_dataset(), tmp_path / "run"
     store = str(save_dataset(dataset, tmp_path / "store"))
@@ -149,6 +161,10 @@ def test_evaluate_and_report_show_all_scores(tmp_path):
     command = ["evaluate", str(run), "--json", str(tmp_path / "scores.json")]
     shown = CliRunner().invoke(app, command)
     assert shown.exit_code == 0, shown.output
+    other = CliRunner().invoke(app, ["evaluate", str(run), "--split", "train"])
+    sizes = [str(int((dataset.y[dataset.splits[split]] == 0).sum())) for split in ("train", "test")]
+    for output, size in ((other.output, sizes[0]), (shown.output, sizes[1])):
+        assert re.search(rf"^\W+0\W+{size}\W", output, re.MULTILINE)
     for word in ("micro-F1", "accuracy", "macro-F1", "precision", "recall", "as 2"):
         assert word in shown.output
     assert f"{result.scores['test']['macro_f1']:.4f}" in shown.output

@@ -1,4 +1,4 @@
-"""Learning-rate decay, sampled validation, counts, peak memory and TensorBoard's log."""
+"""Learning-rate decay, self-loops, sampled validation, counts, peak memory, TensorBoard's log."""
 
 from __future__ import annotations
 
@@ -26,6 +26,17 @@ def test_the_rate_decays_by_epochs_and_a_resumed_run_knows(dataset, tmp_path):
     # 120 training nodes in batches of 40: three steps an epoch, so six at each rate
     assert rates == [0.02] * 6 + [0.01] * 6
     assert make_trainer(dataset, tmp_path / "other").stepper.optimizer.param_groups[0]["lr"] == 0.02
+
+
+def test_self_loops_can_be_removed(dataset, tmp_path):
+    with_loops = make_trainer(dataset, tmp_path / "with", steps=3).task.graph
+    assert with_loops.has_self_loops
+    without = make_trainer(dataset, tmp_path / "without", self_loops="remove", steps=3)
+    graph = without.task.graph
+    assert not (graph.edge_index[0] == graph.edge_index[1]).any()
+    assert graph.num_edges == with_loops.num_edges - graph.num_nodes
+    assert graph.norm == with_loops.norm
+    without.run()
 
 
 def test_the_linear_schedule_ends_at_nothing(dataset, tmp_path):

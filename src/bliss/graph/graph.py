@@ -237,7 +237,7 @@ class Graph:
         Parameters
         ----------
         dst
-            Targets, int64[D].
+            Distinct targets, int64[D].
         without
             Edge ids [H] that no target may see, or `HiddenEdges`; degrees and coefficients are
             those of the graph without them.

@@ -119,6 +119,7 @@ def split_rows(
 ) -> tuple[Any, Any, Any, Any]:
     """Ranges of the rows of the targets around hidden edges: one ends before each hidden edge.
 
+    dst      int64[D]  targets, distinct
     node     int64[N]  targets of the hidden edges
     edge     int64[H]  hidden edges, distinct, increasing
     returns  pointer int64[D + 1], start int64[R], stop int64[R], degree int64[D]
@@ -130,20 +131,24 @@ def split_rows(
     pointer = np.zeros(dst.size + 1, np.int64)
     start = np.empty(dst.size + edge.size, np.int64)
     stop = np.empty(dst.size + edge.size, np.int64)
+    first = np.empty(dst.size, np.int64)
     degree = np.empty(dst.size, np.int64)
+    for t in range(dst.size):  # reads alone: they wait for memory together
+        first[t] = indptr[np.uint64(dst[t])]
+        degree[t] = indptr[np.uint64(dst[t] + 1)] - first[t]
     r = 0
     for t in range(dst.size):
-        begin, end = indptr[dst[t]], indptr[dst[t] + 1]
-        start[r] = begin
+        end = first[t] + degree[t]
+        start[r] = first[t]
         if may_lose[dst[t] & last]:
-            h = lower_bound(edge, 0, edge.size, begin)
+            h = lower_bound(edge, 0, edge.size, first[t])
             while h < edge.size and edge[h] < end:
                 stop[r] = edge[h]
                 r += 1
                 start[r] = edge[h] + 1
                 h += 1
         stop[r] = end
-        degree[t] = end - begin - (r - pointer[t])
+        degree[t] -= r - pointer[t]
         r += 1
         pointer[t + 1] = r
     return pointer, start[:r], stop[:r], degree

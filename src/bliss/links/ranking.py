@@ -151,20 +151,25 @@ class _ScoreParts:
 
 
 def rank_sampled(positive: Any, negative: Any) -> Ranks:
-    """Rank links among their own sampled negatives.
+    """Rank links among sampled negatives, each by itself.
 
     positive  scores of the links [P]
-    negative  scores of the negatives of each link [P, K]
+    negative  scores of the negatives of each link [P, K], or of negatives that all share [K]
     """
     value, others = checks.as_array("positive", positive), checks.as_array("negative", negative)
-    if value.ndim != 1 or others.ndim != 2 or len(others) != value.size:
+    if value.ndim != 1 or others.shape[:-1] not in ((), value.shape) or not others.ndim:
         raise InputError(
             f"positive has shape {value.shape} and negative {others.shape}, but must be [P] and "
-            "[P, K]: pass the negatives of a link in its row."
+            "[P, K] or [K]: pass the negatives of a link in its row."
         )
-    greater = (~(others <= value[:, None])).sum(1)
-    equal = (others == value[:, None]).sum(1)
-    return Ranks(greater, equal, value, np.arange(value.size), others.shape[1] + 1)
+    if others.ndim == 1:
+        others = np.sort(others)
+        last = np.searchsorted(others, value, side="right")
+        greater, equal = others.size - last, last - np.searchsorted(others, value)
+    else:
+        greater = (~(others <= value[:, None])).sum(1)
+        equal = (others == value[:, None]).sum(1)
+    return Ranks(greater, equal, value, np.arange(value.size), others.shape[-1] + 1)
 
 
 def mrr(ranks: Ranks) -> float:

@@ -68,26 +68,39 @@ class EdgeSeeds:
         """Links at some positions, with the negatives of this epoch."""
         source, target = self.edge_label_index[:, index]
         without = self._hidden(source, target)
+        if self.negatives is not None and self.negatives.sampling.mode == "triplet":
+            node, named = self._triplets(index, source, target, epoch)
+        else:
+            node, named = self._labelled(index, source, target, epoch)
+        return EdgeBatch(node, without, {"input_id": torch.from_numpy(index), **named})
+
+    def _labelled(
+        self, index: IntArray, source: IntArray, target: IntArray, epoch: int
+    ) -> tuple[IntArray, dict[str, Tensor]]:
+        """Distinct nodes; edge_label_index [2, B + N] and edge_label [B + N], links first."""
         label = None if self.edge_label is None else self.edge_label[torch.from_numpy(index)]
-        attributes = {"input_id": torch.from_numpy(index)}
-        if self.negatives is None:
-            node, (source, target) = _local(source, target)
-            attributes["edge_label_index"] = torch.from_numpy(np.stack([source, target]))
-            return EdgeBatch(node, without, attributes | _named(label))
-        src, dst = self.negatives.draw(index, source, epoch)
-        if self.negatives.sampling.mode == "triplet":
-            node, (source, target, dst) = _local(source, target, dst)
-            by_link = dst.reshape(-1, index.size).T  # [B, amount]
-            names = "src_index", "dst_pos_index", "dst_neg_index"
-            values = source, target, by_link.squeeze(1) if by_link.shape[1] == 1 else by_link
-            own = {n: torch.from_numpy(v.copy()) for n, v in zip(names, values, strict=True)}
-            return EdgeBatch(node, without, attributes | own)
-        node, (source, src, target, dst) = _local(source, src, target, dst)
-        ends = np.stack([np.concatenate([source, src]), np.concatenate([target, dst])])
-        attributes["edge_label_index"] = torch.from_numpy(ends)
-        label = torch.ones(index.size) if label is None else label
-        label = torch.cat([label, label.new_zeros((dst.size, *label.shape[1:]))])
-        return EdgeBatch(node, without, attributes | _named(label))
+        if self.negatives is not None:
+            src, dst = self.negatives.draw(index, source, epoch)
+            source, target = np.concatenate([source, src]), np.concatenate([target, dst])
+            label = torch.ones(index.size) if label is None else label
+            label = torch.cat([label, label.new_zeros((dst.size, *label.shape[1:]))])
+        node, ends = _local(source, target)
+        named = {"edge_label_index": torch.from_numpy(np.stack(ends))}
+        return node, named if label is None else {**named, "edge_label": label}
+
+    def _triplets(
+        self, index: IntArray, source: IntArray, target: IntArray, epoch: int
+    ) -> tuple[IntArray, dict[str, Tensor]]:
+        """Distinct nodes; src_index [B], dst_pos_index [B], dst_neg_index [B] or [B, amount]."""
+        assert self.negatives is not None
+        _, drawn = self.negatives.draw(index, source, epoch)
+        node, (src, dst, negative) = _local(source, target, drawn)
+        by_link = torch.from_numpy(negative).view(-1, index.size).T.contiguous()
+        return node, {
+            "src_index": torch.from_numpy(src),
+            "dst_pos_index": torch.from_numpy(dst),
+            "dst_neg_index": by_link.squeeze(1),
+        }
 
     def _hidden(self, source: IntArray, target: IntArray) -> HiddenEdges | None:
         """Edges that the batch must not see; None if there are none."""
@@ -135,7 +148,3 @@ def _local(*ends: IntArray) -> tuple[IntArray, list[IntArray]]:
     node, place = np.unique(np.concatenate(ends), return_inverse=True)
     parts = np.split(place, np.cumsum([part.size for part in ends])[:-1])
     return node, parts
-
-
-def _named(label: Tensor | None) -> dict[str, Tensor]:
-    return {} if label is None else {"edge_label": label}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import torch
@@ -13,6 +14,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from bliss.errors import InputError
+from bliss.graph.csc import WEIGHTED
 from bliss.nn.block import Block
 from bliss.nn.inputs import check_features
 from bliss.nn.propagation import divides_by_degrees, support
@@ -25,7 +27,8 @@ class Blockwise(nn.Module):
     through `Block.propagate`. Rows shrink from the sources of a block to its targets, which come
     first; where tensors of several layers meet (JumpingKnowledge, residuals, concatenations), the
     rows of the targets of the last one are used. The result estimates model(x, graph.edge_index)
-    at the seeds, or model(x, graph.edge_index, edge_weight=graph.edge_weight) with norm="weights".
+    at the seeds, or model(x, graph.edge_index, edge_weight=graph.edge_weight) if the graph has
+    weights.
     `bliss.nn.infer` and `Sampler.survey` compute the whole model exactly for all nodes, and
     `bliss.check` compares the two.
 
@@ -163,7 +166,7 @@ class LayerCall(NamedTuple):
         cls, name: str, conv: nn.Module, edges: _Placeholder, arguments: Any, options: Any
     ) -> LayerCall:
         """A call with these arguments."""
-        given = inspect.signature(type(conv).forward).bind(conv, *arguments, **options).arguments
+        given = _signature(type(conv).forward).bind(conv, *arguments, **options).arguments
         named = {key: value for key, value in list(given.items())[2:] if value is not None}
         named |= named.pop("kwargs", {})
         x = next(iter(list(given.values())[1:]))
@@ -186,7 +189,7 @@ class LayerCall(NamedTuple):
             name: value.values if isinstance(value, _Placeholder) else value
             for name, value in self.options.items()
         }
-        taken = inspect.signature(type(self.conv).forward).parameters
+        taken = _signature(type(self.conv).forward).parameters
         given = {name: value for name, value in weight.items() if name in taken}
         return self.conv(self.x, **{self.edges: edge_index}, **(given | named))
 
@@ -198,8 +201,8 @@ class LayerCall(NamedTuple):
         rows int64[S] are the sources' rows in tensors of all nodes; None: sources come first.
         """
         options = {name: self._at(block, value, rows) for name, value in self.options.items()}
-        takes_weight = "edge_weight" in inspect.signature(type(self.conv).forward).parameters
-        has_weights = block.rows is not None and block.rows.graph.norm == "weights"
+        takes_weight = "edge_weight" in _signature(type(self.conv).forward).parameters
+        has_weights = block.rows is not None and block.rows.graph.norm in WEIGHTED
         if takes_weight and not has_weights and not divides_by_degrees(self.conv):
             options.setdefault("edge_weight", None)  # the model has no weights
         return block.propagate(self.conv, x, observed=observed, **options)
@@ -213,6 +216,11 @@ class LayerCall(NamedTuple):
         if isinstance(value, Tensor) and value.ndim and value.size(0) > block.num_src:
             return value[: block.num_src]  # of an earlier layer, such as an initial residual
         return value
+
+
+@lru_cache(maxsize=256)
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    return inspect.signature(function)
 
 
 def message_passing_layers(

@@ -1,4 +1,4 @@
-"""Convolutions of PyG that are linear in their messages, on blocks with a control variate.
+"""Convolutions of PyG that are linear in their messages: sums of inputs in place of messages.
 
 Many convolutions have the form
 
@@ -10,6 +10,8 @@ sum can be taken before L, so a control variate of inputs serves them (`bliss.nn
     z_i = s_i (baseline_i + sum_j weight_ij (x_j - h~_j)),    out_i = g(L z_i, x_i)
 
 The convolution itself computes g(L z_i, x_i): it is run on one edge per target, from z_i to x_i.
+Without a control variate z_i is s_i sum_j weight_ij x_j, which takes less time than a message per
+edge.
 
 Whether a convolution has this form is not listed but tried: on a small block with random weights,
 with random inputs and parameters, the equation must hold.
@@ -38,18 +40,20 @@ Run: TypeAlias = Callable[[Edges, Any, Tensor, dict[str, Any]], Any]
 
 TRIALS = 5  # a nonlinear map passes one by chance if, say, all of its ReLUs are on one side
 TOLERANCE = 1e-3  # relative, of float32
+_ERRORS = (RuntimeError, ValueError, TypeError, IndexError, AttributeError, AssertionError)
 
 _KNOWN: WeakKeyDictionary[nn.Module, dict[Any, bool]] = WeakKeyDictionary()
 
 
 def summed_inputs(block: Edges, x: Tensor, mean: Tensor, scale: Tensor | None) -> Tensor:
-    """z_i of a block with a control variate. x, mean [S, F], scale [D] -> [D, F].
+    """z_i of a block, with its control variate if it has one. x, mean [S, F], scale [D] -> [D, F].
 
     `mean` is x before dropout, or x itself. With a history, only the change of `mean` is divided by
     p_ij, and the noise of dropout has the variance that it has with full neighbourhoods
     (`aggregate_noise`).
     """
-    is_noisy = block.control.history is not None and mean is not x
+    has_history = block.control is not None and block.control.history is not None
+    is_noisy = has_history and mean is not x
     z = aggregate(block, mean if is_noisy else x)
     if is_noisy:
         z = z + aggregate_noise(block, x - mean)
@@ -74,15 +78,18 @@ def target_scale(block: Edges, name: str, is_mean: bool, uses_coefficients: bool
 
 
 def is_linear(conv: nn.Module, norm: str, x: Tensor, options: dict[str, Any], run: Run) -> bool:
-    """Whether the equation of this module holds for a convolution; tried once.
+    """Whether the equation of this module holds for a convolution in its present mode; tried once.
+
+    Dropout of messages is not linear in training, and dropout after the sum does not matter.
 
     `run` computes the output on a block without a control variate from its edges, or from its sums
     if the block has one.
     """
     known = _KNOWN.setdefault(conv, {})
-    key = norm, x.shape[1:], tuple(sorted(options))
+    key = conv.training, norm, x.shape[1:], tuple(sorted(options))
     if key not in known:
-        known[key] = _try(conv, norm, x, options, run)
+        with torch.random.fork_rng(devices=[]):
+            known[key] = _try(conv, norm, x, options, run)
     return known[key]
 
 
@@ -94,16 +101,21 @@ def _try(conv: nn.Module, norm: str, x: Tensor, options: dict[str, Any], run: Ru
         name: _random(value, block.num_src, generator) if isinstance(value, Tensor) else value
         for name, value in options.items()
     }
-    trial = copy.deepcopy(conv).to("cpu", torch.float32).eval()
-    run(block, trial, torch.randn(block.num_src, *x.shape[1:], generator=generator), given)
+    try:
+        trial = copy.deepcopy(conv).to("cpu", torch.float32)
+        run(block, trial, torch.randn(block.num_src, *x.shape[1:], generator=generator), given)
+    except _ERRORS:
+        return False
     for _ in range(TRIALS):
         for parameter in trial.parameters():  # biases are 0 at first
             parameter.normal_(generator=generator)
         inputs = torch.randn(block.num_src, *x.shape[1:], generator=generator)
+        torch.manual_seed(0)  # equal masks of dropout after the sum
         expected = run(block, trial, inputs, given)
+        torch.manual_seed(0)
         try:
             found = run(controlled(inputs), trial, inputs, given)
-        except (RuntimeError, ValueError, TypeError, IndexError, AssertionError):
+        except _ERRORS:
             return False  # it does not run on one edge per target
         if not isinstance(expected, Tensor) or found.shape != expected.shape:
             return False

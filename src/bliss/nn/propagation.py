@@ -104,6 +104,7 @@ def propagate(
     is_seen = conv.training or block.is_surveyed
     if block.control is not None:
         _check_linear(block, conv, x, options)
+    if block.control is not None or _is_faster_on_sums(block, how, conv, x, options):
         if is_seen:
             block.observe(shown.flatten(1))
         return _on_sums(block, conv, x, shown, options)
@@ -139,6 +140,9 @@ def _on_sums(block: Edges, conv: Any, x: Tensor, mean: Tensor, options: Mapping[
     _take_over_norms(block, conv, twin, given)
     if "edge_weight" in _parameters(conv):
         given["edge_weight"] = z.new_ones(targets)
+    twin.__dict__["aggregate"] = lambda messages, *_, **__: (
+        messages
+    )  # one for each target, in order
     edges = torch.arange(targets, device=x.device).expand(2, -1)
     return _run(conv, twin, (z, x[:targets]) if _takes_pair(conv) else z, edges, given)
 
@@ -203,6 +207,25 @@ def _check_linear(block: Edges, conv: Any, x: Tensor, options: Mapping[str, Any]
             "or exact first hop of the block: use a convolution that can (docs/convolutions.md), "
             "or a sampler without history and first_hop."
         )
+
+
+def _is_faster_on_sums(
+    block: Edges, how: Support, conv: Any, x: Tensor, options: Mapping[str, Any]
+) -> bool:
+    """Whether sums of inputs can replace messages in a block without a control variate."""
+    if how.kind not in ("edge_weight", "messages") or x.dtype != torch.float32 or x.ndim != 2:
+        return False  # sums are in float32
+    if any(_is_by_edge(name, value, block) for name, value in options.items()):
+        return False
+    weighs_equally = "edge_weight" not in _parameters(conv) or "edge_weight" in options
+    if (weighs_equally and block.rows.graph.norm != "mean") or _has_hooks(conv):
+        return False
+    return linear_in_messages(conv, block.rows.graph.norm, x, options)
+
+
+def _has_hooks(conv: Any) -> bool:
+    """Whether hooks of a convolution want to see its messages."""
+    return any(value for name, value in vars(conv).items() if name.endswith("_hooks") and value)
 
 
 def _is_by_edge(name: str, value: Any, block: Edges) -> bool:

@@ -118,6 +118,11 @@ def check(
             f"a {type(data).__name__} without x or edge_index cannot be passed to a model: pass a "
             "PyG Data that has both."
         )
+    if norm == "weighted-mean":
+        raise InputError(
+            f"norm={norm!r} normalises data.edge_weight, which the plain forward pass uses as it "
+            'is: pass norm="weights".'
+        )
     checks.whole("draws", draws, least=2)
     modes = {part: part.training for part in model.modules()}
     norm, self_loops = norm or _norm(model), self_loops or _loops(model)

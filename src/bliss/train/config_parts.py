@@ -32,6 +32,9 @@ class DataConfig:
     class_weights: str | tuple[float, ...] = "none"
     """Weights of classes in the loss: none, balanced (n / (C n_c) over training nodes; with several
     labels per node (n - n_c) / n_c), or one number per class, separated by commas."""
+    self_loops: str = "add"
+    """Self-loops of the graph: add (one per node, as in the paper and in every imported graph), or
+    remove (none: a mean is over the neighbours alone; makes a copy of the edges in memory)."""
     feature_cache: int = 0
     """Bytes of memory for the rows of memory-mapped features that are drawn most; 0: no cache."""
 
@@ -43,6 +46,7 @@ class DataConfig:
             )
         checks.choice("features", self.features, (AUTO, "raw", "row", "standard"))
         object.__setattr__(self, "class_weights", _class_weights(self.class_weights))
+        checks.choice("self_loops", self.self_loops, ("add", "remove"))
         checks.whole("feature_cache", self.feature_cache)
 
 

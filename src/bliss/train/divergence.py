@@ -34,7 +34,7 @@ class DivergenceMonitor:
             return ""
         self._above += 1  # said
         return (
-            f"The loss ({loss:.3g}) has been above {FACTOR:g} times that of a constant prediction "
-            f"({self.constant_loss:.3g}) for {STEPS} steps: the network diverges. "
+            f"Warning: the loss ({loss:.3g}) has been above {FACTOR:g} times that of a constant "
+            f"prediction ({self.constant_loss:.3g}) for {STEPS} steps. "
             f"{likely_causes(self.task)[0]}"
         )

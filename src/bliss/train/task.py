@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from math import isnan
 
 import torch
 from torch import Tensor
@@ -17,9 +18,10 @@ from bliss.rng import Stream, derive_key
 from bliss.train.config import TrainConfig
 from bliss.train.config_parts import AUTO
 from bliss.train.losses import TargetScale, balanced_weights, criterion, node_losses
-from bliss.train.metrics import selecting_metric
+from bliss.train.metrics import FUNCTIONS, selecting_metric
+from bliss.train.results import METRICS
 
-_ROWS = 2**16  # whose losses are computed at a time
+_NUMBERS = 2**24  # outputs whose losses are computed at a time
 
 
 @dataclass(frozen=True)
@@ -61,8 +63,9 @@ class Task:
             class_weight=None if self.class_weight is None else self.class_weight.cpu(),
             is_regression=self.scale is not None,
         )
-        parts = zip(torch.split(outputs, _ROWS), torch.split(y, _ROWS), strict=True)
-        return torch.cat([loss(rows.float(), own) for rows, own in parts])
+        rows = max(_NUMBERS // max(outputs.size(1), 1), 1)
+        parts = zip(torch.split(outputs, rows), torch.split(y, rows), strict=True)
+        return torch.cat([loss(part.float(), own) for part, own in parts])
 
     def predictions(self, outputs: Tensor) -> Tensor:
         """Outputs of the network: logits, or targets in the user's units. [N, C] or [N, T]."""
@@ -94,7 +97,7 @@ def build_task(
     return Task(
         config,
         dataset,
-        _with_norm(dataset.graph, config),
+        _graph(dataset.graph, config),
         encoder.transform_all(dataset.x, cache_folder(), lambda: dataset.fingerprint),
         model,
         device,
@@ -129,12 +132,25 @@ def _check(config: TrainConfig, dataset: Dataset, trains: bool) -> None:
                 f"the {name} split of {dataset.name!r} is empty, but training needs all three: "
                 "import the graph with train, validation and test nodes."
             )
-    selecting_metric(config.training.select, dataset.task, dataset.num_outputs)
+    if trains:
+        _check_metric(config, dataset)
     device = config.training.device
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise ResourceError(
             f"device={device!r} is not available, because torch sees no GPU: choose --device cpu."
         )
+
+
+def _check_metric(config: TrainConfig, dataset: Dataset) -> None:
+    """Refuse a metric that does not fit the task, or is not defined for a split."""
+    outputs = dataset.num_outputs
+    metric = selecting_metric(config.training.select, dataset.task, outputs)
+    for name, nodes in dataset.splits.items() if METRICS[metric].is_ranking else ():
+        if isnan(FUNCTIONS[metric](torch.zeros(len(nodes), outputs), dataset.y[nodes])):
+            raise InputError(
+                f"select={metric!r} is not defined for the {name} split of {dataset.name!r}, which "
+                "lacks positive or negative nodes: choose another metric or other splits."
+            )
 
 
 def _class_weight(config: TrainConfig, dataset: Dataset) -> Tensor | None:
@@ -157,8 +173,12 @@ def _class_weight(config: TrainConfig, dataset: Dataset) -> Tensor | None:
     return torch.tensor(given, dtype=torch.float32)
 
 
-def _with_norm(graph: Graph, config: TrainConfig) -> Graph:
-    """The graph with the network's coefficients; SAGE keeps given edge weights."""
+def _graph(graph: Graph, config: TrainConfig) -> Graph:
+    """The graph with the network's self-loops and coefficients; SAGE keeps given edge weights."""
+    if config.data.self_loops == "remove":
+        weight = graph.weight if graph.norm in WEIGHTED else None
+        arrays = graph.indptr, graph.indices, weight
+        graph = Graph.from_csc(*arrays, norm=graph.norm, self_loops="remove")
     if graph.norm in WEIGHTED and config.network.model == "sage":
         return graph
     return graph.with_norm(config.network.norm)
