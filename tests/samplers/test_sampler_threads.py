@@ -9,7 +9,7 @@ from torch_geometric.data import Data
 
 from bliss.kernels import pool
 from bliss.loader import BlockLoader
-from bliss.loader import block_loader as loading
+from bliss.loader import seed_loader as loading
 from bliss.samplers import SAMPLERS
 from bliss.train import Stepper, TrainConfig, build_task
 from tests.build import make_dataset, make_sampler
