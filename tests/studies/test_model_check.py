@@ -101,7 +101,7 @@ def sage() -> nn.Module:
         (Two(sage(), ByDegree()), "second (ByDegree)", "uses edge_index in its forward"),
         (Two(sage(), Centred()), "second (Centred)", "uses more than the in-edges"),
         (Two(sage(), pyg.SAGEConv(WIDTH, 3, aggr="max")), "second (SAGEConv)", "'max' is not a"),
-        (pyg.MFConv(WIDTH, 3), None, "needs more of the graph"),
+        (pyg.MFConv(WIDTH, 3), None, "needs more than one pass"),
         (Shared(sage(), sage()), None, "layer first is called twice"),
         (Centring(sage(), sage()), None, "over full neighbourhoods it differs"),
     ],

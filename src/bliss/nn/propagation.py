@@ -69,9 +69,9 @@ def support(conv: Any) -> Support:
         )
     if own and own not in _SUMS | _NORMALISED:
         raise InputError(
-            f"{name} needs more of the graph than the in-edges of its targets, such as degrees of "
-            "other nodes, several hops, or edges of its own making: use a convolution of one hop, "
-            "listed in docs/convolutions.md."
+            f"{name} needs more than one pass over the in-edges of its targets, such as degrees of "
+            "other nodes, several hops, a pass per relation, or edges of its own making: use a "
+            "convolution of one hop, listed in docs/convolutions.md."
         )
     if own == "WLConvContinuous":
         return Support("ratio")
