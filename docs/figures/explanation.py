@@ -21,6 +21,7 @@ from torch_geometric.data import Data
 from bliss import PLADIES, Bliss, BlockLoader, Full, Graph
 from bliss.data import Dataset
 from bliss.nn import GNN, ModelConfig
+from bliss.samplers.influence import of_sources
 from bliss.studies import VarianceStudy
 from bliss.studies.layer_errors import error, least_error, stakes
 from bliss.train import resolve
@@ -112,7 +113,7 @@ def draw_limit() -> None:
     graph, targets = Graph.of(data, self_loops="add"), np.arange(0, 2000, 20)
     (block,) = Full(graph, layers=1).sample(targets, 0)
     size = data.x.norm(dim=1)[block.src]
-    stake = stakes(block, block.edge_weight, size).absolute
+    stake = stakes(block, block.edge_weight, size, np.ones(block.num_dst)).absolute
     budgets = np.unique(np.geomspace(20, 200, 20).astype(int))
     curves = {"uniform": [], "static (PLADIES)": [], "limit": []}
     for k in budgets.tolist():
@@ -136,6 +137,29 @@ def draw_limit() -> None:
     axes.legend()
     save(figure, "limit")
     print("limit / PLADIES:", np.round(np.divide(curves["limit"], curves["static (PLADIES)"]), 2))
+
+
+def draw_influence() -> None:
+    """Neighbours kept per target of the input layer, by the influence of the target."""
+    graph = Graph.of(toy_data(2000, 20_000), self_loops="add")
+    kinds = {"none": (BLUE, "none: all targets alike"), "prior": (ORANGE, "prior: by influence")}
+    figure, axes = plt.subplots(figsize=(6, 3.4), layout="constrained")
+    for place, (kind, (color, label)) in enumerate(kinds.items()):
+        sampler, influence, kept = PLADIES(graph, [150, 100, 60], influence=kind), [], []
+        for step in range(60):
+            seeds = np.random.default_rng(step).permutation(2000)[:30]
+            below, middle, above = sampler.sample(seeds, step)
+            influence.append(np.sqrt(of_sources(middle, of_sources(above))))
+            kept.append(below.indptr.diff().numpy() - 1)  # without the self-loop
+        influence, kept = np.concatenate(influence), np.concatenate(kept)
+        groups = np.array_split(np.argsort(influence), 6)
+        at = np.arange(6) + 0.4 * place - 0.2
+        axes.bar(at, [kept[group].mean() for group in groups], 0.38, color=color, label=label)
+    middles = [f"{np.median(influence[group]):.2g}" for group in groups]
+    axes.set_xticks(np.arange(6), middles)
+    axes.set(xlabel="influence g of a sixth of the targets, median", ylabel="kept neighbours")
+    axes.legend()
+    save(figure, "influence")
 
 
 def draw_history(steps: int = 150) -> None:
@@ -211,5 +235,6 @@ if __name__ == "__main__":
     with plt.rc_context(STYLE):
         draw_frontier()
         draw_limit()
+        draw_influence()
         draw_history()
         draw_survey()

@@ -1,136 +1,191 @@
-"""Claim: the variance of the node bandit is within a few percent of the limit.
+"""Claim: masses that weigh each target by its influence lower the error of the gradient.
 
-`python -m experiments.variance.run --root DATA` runs the study of `bliss variance` for every data
-set and network, writes each result to a JSON file in results/, and rewrites README.md. Finished
-studies are skipped.
+`python -m experiments.variance.run --root DATA` runs the study of `bliss variance` for every case,
+writes each result to a JSON file in results/, and rewrites README.md. Finished studies are skipped.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import exp, log
 from pathlib import Path
+from statistics import mean
 from time import perf_counter
 from typing import Any
 
 import msgspec
+import numpy as np
 import torch
 
-from bliss.data import load_dataset
-from bliss.samplers import Bliss
-from bliss.studies import VarianceStudy
+from bliss.data import Dataset, load_dataset
+from bliss.studies import Variance, VarianceStudy
 from bliss.studies.provenance import machine
 from bliss.train import resolve
+from experiments.payoff.three_hops import three_hops
 
 HERE = Path(__file__).parent
-DATASETS = ("ppi", "cora", "pubmed", "physics")
-MODELS = ("sage", "gatv2")
-POLICIES = ("static", "exp3", "exp3-released", "exp3-scale-free", "node")
-POLICIES_OF = {"physics": ("static", "node")}  # its 8,415 features make each policy slow
-SURVEYED = ("node+survey", "per node")
-"""Surveyed policies; "per node" keeps a fitted score per node instead of attention per edge."""
-WITH_HISTORY = ("static+history", "node+history")
-EVERY, SURVEY_EVERY = 30, 50
-SETTINGS: dict[str, dict[str, Any]] = {
-    "ppi": {"budgets": (1024, 512, 256), "batch_size": 128, "steps": 300},
-    "physics": {"budgets": (1024, 512, 256), "batch_size": 128, "steps": 300},
-    "cora": {"steps": 300},
-    "pubmed": {"steps": 300},
+STEPS, SURVEY_EVERY, EVERY = 150, 50, 49
+NETWORKS: dict[str, dict[str, Any]] = {
+    "sage": {"model": "sage"},
+    "gatv2": {"model": "gatv2", "residual": True, "input_residual": True, "attention_dropout": 0.0},
 }
+COMMON = {"layers": 3, "hidden": 128, "dropout": 0.0, "lr": 0.005, "normalisation": "batch"}
+COLUMNS = {
+    "pladies": "pladies",
+    "pladies+influence": "static+influence",
+    "bliss": "node+survey",
+    "bliss+influence": "node+influence+survey",
+}
+"""Columns of the table, and their names in the study. `bliss` is surveyed, as in training."""
+
+
+def with_large_split(dataset: Dataset) -> Dataset:
+    """60% of the nodes for training and 20% each for validation and testing, at random."""
+    nodes = dataset.graph.num_nodes
+    order = torch.from_numpy(np.random.default_rng(0).permutation(nodes))
+    first, second = int(0.6 * nodes), int(0.8 * nodes)
+    splits = {"train": order[:first], "val": order[first:second], "test": order[second:]}
+    return replace(dataset, splits=splits)
+
+
+@dataclass(frozen=True)
+class Graphs:
+    """A data set, and the budgets of SAGE; those of GATv2 are half of them."""
+
+    load: Callable[[Path | None], Dataset]
+    budgets: tuple[int, ...]
+    settings: dict[str, Any]
+
+
+GRAPHS = {
+    "ppi": Graphs(lambda root: load_dataset("ppi", root), (2048, 1024, 512), {}),
+    "pubmed": Graphs(
+        lambda root: with_large_split(load_dataset("pubmed", root)),
+        (1024, 512, 256),
+        {"features": "row"},
+    ),
+    "physics": Graphs(
+        lambda root: with_large_split(load_dataset("physics", root)), (1024, 512, 256), {}
+    ),
+    "three-hops": Graphs(lambda root: three_hops(), (4096, 2048, 1024), {}),
+}
+CASES = [(n, "sage", e) for n in GRAPHS for e in ("ht", "hajek")]
+CASES += [(n, "gatv2", "ht") for n in GRAPHS]  # attention does not use the estimator's weights
 
 
 def main() -> None:
     """Run the missing studies and write the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--root", type=Path, help="folder of data sets")
-    parser.add_argument("--datasets", nargs="+", default=DATASETS, choices=DATASETS)
-    parser.add_argument("--models", nargs="+", default=MODELS, choices=MODELS)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     (HERE / "results").mkdir(exist_ok=True)
-    for name in arguments.datasets:
-        for model in arguments.models:
-            path = HERE / "results" / f"{name}-{model}.json"
-            if path.exists():
-                continue
-            config = resolve(
-                dataset=name, model=model, sampler="pladies", patience=0, **SETTINGS[name]
-            )
-            started = perf_counter()
-            study = VarianceStudy(
-                config,
-                load_dataset(name, arguments.root),
-                POLICIES_OF.get(name, POLICIES),
-                EVERY,
-                SURVEY_EVERY,
-                history=model == "sage",
-            )
-            if model == "gatv2":
-                add_student_per_node(study)
-            for policy in ("exp3", "exp3-released", "exp3-scale-free"):  # histories of the others
-                study.students.pop(f"{policy}+history", None)
-            found = msgspec.to_builtins(study.run())
-            found |= {
-                "machine": msgspec.to_builtins(machine()),
-                "seconds": perf_counter() - started,
-            }
+    for name, network, estimator in CASES:
+        path = HERE / "results" / f"{name}-{network}-{estimator}.json"
+        if not path.exists():
+            found = study(name, network, estimator, arguments.root)
             path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-            print(path.stem, [layer["policies"] for layer in found["layers"]], flush=True)
+            print(path.stem, {k: round(v["mean"], 4) for k, v in found["r"].items()}, flush=True)
     (HERE / "README.md").write_text(page(), encoding="utf-8")
 
 
-def add_student_per_node(study: VarianceStudy) -> None:
-    """Add a surveyed student that keeps a score per node."""
-    config = study.config
-    study.surveyed[SURVEYED[1]] = study.students[SURVEYED[1]] = Bliss(
-        study.task.graph,
-        config.sampler.budgets,
-        policy="node",
-        survey_attention="node",
-        seed=config.seed,
+def study(name: str, network: str, estimator: str, root: Path | None) -> dict[str, Any]:
+    """r of every column, and V over the limit of each layer."""
+    graph, started = GRAPHS[name], perf_counter()
+    budgets = tuple(b // 2 if network == "gatv2" else b for b in graph.budgets)
+    config = resolve(
+        dataset=name,
+        sampler="pladies",
+        estimator=estimator,
+        budgets=budgets,
+        batch_size=256,
+        steps=STEPS,
+        schedule="constant",
+        patience=0,
+        **COMMON,
+        **NETWORKS[network],
+        **graph.settings,
     )
+    chosen = VarianceStudy(config, graph.load(root), ["static", "node"], EVERY, SURVEY_EVERY)
+    measured: Variance = chosen.run()
+    return {
+        "dataset": name,
+        "network": network,
+        "estimator": estimator,
+        "budgets": list(budgets),
+        "r": {
+            name: msgspec.to_builtins(measured.gradient_error[student])
+            for name, student in COLUMNS.items()
+        },
+        "over_limit": {  # by layer
+            name: [layer.policies[student].over_limit for layer in measured.layers]
+            for name, student in COLUMNS.items()
+            if student in measured.layers[0].policies
+        },
+        "weighted_over_limit": {
+            name: [layer.policies[student].weighted_over_limit for layer in measured.layers]
+            for name, student in COLUMNS.items()
+            if student in measured.layers[0].policies
+        },
+        "machine": msgspec.to_builtins(machine()),
+        "seconds": perf_counter() - started,
+    }
+
+
+def results() -> list[dict[str, Any]]:
+    """Stored results, in the order of the cases."""
+    paths = [HERE / "results" / f"{'-'.join(case)}.json" for case in CASES]
+    return [json.loads(path.read_text(encoding="utf-8")) for path in paths if path.exists()]
+
+
+def geometric_mean(values: list[float]) -> float:
+    """The exponential of the mean logarithm."""
+    return exp(mean(map(log, values)))
 
 
 def page() -> str:
-    """Text of README.md: the notes, and tables of the results."""
-    paths = sorted((HERE / "results").glob("*.json"))
-    results = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+    """Text of README.md: the notes, and a table of the results."""
+    found = results()
     lines = [(HERE / "notes.md").read_text(encoding="utf-8")]
-    columns = [*POLICIES[1:], *SURVEYED, *WITH_HISTORY]
-    lines += header("data", "network", "layer", "budget", "limit", *columns)
-    for found in results:
-        for number, layer in enumerate(found["layers"], start=1):
-            cells = [ratio_cell(layer["policies"].get(name)) for name in columns]
-            limit = f"{layer['limit_over_pladies']:.3f}"
-            lines.append(row(*place(found, number), layer["budget"], limit, *cells))
-    lines += ["", "V of `node+survey` over the limit, by the number of steps since the survey:", ""]
-    ages = [one["age"] for one in results[0]["ages"]]
-    lines += header("data", "network", "layer", *ages)
-    for found in results:
-        for number in range(1, len(found["layers"]) + 1):
-            ratios = [one["layers"][number - 1][SURVEYED[0]] for one in found["ages"]]
-            lines.append(row(*place(found, number), *(f"{ratio:.3f}" for ratio in ratios)))
-    facts, minutes = results[0]["machine"], sum(found["seconds"] for found in results) / 60
-    name, torch_version = facts["processor"], facts["torch"]
-    lines.append(f"\n{minutes:.0f} minutes in total, one thread of {name}, torch {torch_version}.")
+    ratios = ["pladies: with / without", "bliss: with / without", "bliss / pladies, both with"]
+    lines += header("data", "network", "estimator", *COLUMNS, *ratios)
+    shares: list[list[float]] = []
+    for one in found:
+        r = [one["r"][name]["mean"] for name in COLUMNS]
+        shares.append([r[1] / r[0], r[3] / r[2], r[3] / r[1]])
+        cells = [cell(one["r"][name]) for name in COLUMNS]
+        estimator = "attention" if one["network"] == "gatv2" else one["estimator"]
+        shown = (f"{share:.2f}" for share in shares[-1])
+        lines.append(row(one["dataset"], one["network"], estimator, *cells, *shown))
+    means = (f"{geometric_mean(list(column)):.2f}" for column in zip(*shares, strict=True))
+    lines.append(row("geometric mean", "", "", *[""] * len(COLUMNS), *means))
+    lines += ["", "V over the limit, weighted by influence, by layer, input layer first:", ""]
+    names = [name for name in COLUMNS if name in found[0]["weighted_over_limit"]]
+    lines += header("data", "network", "estimator", *names)
+    for one in found:
+        values = [one["weighted_over_limit"][name] for name in names]
+        cells = [", ".join(decimals(v) for v in layers) for layers in values]
+        lines.append(row(one["dataset"], one["network"], one["estimator"], *cells))
+    facts, minutes = found[0]["machine"], sum(one["seconds"] for one in found) / 60
+    machine_name, torch_version = facts["processor"], facts["torch"]
+    lines.append(
+        f"\n{minutes:.0f} minutes in total beside other work, one thread of {machine_name}, torch "
+        f"{torch_version}."
+    )
     return "\n".join(lines) + "\n"
 
 
-def place(found: dict[str, Any], layer: int) -> tuple[object, ...]:
-    """Data set, network and layer."""
-    return found["dataset"], found["model"], layer
+def decimals(value: float | None) -> str:
+    """Two decimal places, or "exact" where nothing is sampled."""
+    return "exact" if value is None else f"{value:.2f}"
 
 
-def ratio_cell(ratios: dict[str, float | None] | None) -> str:
-    """V over PLADIES and, in brackets, over the limit; empty if the policy took no part.
-
-    A policy with a history does not sample the input layer.
-    """
-    if not ratios:
-        return ""
-    if ratios["over_limit"] is None:
-        return "exact"
-    return f"{ratios['over_pladies']:.3f} ({ratios['over_limit']:.3f})"
+def cell(r: dict[str, float]) -> str:
+    """r and half the width of its interval."""
+    return f"{r['mean']:.3f} ± {(r['high'] - r['low']) / 2:.3f}"
 
 
 def header(*names: object) -> list[str]:
