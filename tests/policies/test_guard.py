@@ -7,9 +7,11 @@ import pytest
 import torch
 
 from bliss import PLADIES, Bliss, Graph
+from bliss.nn.block import WATCHED
 from bliss.policies.guard import LEAST_STEPS, Guard
 
 NODES, SEEDS = 600, np.arange(40)
+FEW = SEEDS[:16]
 
 
 def communities(seed: int = 0) -> tuple[Graph, torch.Tensor]:
@@ -27,7 +29,7 @@ def communities(seed: int = 0) -> tuple[Graph, torch.Tensor]:
     return graph, torch.from_numpy(x.astype(np.float32))
 
 
-def learnt(sampler: Bliss, x: torch.Tensor, steps: int = 40) -> Bliss:
+def learnt(sampler: Bliss, x: torch.Tensor, steps: int = 80) -> Bliss:
     for step in range(steps):
         seeds = np.random.default_rng(step).permutation(NODES)[:40]
         blocks = sampler.sample(seeds, step)
@@ -72,13 +74,14 @@ def test_layers_whose_norms_tell_keep_learnt_masses():
 def test_the_ratio_is_that_of_both_errors(estimator):
     """The running ratio against closed forms at equal budgets, both without clipping.
 
-    A step's ratio has a relative deviation of about 0.1; the mean of 400 is within 5%.
+    A step's ratio has a relative deviation of about 0.1; the mean of about 400 is within 5%.
     """
     graph, x = communities(1)
+    assert FEW.size == WATCHED  # all targets are measured
     random = np.random.default_rng(3)
     factor = np.exp(random.normal(size=NODES))
-    alpha = 1 / np.diff(graph.indptr)[SEEDS]
-    edges = [np.arange(graph.indptr[i], graph.indptr[i + 1]) for i in SEEDS]
+    alpha = 1 / np.diff(graph.indptr)[FEW]
+    edges = [np.arange(graph.indptr[i], graph.indptr[i + 1]) for i in FEW]
     squares = np.zeros(NODES)  # e_j
     for i, edge in enumerate(edges):
         j = graph.indices[edge]
@@ -88,17 +91,19 @@ def test_the_ratio_is_that_of_both_errors(estimator):
     for i, edge in enumerate(edges):
         np.add.at(static, graph.indices[edge], alpha[i] ** 2)
     static = np.sqrt(static)
-    others = np.setdiff1d(np.flatnonzero(static), SEEDS)
+    others = np.setdiff1d(np.flatnonzero(static), FEW)
     c, f, e = static[others], factor[others], squares[others]
     expected = (c * f).sum() * (e / (c * f)).sum() / (c.sum() * (e / c).sum())
-    sampler, ratios = PLADIES(graph, [80], estimator=estimator), []
+    sampler, ratios = PLADIES(graph, [60], estimator=estimator), []
     sampler.policy.watches_errors = True
-    for step in range(400):
-        (block,) = sampler.sample(SEEDS, step)
+    for step in range(1600):
+        (block,) = sampler.sample(FEW, step)
         block.observe(x[block.src])
         seen = block.feedback()
+        if seen.spread is None:
+            continue
         own = factor[seen.src]
-        is_open = (np.arange(seen.src.size) >= SEEDS.size) & (seen.prob < 1)
+        is_open = (np.arange(seen.src.size) >= FEW.size) & (seen.prob < 1)
         ones = np.ones_like(own)
         rows = seen.row[: seen.spread.size]
         ratios.append(Guard.sums(own, ones, is_open, rows, seen.spread))
@@ -122,7 +127,7 @@ def test_few_steps_decide_nothing_and_shards_add_up():
 
 def test_a_saved_guard_is_loaded_and_damaged_news_is_refused():
     graph, x = communities()
-    sampler = learnt(Bliss(graph, [150], estimator="hajek"), x, 20)
+    sampler = learnt(Bliss(graph, [150], estimator="hajek"), x, 60)
     other = Bliss(graph, [150], estimator="hajek")
     other.load_state_dict(sampler.state_dict())
     assert torch.equal(other.sample(SEEDS, 9)[0].src, sampler.sample(SEEDS, 9)[0].src)

@@ -47,7 +47,7 @@ def test_a_run_keeps_its_statistics(own, tmp_path):
     assert torch.equal(again.x[test], task.x[test])
     assert np.array_equal(again.encoder.shift, trainer.task.encoder.shift)
     few = replace(own, x=own.x[:, :-1])
-    with pytest.raises(InputError, match="columns, but the network was trained on"):
+    with pytest.raises(InputError, match="features, but the run in"):
         predict(tmp_path / "run", few)
 
 

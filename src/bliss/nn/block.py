@@ -29,7 +29,7 @@ pool.follow(torch.get_num_threads, Path(torch.__file__).parent / "lib" / "libtor
 
 
 Watch = Literal["none", "whole", "centred"]
-WATCHED = 64
+WATCHED = 16
 """Targets whose edges are measured by `observe`, if a policy watches the error of the estimator."""
 
 
@@ -305,7 +305,9 @@ class Block:
         row, weight = self.row[:edges], self.edge_weight[:edges]
         if self.watch == "whole":
             return (weight * norm[row]).square()
-        col, message = self.col[:edges], x[row].float()
+        number = self.indptr[: targets + 1].diff()
+        col = torch.arange(targets, device=row.device).repeat_interleave(number, output_size=edges)
+        message = x[row].float()
         total = weight.new_zeros(targets).index_add_(0, col, weight)
         share = weight / torch.where(total == 0, 1.0, total)[col]
         mean = message.new_zeros(targets, x.size(1)).index_add_(0, col, share[:, None] * message)

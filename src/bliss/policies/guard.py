@@ -10,9 +10,9 @@ from bliss.arrays import BoolArray, FloatArray, IntArray
 from bliss.policies.learner import State
 from bliss.storage.memory import zeros
 
-LEAST_STEPS = 10
-"""Steps that are watched before a layer may return to static masses."""
-MEMORY = 0.05
+LEAST_STEPS = 5
+"""Measured steps before a layer may return to static masses."""
+MEMORY = 0.1
 """Smallest weight of the newest step in the running ratio."""
 
 

@@ -23,6 +23,9 @@ from bliss.samplers.influence import weighted
 from bliss.samplers.kept import KeptEdges
 from bliss.samplers.policy_sampler import PolicySampler
 
+WATCH_ONE_OF = 4
+"""One of so many blocks, at random, measures the errors that a policy watches."""
+
 
 class Inclusion(NamedTuple):
     """The candidates of a layer and their inclusion probabilities."""
@@ -95,7 +98,8 @@ class LayerSampler(PolicySampler):
         if self.estimator.needs_prob:
             kept = kept._replace(edge_mass=self.policy.edge_mass(layer, rows))
         block = kept.block(self.estimator)
-        if self.policy.watches_errors and prob is not None:
+        is_watched = self.policy.watches_errors and int(key) % WATCH_ONE_OF == 0
+        if is_watched and prob is not None:
             centred = self.estimator.name == Hajek.name
             block = replace(block, watch="centred" if centred else "whole")
         return block

@@ -40,7 +40,7 @@ def _unscaled_features(task: Task) -> list[str]:
     return [
         f"Features are not scaled: column {widest} has the mean {float(x[:, widest].mean()):.3g} "
         f"and the deviation {float(deviation[widest]):.3g}, the smallest deviation is {least:.3g}. "
-        "Scale each column to mean 0 and deviation 1."
+        "Train with --features standard, or scale each column to mean 0 and deviation 1."
     ]
 
 
@@ -61,8 +61,8 @@ def _unscaled_weights(task: Task) -> list[str]:
     if not largest > LARGE:
         return []
     return [
-        f"Edge weights are summed, and the sums of a node reach {largest:.3g}: scale the weights "
-        "so that those into a node add up to about 1, or leave them out."
+        f"Edge weights are summed, and the sums of a node reach {largest:.3g}: import the graph "
+        "with --norm weighted-mean, or leave the weights out."
     ]
 
 

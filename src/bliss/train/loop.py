@@ -54,7 +54,7 @@ from bliss.train.results import (
     score_fields,
     short_name,
 )
-from bliss.train.schema import check_schema, schema_of, with_labels_of
+from bliss.train.schema import check_features, check_schema, schema_of, with_labels_of
 from bliss.train.step import Stepper
 from bliss.train.task import Task, build_task
 
@@ -360,12 +360,14 @@ def best_weights(task: Task) -> dict[str, Tensor]:
     return weights
 
 
-def load_network(folder: RunFolder, config: TrainConfig, schema: DataSchema) -> GNN:
-    """The network of a run's best step, without data; on the CPU, in evaluation mode."""
+def load_network(
+    folder: RunFolder, config: TrainConfig, schema: DataSchema
+) -> tuple[GNN, FeatureEncoder]:
+    """The network of a run's best step, on the CPU and in evaluation mode, and its encoder."""
     weights = _best_weights(folder, config)
     model = GNN(schema.features, schema.outputs, config.network)
     _load(model, weights, folder)
-    return model.eval()
+    return model.eval(), _encoder(config, weights, folder)
 
 
 def load_weights(task: Task, weights: Mapping[str, Tensor], folder: RunFolder) -> Task:
@@ -408,6 +410,7 @@ def open_task(
     config, schema = folder.settings(), folder.schema()
     weights = _best_weights(folder, config)
     dataset = load(config)
+    check_features(dataset, schema, folder.path)
     if not needs_labels:
         dataset = with_labels_of(schema, dataset)
     task = build_task(config, dataset, _encoder(config, weights, folder), trains=False)

@@ -174,6 +174,8 @@ class DataSchema(Record, frozen=True, kw_only=True):
     """classes, labels or regression."""
     features: int
     """Number of features."""
+    feature_names: list[str]
+    """Names of the features; empty if they have none."""
     outputs: int
     """Number of classes, labels or targets."""
     class_names: list[str]

@@ -9,6 +9,7 @@ import torch
 
 from bliss.data import Dataset
 from bliss.errors import InputError
+from bliss.text import shorten
 from bliss.train.results import DataSchema
 from bliss.train.task import Task
 
@@ -19,20 +20,38 @@ def schema_of(task: Task) -> DataSchema:
     return DataSchema(
         task=dataset.task,
         features=dataset.num_features,
+        feature_names=_feature_names(dataset),
         outputs=dataset.num_outputs,
         class_names=list(dataset.class_names),
         norm=task.graph.norm,
     )
 
 
-def check_schema(task: Task, schema: DataSchema, run: Path) -> None:
-    """Raise an error if the data of a task do not fit the network of a run."""
-    dataset = task.dataset
+def _feature_names(dataset: Dataset) -> list[str]:
+    return [] if dataset.encoder is None else dataset.encoder.feature_names
+
+
+def check_features(dataset: Dataset, schema: DataSchema, run: Path) -> None:
+    """Raise an error if the features of data differ from those of a run, in number or name."""
     if dataset.num_features != schema.features:
         raise InputError(
             f"dataset={dataset.name!r} has {dataset.num_features} features, but the run in "
             f"{str(run)!r} was trained with {schema.features}: pass a graph with the same features."
         )
+    ours = _feature_names(dataset)
+    if ours and schema.feature_names:
+        for place, (own, known) in enumerate(zip(ours, schema.feature_names, strict=True)):
+            if own != known:
+                raise InputError(
+                    f"feature {place} of dataset={dataset.name!r} is {shorten(own, 60)!r}, but "
+                    f"{shorten(known, 60)!r} in the run in {str(run)!r}: import the graph with "
+                    "--like, the store that the run was trained on."
+                )
+
+
+def check_schema(task: Task, schema: DataSchema, run: Path) -> None:
+    """Raise an error if the coefficients or labels of a task do not fit the network of a run."""
+    dataset = task.dataset
     if task.graph.norm != schema.norm:
         raise InputError(
             f"dataset={dataset.name!r} has coefficients norm={task.graph.norm!r}, but the run in "

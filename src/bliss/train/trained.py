@@ -8,6 +8,7 @@ from typing import Any
 
 from bliss import checks
 from bliss.data import Dataset
+from bliss.data.feature_encoder import FeatureEncoder
 from bliss.nn.model import GNN
 from bliss.train.config import TrainConfig
 from bliss.train.folder import RunFolder
@@ -24,6 +25,8 @@ class TrainedRun:
     model: GNN
     """The network, on the CPU and in evaluation mode: model(x, blocks) gives logits, or
     standardised targets."""
+    encoder: FeatureEncoder
+    """Encoder of features: the network takes `encoder.transform(x)`."""
     settings: TrainConfig
     """Settings of the run."""
     data: DataSchema
@@ -46,4 +49,5 @@ def load(run: str | PathLike[str]) -> TrainedRun:
     """Open a run's folder for inference; the data it was trained on are not needed."""
     folder = RunFolder(checks.path("run", run))
     settings, schema = folder.settings(), folder.schema()
-    return TrainedRun(load_network(folder, settings, schema), settings, schema, folder)
+    model, encoder = load_network(folder, settings, schema)
+    return TrainedRun(model, encoder, settings, schema, folder)
