@@ -27,9 +27,8 @@ class Blockwise(nn.Module):
     first; where tensors of several layers meet (JumpingKnowledge, residuals, concatenations), the
     rows of the targets of the last one are used. The result estimates model(x, graph.edge_index)
     at the seeds, or model(x, graph.edge_index, edge_weight=graph.edge_weight) if the graph has
-    weights.
-    `bliss.nn.infer` and `Sampler.survey` compute the whole model exactly for all nodes, and
-    `bliss.check` compares the two.
+    weights. `bliss.nn.infer` and `Sampler.survey` compute the whole model exactly for all nodes,
+    and `bliss.check` compares the two.
 
     The model keeps its parameters and its methods. It is refused if a layer cannot be estimated
     from sampled edges, is called twice, or is called on the rows of an earlier layer (message
@@ -103,9 +102,8 @@ class Blockwise(nn.Module):
             return plain
         if len(blocks) != (number := len(self.layers)):
             raise InputError(
-                f"there are {len(blocks)} blocks, but {type(self.model).__name__} has "
-                f"{number} message passing layers: build the sampler with one budget per "
-                "layer."
+                f"there are {len(blocks)} blocks, but {type(self.model).__name__} has {number} "
+                "message passing layers: build the sampler for as many layers."
             )
         check_features(x, blocks[0].num_src, "sources of the first block")
         rows = FirstRows({blocks[0].num_src, *(block.num_dst for block in blocks)})
