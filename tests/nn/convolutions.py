@@ -18,7 +18,8 @@ import torch_geometric.nn.conv as convs
 from torch import Tensor, nn
 
 from bliss import PLADIES, Block, Graph, InputError
-from bliss.nn.propagation import linear_in_messages, support
+from bliss.nn.propagation import linear_in_messages
+from bliss.nn.support import support
 from tests.statistics import normal_limit
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "convolutions.md"

@@ -10,14 +10,13 @@ from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
-from torch.overrides import TorchFunctionMode
 
 from bliss.errors import InputError
-from bliss.graph.csc import WEIGHTED
+from bliss.graph import WEIGHTED
 from bliss.nn.block import Block
+from bliss.nn.first_rows import FirstRows
 from bliss.nn.inputs import check_features
-from bliss.nn.propagation import divides_by_degrees, support
+from bliss.nn.support import divides_by_degrees, support
 
 
 class Blockwise(nn.Module):
@@ -28,9 +27,8 @@ class Blockwise(nn.Module):
     first; where tensors of several layers meet (JumpingKnowledge, residuals, concatenations), the
     rows of the targets of the last one are used. The result estimates model(x, graph.edge_index)
     at the seeds, or model(x, graph.edge_index, edge_weight=graph.edge_weight) if the graph has
-    weights.
-    `bliss.nn.infer` and `Sampler.survey` compute the whole model exactly for all nodes, and
-    `bliss.check` compares the two.
+    weights. `bliss.nn.infer` and `Sampler.survey` compute the whole model exactly for all nodes,
+    and `bliss.check` compares the two.
 
     The model keeps its parameters and its methods. It is refused if a layer cannot be estimated
     from sampled edges, is called twice, or is called on the rows of an earlier layer (message
@@ -104,12 +102,11 @@ class Blockwise(nn.Module):
             return plain
         if len(blocks) != (number := len(self.layers)):
             raise InputError(
-                f"there are {len(blocks)} blocks, but {type(self.model).__name__} has "
-                f"{number} message passing layers: build the sampler with one budget per "
-                "layer."
+                f"there are {len(blocks)} blocks, but {type(self.model).__name__} has {number} "
+                "message passing layers: build the sampler for as many layers."
             )
         check_features(x, blocks[0].num_src, "sources of the first block")
-        rows = _Rows({blocks[0].num_src, *(block.num_dst for block in blocks)})
+        rows = FirstRows({blocks[0].num_src, *(block.num_dst for block in blocks)})
         remaining = iter(blocks)
 
         def take(call: LayerCall) -> Any:
@@ -314,52 +311,3 @@ class _Placeholder:
         name = getattr(func, "__name__", str(func))
         used = next((one for one in args if isinstance(one, cls)), cls("edge_index"))
         used._refuse(name)
-
-
-_JOINED = {torch.cat, torch.concat, torch.stack}
-_ELEMENTWISE = {
-    getattr(place, name)
-    for place in (torch, Tensor)
-    for kind in ("add", "sub", "mul", "div", "maximum", "minimum", "lerp")
-    for name in (kind, f"{kind}_", f"__{kind}__", f"__r{kind}__", f"__i{kind}__")
-    if hasattr(place, name)
-} | {Tensor.__truediv__, Tensor.__itruediv__, Tensor.__rsub__}
-
-
-class _Rows(TorchFunctionMode):
-    """Takes the first rows of the longer tensor where node tensors of two layers meet.
-
-    Targets are the first sources of a block, so the rows of the later layer come first in the
-    tensors of all earlier ones. Only calls that torch would refuse are changed: elementwise
-    functions, and joins along another dimension, of tensors with different numbers of rows.
-    """
-
-    def __init__(self, counts: set[int]) -> None:
-        super().__init__()
-        self._counts = counts
-        self._dropped: tuple[Tensor, Tensor] | None = None  # output and input of the last dropout
-
-    def before_dropout(self, x: Tensor) -> Tensor | None:
-        """The input of the dropout that made x; None if another function did."""
-        return self._dropped[1] if self._dropped and self._dropped[0] is x else None
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if func in _JOINED and kwargs.get("dim", args[1] if len(args) > 1 else 0) != 0:
-            args = (self._first_rows(args[0]), *args[1:]) if args else args
-        elif func in _ELEMENTWISE:
-            args = self._first_rows(args)
-        out = func(*args, **kwargs)
-        if func is functional.dropout and out is not args[0]:
-            self._dropped = out, args[0]
-        return out
-
-    def _first_rows(self, tensors: Any) -> Any:
-        shapes = [one.shape for one in tensors if isinstance(one, Tensor) and one.ndim > 1]
-        counts = {shape[0] for shape in shapes}
-        if len(counts) < 2 or not counts <= self._counts or len({len(s) for s in shapes}) > 1:
-            return tensors
-        least = min(counts)
-        return type(tensors)(
-            one[:least] if isinstance(one, Tensor) and one.ndim > 1 else one for one in tensors
-        )

@@ -11,11 +11,8 @@ convolution itself is not changed: its twin, which shares its parameters, has me
 
 from __future__ import annotations
 
-import inspect
-import typing
 from collections.abc import Callable, Mapping
-from functools import lru_cache
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -23,71 +20,19 @@ from torch.nn import functional
 
 from bliss.errors import InputError
 from bliss.nn.linear_messages import is_linear, summed_inputs, target_scale
+from bliss.nn.support import (
+    Support,
+    divides_by_degrees,
+    parameters_of,
+    pyg_class,
+    support,
+    takes_pair,
+    uses_self_loops,
+)
 from bliss.nn.watched_edges import watched
 
 Edges: TypeAlias = Any
 """A `Block`. Its module imports this one."""
-
-
-class Support(NamedTuple):
-    """How a convolution is run on a block."""
-
-    kind: str  # edge_weight, messages, attention or ratio; full: on complete neighbourhoods alone
-    reason: str = ""  # why complete neighbourhoods alone; empty otherwise
-
-
-_SUMS = {
-    *("AGNNConv", "CGConv", "EdgeConv", "FastRGCNConv", "FeaStConv", "FiLMConv", "GATConv"),
-    *("GATv2Conv", "GENConv", "GINConv", "GINEConv", "GMMConv", "GatedGraphConv", "GeneralConv"),
-    *("GraphConv", "HEATConv", "LEConv", "NNConv", "PNAConv", "PPFConv", "PointGNNConv"),
-    *("PointNetConv", "PointTransformerConv", "RGATConv", "ResGatedGraphConv", "SAGEConv"),
-    *("SimpleConv", "SplineConv", "TransformerConv", "WLConvContinuous"),
-}
-"""Convolutions of PyG whose output at a target depends on its in-edges alone."""
-_NORMALISED = {
-    *("APPNP", "DNAConv", "FAConv", "GCN2Conv", "GCNConv", "LGConv", "PDNConv", "TAGConv"),
-}
-"""Convolutions of PyG that divide by roots of degrees, and whose `normalize` turns this off."""
-_SEES_OTHERS = {"index", "ptr", "size_i", "dim_size", "edge_index", "edge_index_i", "adj_t"}
-
-
-def support(conv: Any) -> Support:
-    """How a convolution is run on a block; raises an error if it cannot be."""
-    from torch_geometric.nn import MessagePassing
-    from torch_geometric.nn.aggr import MeanAggregation, SumAggregation
-
-    name, own = type(conv).__name__, _pyg_class(conv)
-    if not isinstance(conv, MessagePassing):
-        raise InputError(
-            f"{name} is not a MessagePassing convolution of PyG, so its messages cannot be "
-            "weighted: pass a single convolution, or a layer called as layer(x, block)."
-        )
-    if conv.flow != "source_to_target":
-        raise InputError(
-            f"{name} has flow={conv.flow!r}, but blocks hold the in-edges of their targets: build "
-            'it with flow="source_to_target".'
-        )
-    if own and own not in _SUMS | _NORMALISED:
-        raise InputError(
-            f"{name} needs more than one pass over the in-edges of its targets, such as degrees of "
-            "other nodes, several hops, a pass per relation, or edges of its own making: use a "
-            "convolution of one hop, listed in docs/convolutions.md."
-        )
-    if own == "WLConvContinuous":
-        return Support("ratio")
-    if own in ("GATConv", "GATv2Conv", "TransformerConv") or _is_plain_rgat(conv):
-        return Support("attention")
-    if not isinstance(conv.aggr_module, (SumAggregation, MeanAggregation)):
-        return Support("full", f"its aggregation {conv.aggr!r} is not a sum of messages")
-    if type(conv).aggregate is not MessagePassing.aggregate:
-        return Support("full", "it has an aggregation of its own")
-    seen = set(conv.inspector.get_param_names("message"))
-    for method in ("edge_update", "update"):
-        if conv.inspector.implements(method):
-            seen |= set(conv.inspector.get_param_names(method))
-    if seen & _SEES_OTHERS and not (own == "GeneralConv" and not conv.attention):
-        return Support("full", "a message depends on the other kept edges, as in a softmax")
-    return Support("edge_weight" if own and "edge_weight" in _parameters(conv) else "messages")
 
 
 def propagate(
@@ -95,7 +40,7 @@ def propagate(
 ) -> Any:
     """Output of a convolution at the targets of a block. x [S, F] -> [D, out]."""
     block.check_device("x", x)
-    if "block" in _parameters(conv):
+    if "block" in parameters_of(conv):
         return conv(x, block=block, **options)
     how = _check(block, conv)
     if "edge_weight" in options and options["edge_weight"] is None and divides_by_degrees(conv):
@@ -123,7 +68,7 @@ def _on_edges(
     _take_over_norms(block, conv, twin, options)
     twin.__dict__["propagate"] = call.on_edges(twin.propagate)
     _weigh(block, how.kind, twin, call, options)
-    is_pair = _takes_pair(conv)
+    is_pair = takes_pair(conv)
     inputs = (x, x[: block.num_dst]) if is_pair else x
     out = _run(conv, twin, inputs, call.edges, options)
     return out if is_pair else _of_targets(out, block)
@@ -138,19 +83,19 @@ def _on_sums(block: Edges, conv: Any, x: Tensor, mean: Tensor, options: Mapping[
         for name, value in options.items()
     }
     _take_over_norms(block, conv, twin, given)
-    if "edge_weight" in _parameters(conv):
+    if "edge_weight" in parameters_of(conv):
         given["edge_weight"] = z.new_ones(targets)
     twin.__dict__["aggregate"] = lambda messages, *_, **__: (
         messages
     )  # one for each target, in order
     edges = torch.arange(targets, device=x.device).expand(2, -1)
-    return _run(conv, twin, (z, x[:targets]) if _takes_pair(conv) else z, edges, given)
+    return _run(conv, twin, (z, x[:targets]) if takes_pair(conv) else z, edges, given)
 
 
 def _scale(block: Edges, conv: Any, options: Mapping[str, Any]) -> Tensor | None:
     from torch_geometric.nn.aggr import MeanAggregation
 
-    uses_coefficients = "edge_weight" in _parameters(conv) and "edge_weight" not in options
+    uses_coefficients = "edge_weight" in parameters_of(conv) and "edge_weight" not in options
     is_mean = isinstance(conv.aggr_module, MeanAggregation)
     return target_scale(block, type(conv).__name__, is_mean, uses_coefficients)
 
@@ -217,7 +162,7 @@ def _is_faster_on_sums(
         return False  # sums are in float32
     if any(_is_by_edge(name, value, block) for name, value in options.items()):
         return False
-    weighs_equally = "edge_weight" not in _parameters(conv) or "edge_weight" in options
+    weighs_equally = "edge_weight" not in parameters_of(conv) or "edge_weight" in options
     if (weighs_equally and block.rows.graph.norm != "mean") or _has_hooks(conv):
         return False
     return linear_in_messages(conv, block.rows.graph.norm, x, options)
@@ -249,7 +194,7 @@ def _take_over_norms(block: Edges, conv: Any, twin: Any, options: Mapping[str, A
         twin.add_self_loops = False
     if not is_normalised:
         return
-    if _pyg_class(conv) == "PDNConv" or getattr(conv, "improved", False):
+    if pyg_class(conv) == "PDNConv" or getattr(conv, "improved", False):
         raise InputError(
             f"{name} normalises by weights that only it knows, of edges that were not kept: build "
             "it with normalize=False, or without improved=True."
@@ -268,22 +213,11 @@ def _take_over_norms(block: Edges, conv: Any, twin: Any, options: Mapping[str, A
     twin.normalize = False
 
 
-def uses_self_loops(conv: Any) -> bool:
-    """Whether a convolution adds self-loops, which the graph must have in its place."""
-    is_added = bool(getattr(conv, "add_self_loops", False))
-    return is_added and (divides_by_degrees(conv) or _pyg_class(conv) not in _NORMALISED)
-
-
-def divides_by_degrees(conv: Any) -> bool:
-    """Whether a convolution divides by roots of degrees."""
-    return _pyg_class(conv) in _NORMALISED and bool(conv.normalize)
-
-
 def _weigh(block: Edges, kind: str, twin: Any, call: _Call, options: dict[str, Any]) -> None:
     """Give the twin the sampler's weights."""
     from torch_geometric.nn.aggr import MeanAggregation, SumAggregation
 
-    takes_weight = "edge_weight" in _parameters(twin)
+    takes_weight = "edge_weight" in parameters_of(twin)
     if takes_weight and "edge_weight" not in options:
         options["edge_weight"] = block.coefficient
     if kind == "full":
@@ -336,7 +270,7 @@ class _Call:
         self.total: Tensor = torch.empty(0)  # [D, H] sum of r_ij a_ij
         self.calls = 0
         self.edges: Tensor = block.edge_index
-        if not _pyg_class(conv) and not block.is_full:  # those of PyG are known
+        if not pyg_class(conv) and not block.is_full:  # those of PyG are known
             self.edges = watched(self.edges, self.name)
 
     def on_edges(self, propagate: Callable[..., Any]) -> Callable[..., Any]:
@@ -405,39 +339,3 @@ def _follow(twin: Any, name: str, after: Callable[[Tensor], Tensor]) -> None:
     """Call a function after a method of a twin: PyG's hooks are off in torch.compile."""
     method = getattr(twin, name)
     twin.__dict__[name] = lambda *arguments, **options: after(method(*arguments, **options))
-
-
-def _pyg_class(conv: Any) -> str:
-    """Name of the convolution of PyG that this is, or is derived from; otherwise empty."""
-    for kind in type(conv).__mro__:
-        if kind.__module__.startswith("torch_geometric.") and kind.__name__ != "MessagePassing":
-            return kind.__name__ if "MessagePassing" in {k.__name__ for k in kind.__mro__} else ""
-    return ""
-
-
-def _is_plain_rgat(conv: Any) -> bool:
-    """Whether this is an RGATConv whose messages are its softmax times a value."""
-    return (
-        _pyg_class(conv) == "RGATConv"
-        and conv.mod not in ("additive", "scaled", "f-additive", "f-scaled")
-        and conv.attention_mechanism == "across-relation"
-        and conv.attention_mode == "additive-self-attention"
-    )
-
-
-def _parameters(conv: Any) -> typing.Mapping[str, inspect.Parameter]:
-    """Parameters of a convolution's forward."""
-    return _signature(getattr(type(conv), "forward", conv))
-
-
-@lru_cache(maxsize=256)
-def _signature(function: Callable[..., Any]) -> typing.Mapping[str, inspect.Parameter]:
-    return inspect.signature(function).parameters
-
-
-def _takes_pair(conv: Any) -> bool:
-    """Whether x may be a pair (sources, targets), by the annotation of the first argument."""
-    note = list(_parameters(conv).values())[1].annotation
-    if isinstance(note, str):
-        return "Pair" in note or "Tuple" in note or "tuple" in note
-    return any(typing.get_origin(part) is tuple for part in (note, *typing.get_args(note)))

@@ -16,7 +16,7 @@ from bliss.errors import InputError
 from bliss.graph import Graph
 from bliss.nn.block import Block
 from bliss.nn.blockwise import Blockwise, LayerCall
-from bliss.nn.propagation import divides_by_degrees, support, uses_self_loops
+from bliss.nn.support import divides_by_degrees, support, uses_self_loops
 from bliss.samplers import PLADIES, Full, Sampler
 
 FALSE_ALARM = 1e-6  # chance that an unbiased layer is called biased
