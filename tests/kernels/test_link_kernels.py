@@ -9,6 +9,7 @@ import pytest
 
 from bliss.arrays import NO_IDS, NOTHING
 from bliss.kernels import links
+from bliss.kernels.coins import COINS, coin
 from bliss.rng import derive_key
 from tests.kernels.test_subgraph_kernels import Case
 from tests.twins import links as twins
@@ -86,6 +87,14 @@ def test_negatives_agree(seed, keeps_source):
         theirs = twins.draw_negatives(*arguments, is_sorted, known, 5)
         for one, other in zip(ours, theirs, strict=True):
             np.testing.assert_array_equal(one, other)
+
+
+def test_a_node_without_weight_is_never_drawn():
+    key = derive_key(3)
+    drawn = coin(key, np.uint64(0))
+    ladder = np.array([drawn, drawn, drawn + 1, COINS])  # the coin falls on the edge of a step
+    assert links.draw_node(key, np.uint64(0), ladder, 4) == 2
+    assert twins.draw_node(key, 0, ladder, 4) == 2
 
 
 @cases

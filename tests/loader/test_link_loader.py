@@ -88,6 +88,9 @@ def test_batches_have_the_attributes_of_pygs_loader(data, links, neg_sampling):
             pair = torch.stack([seeds[batch.src_index], seeds[batch.dst_pos_index]])
             assert torch.equal(pair, links[:, batch.input_id])
             assert "edge_label_index" not in batch
+            alone = ours(batch.input_id[1:2])  # the same negatives, whatever the batch
+            negative = alone.blocks[-1].dst[alone.dst_neg_index]
+            assert torch.equal(seeds[batch.dst_neg_index[1:2]], negative)
 
 
 def test_labels_that_begin_at_0_are_raised_where_negatives_have_the_label_0(data, links):

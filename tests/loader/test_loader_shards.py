@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from bliss import Bliss, BlockLoader, InputError
+from bliss import Bliss, BlockLoader, ClusterGCN, InputError
 from tests.conftest import heavy_tailed_pairs
 
 NODES, SHARDS = 200, 3
@@ -47,6 +47,18 @@ def test_one_process_with_several_shards_draws_what_several_processes_draw(data,
         for step in loader(data, shard=range(SHARDS), prefetch=prefetch).steps()
     ]
     assert together == [list(step) for step in zip(*apart, strict=True)]
+
+
+def test_batches_that_a_sampler_makes_are_divided_among_the_shards(data):
+    def drawn(**options) -> list[list[int]]:
+        sampler = ClusterGCN(data, layers=2, parts=14, seed=3)
+        batches = BlockLoader(data, sampler, batch_size=29, **options)
+        return [batch.blocks[-1].dst.tolist() for batch in batches]
+
+    whole = drawn()
+    assert len(whole) == 7
+    parts = [drawn(shards=2, shard=shard) for shard in range(2)]
+    assert [one for step in zip(*parts, strict=True) for one in step] == whole[:6]
 
 
 def test_a_loader_of_several_shards_is_iterated_by_steps(data):
