@@ -62,7 +62,8 @@ def advise(
     ----------
     settings
         Settings as `resolve` takes them. Sampler, estimator, first_hop, history and options of the
-        sampler that are given stay as they are. Budgets are chosen.
+        sampler that are given stay as they are. Budgets are chosen, and so is the estimator if it
+        is not given: the one with the smaller error of the gradient.
     dataset
         The data set of the settings.
     pilot_steps

@@ -28,13 +28,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bliss.arrays import BoolArray, FloatArray, IntArray
+from bliss.arrays import NOTHING, BoolArray, FloatArray, IntArray
 from bliss.graph import Graph
 from bliss.nn import GNN, infer
 from bliss.nn.block import Block
 from bliss.nn.inference import LayerSurvey
 from bliss.samplers import Full, LayerSampler, Sampler
 from bliss.samplers.config_base import EstimatorConfig
+from bliss.samplers.influence import of_sources
 from bliss.studies.layer_errors import error
 
 CHUNK = 2**22
@@ -191,13 +192,14 @@ class ExactErrors:
         kind = "hajek" if self.is_attention else sampler.config.estimator
         skipped = len(blocks) - sampler.layers  # 1 with an exact first hop
         errors = [LayerError(0.0, 0.0)] * skipped
+        influence = self._influence(sampler, blocks[skipped:])
         for number, block in enumerate(blocks[skipped:]):
             exact, dst = self.layers[number + skipped], block.dst.numpy()
             exact.learn(dst)
             indptr, edge = self.graph.rows(dst).edges()
             squares = exact.squares(edge, kind, None if changes is None else changes[number])
             if isinstance(sampler, LayerSampler):
-                chosen = sampler.inclusion(dst, number)
+                chosen = sampler.inclusion(dst, number, influence[number])
                 sources, nodes = self.graph.indices[edge], self.graph.num_nodes
                 stake: FloatArray = np.bincount(sources, squares, nodes).astype(float)
                 value = error(chosen.prob, stake[chosen.candidate])
@@ -206,6 +208,16 @@ class ExactErrors:
                 value = _nodewise_error(indptr, squares, centre, sampler.budgets[number])
             errors.append(LayerError(value, float(exact.square[dst].sum())))
         return errors
+
+    def _influence(self, sampler: Sampler, blocks: Sequence[Block]) -> list[FloatArray]:
+        """g_i^2 of the targets of each sampled layer; empty arrays if the sampler has none."""
+        found = [NOTHING]
+        for block in blocks[:0:-1]:
+            weighs, last = sampler.config.weighs_targets, found[-1]
+            found.append(
+                of_sources(block, last, has_attention=self.is_attention) if weighs else NOTHING
+            )
+        return found[::-1]
 
 
 def _nodewise_error(
