@@ -57,6 +57,7 @@ def measure(graph: Graph, repeats: int) -> dict[str, float]:
     """The ratios of one graph."""
     samplers: dict[str, LayerSampler] = {
         "pladies": PLADIES(graph, BUDGETS),
+        "influence": PLADIES(graph, BUDGETS, influence="prior"),
         "exp3": Bliss(graph, BUDGETS, policy="exp3"),
         "exp3_released": Bliss(graph, BUDGETS, policy="exp3-released"),
         "node": Bliss(graph, BUDGETS, policy="node"),
@@ -83,6 +84,7 @@ def measure(graph: Graph, repeats: int) -> dict[str, float]:
     middle = {name: median(values[WARM_UP:]) for name, values in times.items()}
     return {
         "pladies_over_floor": middle["pladies"] / middle["floor"],
+        "influence_over_pladies": middle["influence"] / middle["pladies"],
         "exp3_over_pladies": middle["exp3"] / middle["pladies"],
         "node_over_pladies": middle["node"] / middle["pladies"],
         "exp3_update_over_sample": middle["exp3_update"] / middle["exp3"],
