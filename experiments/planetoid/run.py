@@ -3,8 +3,8 @@
 `python -m experiments.planetoid.run --root DATA` trains every cell (data set, network, sampler,
 seed) with the data set's recipe, adds each result to results.json, and rewrites README.md. Finished
 cells are skipped, so the script can be stopped and continued. "full" is the same network and recipe
-with all neighbours and all training nodes in one batch. The bandit learns from samples alone,
-without surveys.
+with all neighbours and all training nodes in one batch. "bliss" is what `bliss train` does by
+default: evaluations survey the network. "bliss, no survey" learns from samples alone.
 """
 
 from __future__ import annotations
@@ -27,16 +27,23 @@ HERE = Path(__file__).parent
 FILE = HERE / "results.json"
 DATASETS = ("cora", "citeseer", "pubmed")
 MODELS = ("sage", "gatv2")
-SAMPLERS = ("bliss", "full")
-SEEDS = range(5)
+SEEDS = {"bliss": range(5), "bliss, no survey": range(5), "full": range(5)}
+SAMPLERS = tuple(SEEDS)
 
 Cell = tuple[str, str, str, int]  # data set, network, sampler, seed
+
+
+class Run(records.Record, frozen=True, kw_only=True):
+    """Result of one cell."""
+
+    sampler: str
+    result: RunResult
 
 
 class Results(records.Record, frozen=True, kw_only=True):
     """results.json: all finished cells, in the order of their names."""
 
-    runs: list[RunResult]
+    runs: list[Run]
 
 
 def main() -> None:
@@ -50,35 +57,37 @@ def main() -> None:
     torch.set_num_threads(1)
     for name in arguments.datasets:
         dataset = load_dataset(name, arguments.root)
-        for sampler, model, seed in product(arguments.samplers, arguments.models, SEEDS):
-            if (name, model, sampler, seed) not in finished():
-                result = run(dataset, name, model, sampler, seed)
-                add(result)
-                print(*cell(result), f"test F1 {result.test_score:.3f}", flush=True)
+        for sampler, model in product(arguments.samplers, arguments.models):
+            for seed in SEEDS[sampler]:
+                if (name, model, sampler, seed) not in finished():
+                    result = run(dataset, name, model, sampler, seed)
+                    add((name, model, sampler, seed), result)
+                    print(name, model, sampler, seed, f"{result.test_score:.3f}", flush=True)
     write_table()
-
-
-def cell(result: RunResult) -> Cell:
-    """The cell of a result."""
-    return result.dataset, result.model, result.sampler, result.seed
 
 
 def finished() -> dict[Cell, RunResult]:
     """Results of the finished cells."""
     runs = records.read(FILE, Results, "run it again").runs if FILE.exists() else []
-    return {cell(result): result for result in runs}
+    return {
+        (one.result.dataset, one.result.model, one.sampler, one.result.seed): one.result
+        for one in runs
+    }
 
 
-def add(result: RunResult) -> None:
+def add(cell: Cell, result: RunResult) -> None:
     """Add a result to the file, which another process may have changed meanwhile."""
-    runs = finished() | {cell(result): result}
-    records.write(FILE, Results(runs=[runs[key] for key in sorted(runs)]))
+    runs = finished() | {cell: result}
+    records.write(
+        FILE, Results(runs=[Run(sampler=key[2], result=runs[key]) for key in sorted(runs)])
+    )
 
 
 def run(dataset: Dataset, name: str, model: str, sampler: str, seed: int) -> RunResult:
     """Train one cell in a temporary folder."""
     options = {"batch_size": len(dataset.splits["train"])} if sampler == "full" else {}
-    chosen = {"dataset": name, "model": model, "sampler": sampler, "survey": False}
+    kind, _, rest = sampler.partition(", ")
+    chosen = {"dataset": name, "model": model, "sampler": kind, "survey": not rest}
     config = resolve(**chosen, seed=seed, **options)
     with tempfile.TemporaryDirectory() as folder:
         return Trainer(config, dataset, Path(folder) / "run", print).run()
@@ -99,40 +108,40 @@ def table() -> list[str]:
     """Lines of the table, a row for each data set and network."""
     published = json.loads((HERE / "published.json").read_text(encoding="utf-8"))
     lines = [
-        "| data | network | BLISS | full batch | difference | published | s per run |",
-        "|---|---|---|---|---|---|---|",
+        f"| data | network | {' | '.join(SAMPLERS)} | bliss - full | survey - none | published |",
+        "|---" * (5 + len(SAMPLERS)) + "|",
     ]
     done = finished()
     for name, model in product(DATASETS, MODELS):
-        keys = {sampler: [(name, model, sampler, seed) for seed in SEEDS] for sampler in SAMPLERS}
-        runs = {sampler: [done[k] for k in keys[sampler] if k in done] for sampler in SAMPLERS}
-        seconds = [result.seconds for result in runs["bliss"]]
-        lines.append(
-            f"| {name} | {model} | {summary(runs['bliss'])} | {summary(runs['full'])} | "
-            f"{difference(runs)} | {published[name][model]:.3f} | "
-            f"{mean(seconds):.0f} |"
-            if seconds
-            else f"| {name} | {model} | not run | not run | | {published[name][model]:.3f} | |"
-        )
+        runs = {
+            sampler: [
+                done[name, model, sampler, seed].test_score
+                for seed in seeds
+                if (name, model, sampler, seed) in done
+            ]
+            for sampler, seeds in SEEDS.items()
+        }
+        cells = [summary(scores, len(SEEDS[sampler])) for sampler, scores in runs.items()]
+        apart = [difference(runs, "bliss", "full"), difference(runs, "bliss", "bliss, no survey")]
+        shown = [name, model, *cells, *apart, f"{published[name][model]:.3f}"]
+        lines.append("| " + " | ".join(shown) + " |")
     return lines
 
 
-def summary(runs: list[RunResult]) -> str:
+def summary(scores: list[float], seeds: int) -> str:
     """Mean and standard deviation, and the number of seeds if some are missing."""
-    if not runs:
+    if not scores:
         return "not run"
-    scores = [result.test_score for result in runs]
     spread = f" ± {stdev(scores):.3f}" if len(scores) > 1 else ""
-    missing = "" if len(scores) == len(SEEDS) else f" ({len(scores)} of {len(SEEDS)} seeds)"
+    missing = "" if len(scores) == seeds else f" ({len(scores)} of {seeds} seeds)"
     return f"{mean(scores):.3f}{spread}{missing}"
 
 
-def difference(runs: dict[str, list[RunResult]]) -> str:
-    """BLISS minus full batch in points; empty until both are complete."""
-    if any(len(results) < len(SEEDS) for results in runs.values()):
+def difference(runs: dict[str, list[float]], one: str, other: str) -> str:
+    """Difference of two samplers in points; empty until both have results."""
+    if not runs[one] or not runs[other]:
         return ""
-    bliss, full = (mean(result.test_score for result in runs[s]) for s in SAMPLERS)
-    return f"{100 * (bliss - full):+.1f}"
+    return f"{100 * (mean(runs[one]) - mean(runs[other])):+.1f}"
 
 
 if __name__ == "__main__":

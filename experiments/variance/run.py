@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import exp, log
 from pathlib import Path
-from statistics import mean
+from statistics import mean, stdev
 from time import perf_counter
 from typing import Any
 
@@ -169,6 +169,7 @@ def page() -> str:
         values = [one["weighted_over_limit"][name] for name in names]
         cells = [", ".join(decimals(v) for v in layers) for layers in values]
         lines.append(row(one["dataset"], one["network"], one["estimator"], *cells))
+    lines += score_table()
     facts, minutes = found[0]["machine"], sum(one["seconds"] for one in found) / 60
     machine_name, torch_version = facts["processor"], facts["torch"]
     lines.append(
@@ -176,6 +177,25 @@ def page() -> str:
         f"{torch_version}."
     )
     return "\n".join(lines) + "\n"
+
+
+def score_table() -> list[str]:
+    """Test F1 at equal seconds, from results/scores.json."""
+    path = HERE / "results" / "scores.json"
+    if not path.exists():
+        return []
+    found = json.loads(path.read_text(encoding="utf-8"))
+    title = "Test F1 at equal seconds, mean and deviation over five seeds (milliseconds and steps):"
+    names = list(next(iter(found.values())))
+    lines = ["", title, "", *header("case", *names)]
+    for case, rows in found.items():
+        cells = [
+            f"{mean(one['test_score']):.3f} ± {stdev(one['test_score']):.3f} "
+            f"({one['step_ms']:.1f} ms, {one['steps']})"
+            for one in rows.values()
+        ]
+        lines.append(row(case, *cells))
+    return lines
 
 
 def decimals(value: float | None) -> str:

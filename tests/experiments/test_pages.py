@@ -34,9 +34,13 @@ def test_a_page_is_what_its_notes_and_results_give(written, name):
 
 
 def test_the_table_of_planetoid_is_of_every_cell_in_its_results():
-    assert set(planetoid.finished()) == set(
-        product(planetoid.DATASETS, planetoid.MODELS, planetoid.SAMPLERS, planetoid.SEEDS)
-    )
+    expected = {
+        (name, model, sampler, seed)
+        for name, model in product(planetoid.DATASETS, planetoid.MODELS)
+        for sampler, seeds in planetoid.SEEDS.items()
+        for seed in seeds
+    }
+    assert set(planetoid.finished()) == expected
     text = (ROOT / "planetoid" / "README.md").read_text(encoding="utf-8")
     assert text.endswith("\n".join(planetoid.table()) + "\n")
 
