@@ -3,7 +3,8 @@
 A power-law graph of 2 M nodes with 256 features in float32, 2 GB, in a store; SAGE with BLISS,
 batches of 256, budgets 4096/2048/1024, one thread. A process trains on the plain map, another one
 reads rows from the file, with a cache of 256 MiB or without, each with 1.5 GiB of memory and with
-nothing of the store in the page cache at first. The memory is limited by a control group, which
+nothing of the store in the page cache at first. Both are also measured with coins that last 8 and
+64 steps (`coin_steps`). The memory is limited by a control group, which
 needs root and Linux; without it, the pages of the features are dropped after every step.
 
 Bytes read are those of /proc/self/io. Beside them stands what neighbour sampling at 10,10,10 would
@@ -42,6 +43,10 @@ SIDES: dict[str, dict[str, Any]] = {
     "rows_and_cache": {"rows": True, "cache": CACHE},
     "plain_map_prefetch": {"rows": False, "prefetch": 1},
     "rows_and_cache_prefetch": {"rows": True, "cache": CACHE, "prefetch": 1},
+    "rows_coins_8": {"rows": True, "coin_steps": 8},
+    "rows_coins_64": {"rows": True, "coin_steps": 64},
+    "rows_and_cache_coins_8": {"rows": True, "cache": CACHE, "coin_steps": 8},
+    "rows_and_cache_coins_64": {"rows": True, "cache": CACHE, "coin_steps": 64},
 }
 
 
@@ -65,6 +70,11 @@ def run(repeats: int) -> dict[str, Any]:
             result[name] = measured(store, side, repeats)
             print(name, result[name], flush=True)
         result["neighbour_sampling"] = neighbour_bytes(store, repeats)
+    for name, side in SIDES.items():
+        if "coin_steps" in side:  # against the same side with new coins in every step
+            over = result[name.partition("_coins")[0]]
+            for measure in ("steps_per_second", "megabytes_per_step", "new_share"):
+                result[f"{name}_{measure}_ratio"] = result[name][measure] / over[measure]
     plain = result["plain_map"]["steps_per_second"]
     for name in list(SIDES)[1:]:
         over = result["plain_map_prefetch"] if "prefetch" in name else result["plain_map"]
@@ -166,6 +176,7 @@ def time_side(store: Path, side: dict[str, Any], repeats: int) -> dict[str, Any]
         features="raw",
         feature_cache=side.get("cache", 0),
         prefetch=side.get("prefetch", 0),
+        coin_steps=side.get("coin_steps", 1),
     )
     task = build_task(config, dataset)
     started = perf_counter()
@@ -173,11 +184,15 @@ def time_side(store: Path, side: dict[str, Any], repeats: int) -> dict[str, Any]
     fill = perf_counter() - started
     drops = not has_groups()
     batches, before, seconds, gathered = stepper.batches(), 0, 0.0, []
+    new, last = [], np.empty(0)  # share of input nodes that the step before did not read
     for number in range(WARM_UP + repeats):
         if number == WARM_UP:
             before, began = read_bytes(), perf_counter()
         (batch,) = step = list(next(batches))
         gathered.append(batch.seconds.gather)
+        source = batch.blocks[0].src.numpy()
+        new.append(float(np.isin(source, last, invert=True).mean()))
+        last = source
         stepper.step(step)
         if drops:
             forget(store)
@@ -188,6 +203,7 @@ def time_side(store: Path, side: dict[str, Any], repeats: int) -> dict[str, Any]
         "gather_ms": 1e3 * mean(gathered[WARM_UP:]),
         "input_nodes": stepper.sampled[0] / stepper.steps,
         "start_seconds": fill,
+        "new_share": mean(new[WARM_UP:]),
     }
     readers = stepper.loader._gather.readers
     if "x" in readers and readers["x"].capacity:

@@ -11,6 +11,15 @@ Kernels that flip a coin per edge use short coins of 32 bits, which take a quart
 
 (nodes whose ids differ by a multiple of 2^32 share a short coin).
 
+Coins may last for K steps. The coin of node j then belongs to the counter
+
+    (t + phase_j) // K = t // K + [phase_j >= K - t mod K],    phase_j = floor(K b_j / 2^32)
+
+in place of t, where b_j are 32 random bits of j. A coin is uniform in every step, and a K-th of the
+nodes, a different one in each step, change their coins. For K = 1 this is the coin above.
+`coin_key` is the only place where the counter is made: a step needs the keys of two counters, and
+b_j >= ceil(2^32 (K - t mod K) / K) tells which of them is that of node j.
+
 No generator is stored, so threads, ranks and resumption cannot change a coin, and checkpoints need
 no random state. `bliss.kernels.coins` has the compiled versions.
 """
@@ -28,7 +37,10 @@ from bliss.kernels.coins import (
     GOLDEN,
     MULTIPLY_1,
     MULTIPLY_2,
+    NO_PHASE,
     ONE,
+    PHASE_HIGH,
+    PHASE_LOW,
     S11,
     S27,
     S30,
@@ -38,9 +50,11 @@ from bliss.kernels.coins import (
     SHORT_15,
     SHORT_16,
     SHORT_COINS,
+    CoinKey,
 )
 
 _MASK = (1 << 64) - 1
+_LOW, _HIGH = np.uint64(0xFFFFFFFF), np.uint64(32)
 
 
 class Stream(IntEnum):
@@ -78,29 +92,76 @@ class Substream(IntEnum):
     """Second draw of a layer: the offset of a systematic draw, or the hops of random walks."""
 
 
-def hashes(key: np.uint64, counter: IntArray) -> npt.NDArray[np.uint64]:
-    """64 random bits of each counter. [N] -> uint64[N]."""
-    bits = key + (counter.astype(np.uint64) + ONE) * GOLDEN
+Bits32 = npt.NDArray[np.uint32]
+Bits64 = npt.NDArray[np.uint64]
+
+
+def hashes(key: np.uint64 | CoinKey, counter: IntArray) -> Bits64:
+    """64 random bits of each counter. [N] -> uint64[N].
+
+    With a `CoinKey` the counters are nodes, and bits last as long as the coins of the key.
+    """
+    bits: Bits64 = _keys(key, counter) + (counter.astype(np.uint64) + ONE) * GOLDEN
     bits = (bits ^ (bits >> S30)) * MULTIPLY_1
     bits = (bits ^ (bits >> S27)) * MULTIPLY_2
     bits ^= bits >> S31
     return bits
 
 
-def uniforms(key: np.uint64, counter: IntArray) -> npt.NDArray[np.float64]:
+def uniforms(key: np.uint64 | CoinKey, counter: IntArray) -> npt.NDArray[np.float64]:
     """Coin of each counter, in [0, 1), equal to `coin` / 2^53. [N] -> float64[N]."""
     return (hashes(key, counter) >> S11).astype(np.float64) / COINS
 
 
-def short_uniforms(key: np.uint64, counter: IntArray) -> npt.NDArray[np.float64]:
+def short_uniforms(key: np.uint64 | CoinKey, counter: IntArray) -> npt.NDArray[np.float64]:
     """Short coin of each counter, in [0, 1). [N] -> float64[N]."""
+    keys = _keys(key, counter)
+    low, high = (keys & _LOW).astype(np.uint32), (keys >> _HIGH).astype(np.uint32)
+    return _short_hashes(low, high, counter).astype(np.float64) / SHORT_COINS
+
+
+def _short_hashes(low: Bits32 | np.uint32, high: Bits32 | np.uint32, counter: IntArray) -> Bits32:
+    """32 random bits of each counter. [N] -> uint32[N]."""
     bits = counter.astype(np.uint32)
-    for half in (np.uint32(int(key) & 0xFFFFFFFF), np.uint32(int(key) >> 32)):
+    for half in (low, high):
         bits = bits + half
         bits = (bits ^ (bits >> SHORT_16)) * SHORT_1
         bits = (bits ^ (bits >> SHORT_15)) * SHORT_2
         bits ^= bits >> SHORT_16
-    return bits.astype(np.float64) / SHORT_COINS
+    return bits
+
+
+def _keys(key: np.uint64 | CoinKey, node: IntArray) -> Bits64:
+    """Key of the coins of each node; with a plain key it is the same for all. uint64[N] or []."""
+    if not isinstance(key, CoinKey):
+        return np.asarray(key)
+    if key.turn == NO_PHASE:
+        return np.asarray(key.before)
+    is_late = _short_hashes(PHASE_LOW, PHASE_HIGH, node) >= key.turn
+    return np.where(is_late, key.after, key.before)
+
+
+def coin_key(seed: int, step: int, *counters: int, lasting: int = 1) -> CoinKey:
+    """Keys of the coins of a step, which last for `lasting` steps.
+
+    Further counters are those of the layer and the shard.
+
+    Examples
+    --------
+    >>> coin_key(0, 5, 1).before == derive_key(0, 5, 1)
+    np.True_
+    >>> nodes = np.arange(1000)
+    >>> coins = [uniforms(coin_key(0, step, 1, lasting=8), nodes) for step in range(2)]
+    >>> float((coins[0] != coins[1]).mean())  # an eighth of the nodes
+    0.125
+    """
+    own = derive_key(seed, step, *counters)
+    window, past = divmod(step, lasting)
+    if lasting == 1:
+        return CoinKey(own, own, own, NO_PHASE)
+    before, after = (derive_key(seed, window + more, *counters) for more in (0, 1))
+    turn = -(-(lasting - past) * int(NO_PHASE) // lasting)  # rounded up
+    return CoinKey(own, before, after, np.uint64(turn))
 
 
 def derive_key(seed: int, *counters: int) -> np.uint64:

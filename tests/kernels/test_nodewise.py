@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bliss.kernels import labor, nodewise
-from bliss.rng import derive_key
+from bliss.rng import coin_key
 from tests.rows import SHAPES, random_ranges
 from tests.twins import layerwise as reference
 from tests.twins import nodewise as twins
@@ -17,6 +17,7 @@ from tests.twins import nodewise as twins
 pytestmark = pytest.mark.slow
 
 KERNELS = (nodewise, labor)
+LASTING = 3  # steps for which the coins of a node last
 
 
 class Case:
@@ -59,7 +60,7 @@ def by_row(drawn) -> list:
 
 
 def test_every_kernel_has_a_twin():
-    imported = {"coin", "random_bits", "halves", "short_bits", "fit_scale", "changed_or"}
+    imported = {"coin", "node_key", "random_bits", "fill_short_coins", "fit_scale", "changed_or"}
     kernels = {
         name
         for module in KERNELS
@@ -95,7 +96,7 @@ def test_sources_are_marked(seed):
 @cases
 def test_keys_and_places_of_groups_agree(seed):
     case = Case(seed)
-    groups, key = (case.rows.node, case.rows.relation), derive_key(5)
+    groups, key = (case.rows.node, case.rows.relation), coin_key(5, 1, lasting=3)
     for g in range(case.rows.degree.size):
         assert nodewise.group_key(key, *groups, g) == twins.group_key(key, *groups, g)
         for place in range(case.rows.degree[g]):
@@ -108,7 +109,7 @@ def test_keys_and_places_of_groups_agree(seed):
 def test_uniform_picks_agree_draw_for_draw(seed, replace):
     case = Case(seed)
     for step in range(5):
-        given = *case.rows, case.fanout, replace, derive_key(1, step)
+        given = *case.rows, case.fanout, replace, coin_key(1, step, lasting=LASTING)
         same(nodewise.pick_uniform(*given), twins.pick_uniform(*given))
 
 
@@ -151,7 +152,7 @@ def test_weighted_picks_agree_draw_for_draw(seed, replace):
         module.row_chances(case.rows.degree, mass, case.fanout, replace)
     np.testing.assert_allclose(ours, twin, rtol=1e-9)
     for step in range(5):
-        key = derive_key(2, step)
+        key = coin_key(2, step, lasting=LASTING)
         if replace:
             given = *case.rows, ours, case.fanout, key
             same(nodewise.pick_replacing(*given), twins.pick_replacing(*given))
@@ -172,9 +173,9 @@ def test_labors_chances_and_picks_agree(seed, iterations):
         given = indptr, row, source.size, coefficient, case.fanout, iterations, tolerance
         ours = labor.labor_chances(*given)
         np.testing.assert_allclose(ours, twins.labor_chances(*given), rtol=1e-6)
-        for chance in (ours, np.empty(0)):
+        for chance, lasting in ((ours, 1), (np.empty(0), 1), (ours, LASTING)):
             edges = *case.rows.ranges, case.rows.degree, case.indices
-            picked = *edges, chance, case.fanout, derive_key(3)
+            picked = *edges, chance, case.fanout, coin_key(3, 1, lasting=lasting)
             scratch = np.empty(case.frontier + 1, np.int64)
             same(labor.pick_shared(*picked, scratch), twins.pick_shared(*picked))
 
@@ -190,8 +191,9 @@ def test_labor_picks_agree_for_rows_of_every_length_and_many_of_them(kind, shape
     dst = random.permutation(degree.size)
     rows = random_ranges(random, indptr, dst, shape)
     frontier = int(rows.degree.sum())
-    for chance in (np.empty(0), random.random(frontier)):
-        picked = *rows.ranges, rows.degree, indices, chance, 10, derive_key(3)
+    for chance, lasting in ((np.empty(0), 1), (random.random(frontier), 1), (np.empty(0), LASTING)):
+        key = coin_key(3, 1, lasting=lasting)
+        picked = *rows.ranges, rows.degree, indices, chance, 10, key
         scratch = np.full(frontier + 2, -7)
         same(labor.pick_shared(*picked, scratch), twins.pick_shared(*picked))
         assert scratch[-1] == -7

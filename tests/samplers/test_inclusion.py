@@ -10,7 +10,7 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bliss.rng import derive_key
+from bliss.rng import coin_key
 from bliss.samplers import LADIES, PLADIES
 from bliss.samplers.draws import Draw, Poisson, WithoutReplacement, WithReplacement
 from tests.statistics import heavy_tailed_graph, normal_limit, repeat, square_sums
@@ -42,7 +42,7 @@ def indicators(draw: Draw, times: int = TIMES) -> np.ndarray:
     place[CANDIDATE] = np.arange(CANDIDATE.size)
     kept = np.zeros((times, CANDIDATE.size), bool)
     for step in range(times):
-        source = draw.keep(CANDIDATE, MASS, 0, BUDGET, derive_key(5, step)).source
+        source = draw.keep(CANDIDATE, MASS, 0, BUDGET, coin_key(5, step)).source
         kept[step, place[source]] = True
     return kept
 
@@ -140,7 +140,7 @@ def test_source_of_next_to_no_chance_is_not_kept(draw):
     mass = np.array([1, 1, 1, 1, 1e-20, 1e-20, 1e-20], np.float32)
     assert draw.probability(mass, 0, 4)[4:].max() < 1e-18
     for step in range(100):
-        assert draw.keep(np.arange(7), mass, 0, 4, derive_key(5, step)).source.max() < 4
+        assert draw.keep(np.arange(7), mass, 0, 4, coin_key(5, step)).source.max() < 4
 
 
 def heavy_tailed(masses: list[float]) -> np.ndarray:
@@ -171,7 +171,7 @@ def test_solved_probabilities_meet_the_budget(layer):
 def test_draw_without_replacement_keeps_exactly_the_budget_of_any_masses(layer, seed):
     mass, budget = layer
     candidate = np.arange(mass.size, dtype=np.int32)
-    source = WithoutReplacement().keep(candidate, mass, 0, budget, derive_key(seed)).source
+    source = WithoutReplacement().keep(candidate, mass, 0, budget, coin_key(seed, 0)).source
     assert np.unique(source).size == source.size == budget
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bliss import InputError
-from bliss.rng import derive_key
+from bliss.rng import coin_key
 from bliss.samplers import SKETCH, LayerSampler, draws
 from bliss.samplers.draws import Successive
 from tests.statistics import (
@@ -150,7 +150,7 @@ MASS[7] = 0.0  # never drawn
 @lru_cache
 def first_draws(times: int) -> np.ndarray:
     """How often each candidate was the first to be drawn. [40]."""
-    keys = [derive_key(5, step) for step in range(times)]
+    keys = [coin_key(5, step) for step in range(times)]
     candidate = np.arange(200, 240)
     source = [Successive().keep(candidate, MASS, 0, 1, key).source[0] for key in keys]
     return np.bincount(np.array(source) - 200, minlength=40)
@@ -172,7 +172,7 @@ def test_the_second_draw_follows_the_masses_that_are_left():
     pairs = list(combinations(range(5), 2))
     count = dict.fromkeys(pairs, 0)
     for step in range(times):
-        source = Successive().keep(np.arange(5), share, 0, 2, derive_key(6, step)).source
+        source = Successive().keep(np.arange(5), share, 0, 2, coin_key(6, step)).source
         count[tuple(source.tolist())] += 1
 
     def tail(chance: np.ndarray) -> float:

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from bliss.arrays import FloatArray, IntArray
-from bliss.kernels.coins import COINS, coin
+from bliss.kernels.coins import COINS, CoinKey, fill_coins
 from bliss.kernels.compile import compiled, compiled_reductions
 
 TINY = np.float32(1e-36)
@@ -264,7 +264,7 @@ def fit_scale_paper(mass: FloatArray, budget: float) -> float:
 
 @compiled
 def poisson_keep(
-    candidate: IntArray, mass: FloatArray, scale: float, num_dst: int, key: np.uint64
+    candidate: IntArray, mass: FloatArray, scale: float, num_dst: int, key: CoinKey
 ) -> tuple[Any, Any]:
     """Flip one coin per candidate: keep j if u_j < p_j = min(1, c s_j); targets always.
 
@@ -278,8 +278,9 @@ def poisson_keep(
     start = num_dst
     while start < mass.size:
         nodes, masses = candidate[start : start + _CHUNK], mass[start : start + _CHUNK]
+        fill_coins(key, nodes, above)
         for c in range(nodes.size):  # only arithmetic, so that the loop is vectorised
-            above[c] = coin(key, np.uint64(nodes[c])) - np.float64(masses[c]) * (scale * COINS)
+            above[c] -= np.float64(masses[c]) * (scale * COINS)
         for c in range(nodes.size):
             place[kept] = start + c
             kept += np.uint64(above[c] < 0.0)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bliss.arrays import FloatArray, IntArray
-from bliss.kernels.coins import SHORT_COINS, halves, short_bits
+from bliss.kernels.coins import SHORT_COINS, CoinKey, fill_short_coins
 from bliss.kernels.compile import compiled, compiled_reductions
 
 _U0 = np.uint64(0)
@@ -27,7 +27,7 @@ def pick_shared(
     indices: IntArray,
     chance: FloatArray,
     fanout: int,
-    key: np.uint64,
+    key: CoinKey,
     scratch: IntArray,
 ) -> tuple[Any, Any, Any]:
     """Keep edge j -> i if the coin of source j, shared by all its edges, is below p_ij.
@@ -40,7 +40,6 @@ def pick_shared(
     groups = degree.size
     kept_indptr = np.zeros(groups + 1, np.int64)
     prob = np.empty(scratch.size if chance.size else 0, np.float32)
-    low, high = halves(key)
     coins = np.empty(_CHUNK, np.uint32)
     touched = np.zeros(1, np.int64)  # written, so that the reads are not optimised away
     count = _U0
@@ -59,9 +58,7 @@ def pick_shared(
                 size = min(last - first, _CHUNK)
                 # round up to whole vectors, reading beyond the row: a partial vector is slow
                 whole = min(-(-size // _VECTOR) * _VECTOR, indices.size - first)
-                nodes = indices[first : first + whole]
-                for c in range(whole):  # only arithmetic, so that the loop is vectorised
-                    coins[c] = short_bits(low, high, np.uint32(nodes[c]))
+                fill_short_coins(key, indices[first : first + whole], coins)
                 if chance.size:
                     for c in range(size):
                         scratch[count] = first + c

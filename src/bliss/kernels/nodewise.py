@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from bliss.arrays import BoolArray, FloatArray, IntArray
-from bliss.kernels.coins import COINS, coin, random_bits
+from bliss.kernels.coins import COINS, CoinKey, coin, node_key, random_bits
 from bliss.kernels.compile import compiled
 from bliss.kernels.frontier import changed_or, fit_scale
 
@@ -45,13 +45,14 @@ def all_edges(pointer: IntArray, start: IntArray, stop: IntArray) -> tuple[Any, 
 
 
 @compiled
-def group_key(key: np.uint64, node: IntArray, relation: IntArray, g: int) -> np.uint64:
+def group_key(key: CoinKey, node: IntArray, relation: IntArray, g: int) -> np.uint64:
     """Key of the coins of group g.
 
     node      int64[G]  target of each group
     relation  int64[G]  relation of each group; empty if a target has one group
     """
-    own = random_bits(key, np.uint64(node[g]))
+    own = np.uint64(node[g])
+    own = random_bits(node_key(key, own), own)
     return random_bits(own, np.uint64(relation[g])) if relation.size else own
 
 
@@ -114,7 +115,7 @@ def pick_uniform(
     relation: IntArray,
     fanout: int,
     is_replacing: bool,
-    key: np.uint64,
+    key: CoinKey,
 ) -> tuple[Any, Any, Any]:
     """Keep `fanout` edges of each group, uniformly: p_ij = k / |N|. O(k) per group.
 
@@ -255,7 +256,7 @@ def pick_replacing(
     relation: IntArray,
     chance: FloatArray,
     fanout: int,
-    key: np.uint64,
+    key: CoinKey,
 ) -> tuple[Any, Any, Any]:
     """Draw k edges of each group with replacement, by inversion.
 
@@ -304,7 +305,7 @@ def pick_pivotal(
     node: IntArray,
     relation: IntArray,
     chance: FloatArray,
-    key: np.uint64,
+    key: CoinKey,
 ) -> tuple[Any, Any, Any]:
     """Keep edge e of each group with probability p_e and a fixed number per group (DepRound).
 

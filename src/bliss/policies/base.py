@@ -34,6 +34,8 @@ class Policy(Learner):
     """Units of the samplers that the policy works with; see `SamplerConfig.unit`."""
     needs_prob: ClassVar[bool] = False
     """Whether learning divides by the inclusion probabilities of sources."""
+    divides_rewards: ClassVar[bool] = False
+    """Whether rewards are divided by probabilities, which assumes new coins in every step."""
     watches_errors: ClassVar[bool] = False
     """Whether the policy compares its masses with static ones by the errors of drawn blocks."""
     has_node_factor: ClassVar[bool] = False

@@ -39,6 +39,7 @@ class Exp3(Policy):
     power = 0.5
     pairs_with = ("sources",)
     needs_prob = True  # rewards are divided by p_j
+    divides_rewards = True
 
     def __init__(self, graph: Graph, layers: int, config: Exp3Config | None = None) -> None:
         super().__init__(graph, layers)

@@ -51,6 +51,7 @@ class Linear(Policy):
     pairs_with = ("sources",)
     has_node_factor = True
     needs_prob = True  # the gradient is divided by p_j
+    divides_rewards = True
 
     def __init__(self, graph: Graph, layers: int, config: LinearConfig, x: Any) -> None:
         self.power = 1.0 if config.combine == "sum" else 0.5

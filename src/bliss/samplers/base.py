@@ -10,7 +10,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
 
 from bliss import checks
@@ -20,11 +19,12 @@ from bliss.distributed.packing import pack_news, unpack_news
 from bliss.errors import InputError
 from bliss.feedback import Feedback, News, Survey, check_feedback
 from bliss.graph import Graph, HiddenEdges, Rows
+from bliss.kernels.coins import CoinKey
 from bliss.nn.block import Block, Observation
 from bliss.nn.inference import LayerSurvey, infer
 from bliss.nn.layers import Layer, number_of_layers
 from bliss.policies.learner import Learner
-from bliss.rng import derive_key
+from bliss.rng import Stream, coin_key
 from bliss.samplers.config_base import EstimatorConfig, SamplerConfig
 from bliss.samplers.first_hop import FirstHop
 from bliss.samplers.history import History, declared_widths
@@ -330,7 +330,7 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         """Load the result of `state_dict`, for the same graph, settings and number of layers."""
         self.learning.load_state_dict(state)
 
-    def _layer(self, rows: Rows, layer: int, key: np.uint64) -> Block:
+    def _layer(self, rows: Rows, layer: int, key: CoinKey) -> Block:
         """Draw one layer from the edges that its targets may see, with the coins of `key`."""
         raise NotImplementedError(f"{type(self).__name__} implements neither _layer nor sample")
 
@@ -338,9 +338,13 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         """Whether the network is known to learn the coefficients of this layer."""
         return False
 
-    def _key(self, step: int, layer: int, shard: int = 0) -> np.uint64:
-        """Key of a layer's coins: seed, step, layer and, except for the first one, shard."""
-        return derive_key(self.seed, step, layer, *((shard,) if shard else ()))
+    def _key(self, step: int, layer: int, shard: int = 0) -> CoinKey:
+        """Key of a layer's coins: seed, step, layer and, except for the first one, shard.
+
+        Coins of evaluations and measurements last for one step: their draws are independent.
+        """
+        lasting = self.config.lasting if step < Stream.EVALUATION else 1
+        return coin_key(self.seed, step, layer, *((shard,) if shard else ()), lasting=lasting)
 
     def _check(self, feedback: Sequence[Feedback]) -> None:
         """Reject feedback that does not match the layers or the graph, before ids are used."""

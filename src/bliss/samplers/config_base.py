@@ -22,6 +22,7 @@ FirstHop = Literal["sampled", "exact"]
 HistoryKind = Literal["none", "nodes", "surveys"]
 HistoryType = Literal["float32", "float16"]
 Influence = Literal["auto", "none", "prior"]
+LONGEST_COIN = 1 << 32
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +90,11 @@ class SamplerConfig:
     def weighs_targets(self) -> bool:
         """Whether masses weigh each target by its influence on the loss."""
         return False
+
+    @property
+    def lasting(self) -> int:
+        """Number of steps for which a node keeps its coin."""
+        return 1
 
     @property
     def linear_only(self) -> bool:
@@ -234,6 +240,35 @@ class EstimatorConfig(SamplerConfig):
     def needs_surveys(self) -> bool:
         """Whether the history is written only by evaluations of all nodes."""
         return self.history == "surveys"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoinConfig(EstimatorConfig):
+    """Settings of a sampler whose coins belong to nodes, so that they may last several steps."""
+
+    coin_steps: int = 1
+    """Steps for which a node keeps its coin. With K, a K-th of the nodes change coins in a step, so
+    that batches share sources and less is read from disk; 1: new coins in every step."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        steps = checks.whole("coin_steps", self.coin_steps, least=1)
+        if steps > LONGEST_COIN:
+            raise InputError(
+                f"coin_steps={steps} is more than {LONGEST_COIN}, the number of different phases "
+                "of coins: start with 64."
+            )
+        if steps > 1 and self.history == "nodes":
+            raise InputError(
+                f"coin_steps={steps} is not possible with history='nodes', because a node is then "
+                "sampled again while its history is new, and not while it is old, which is biased: "
+                "choose coin_steps 1, or history none or surveys."
+            )
+
+    @property
+    def lasting(self) -> int:
+        """Number of steps for which a node keeps its coin."""
+        return self.coin_steps
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,6 +24,7 @@ from bliss.policies.configs import (
     by_name,
 )
 from bliss.samplers.config_base import (
+    CoinConfig,
     EstimatorConfig,
     HistoryKind,
     Influence,
@@ -39,7 +40,7 @@ Renormalise = Literal["rows", "mean", "symmetric"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class LayerSamplerConfig(InfluenceConfig, PolicySamplerConfig):
+class LayerSamplerConfig(CoinConfig, InfluenceConfig, PolicySamplerConfig):
     """Settings of a custom layer-wise sampler."""
 
     builds: ClassVar[str] = "layerwise.LayerSampler"
@@ -49,7 +50,7 @@ class LayerSamplerConfig(InfluenceConfig, PolicySamplerConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PoissonConfig(InfluenceConfig, PolicySamplerConfig):
+class PoissonConfig(CoinConfig, InfluenceConfig, PolicySamplerConfig):
     """Settings of samplers that flip one coin per source."""
 
     estimators: ClassVar[Sequence[str]] = ("ht", "hajek", "released")
@@ -98,7 +99,7 @@ class LADIESConfig(InfluenceConfig, PolicySamplerConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SKETCHConfig(InfluenceConfig, PolicySamplerConfig):
+class SKETCHConfig(CoinConfig, InfluenceConfig, PolicySamplerConfig):
     """Settings of SKETCH."""
 
     builds: ClassVar[str] = "sketch.SKETCH"
@@ -166,7 +167,7 @@ class FullConfig(SamplerConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodeSamplerConfig(PolicySamplerConfig):
+class NodeSamplerConfig(CoinConfig, PolicySamplerConfig):
     """Settings of a custom node-wise sampler."""
 
     builds: ClassVar[str] = "nodewise.NodeSampler"
@@ -213,7 +214,7 @@ class VRGCNConfig(NeighborConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LABORConfig(EstimatorConfig):
+class LABORConfig(CoinConfig):
     """Settings of LABOR."""
 
     builds: ClassVar[str] = "labor.LABOR"

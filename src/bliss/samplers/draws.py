@@ -14,6 +14,7 @@ import numpy as np
 from bliss.arrays import BoolArray, FloatArray, IntArray
 from bliss.errors import InputError
 from bliss.kernels import frontier
+from bliss.kernels.coins import CoinKey
 from bliss.rng import Substream, derive_key, hashes, uniforms
 from bliss.samplers.config_base import Thinning
 
@@ -33,12 +34,14 @@ class Draw(Protocol):
 
     has_probability: ClassVar[bool]
     """Whether inclusion probabilities have a closed form."""
+    has_node_coins: ClassVar[bool]
+    """Whether each source is kept by a coin of its own, so that coins may last several steps."""
 
     def probability(self, mass: FloatArray, num_dst: int, budget: int) -> FloatArray:
         """p_j of every candidate, targets first. [C] -> float64[C]."""
 
     def keep(
-        self, candidate: IntArray, mass: FloatArray, num_dst: int, budget: int, key: np.uint64
+        self, candidate: IntArray, mass: FloatArray, num_dst: int, budget: int, key: CoinKey
     ) -> Drawn:
         """Draw sources. candidate [C], mass [C]."""
 
@@ -51,6 +54,7 @@ class Poisson:
     """
 
     has_probability: ClassVar[bool] = True
+    has_node_coins: ClassVar[bool] = True
     thinning: Thinning = "exact"
 
     def scale(self, mass: FloatArray, budget: int) -> float:
@@ -72,7 +76,7 @@ class Poisson:
         return prob
 
     def keep(
-        self, candidate: IntArray, mass: FloatArray, num_dst: int, budget: int, key: np.uint64
+        self, candidate: IntArray, mass: FloatArray, num_dst: int, budget: int, key: CoinKey
     ) -> Drawn:
         """Flip the coins."""
         scale = self.scale(mass, budget)
@@ -86,6 +90,7 @@ class WithReplacement:
     """k draws from s_j / sum s, as published for LADIES: p_j = 1 - (1 - s_j / sum s)^k."""
 
     has_probability: ClassVar[bool] = True
+    has_node_coins: ClassVar[bool] = False
 
     def probability(self, mass: FloatArray, num_dst: int, budget: int) -> FloatArray:
         """p_j of every candidate."""
@@ -98,14 +103,14 @@ class WithReplacement:
         return np.asarray(prob, dtype=np.float64)
 
     def keep(
-        self, candidate: IntArray, mass: FloatArray, num_dst: int, budget: int, key: np.uint64
+        self, candidate: IntArray, mass: FloatArray, num_dst: int, budget: int, key: CoinKey
     ) -> Drawn:
         """Draw k times by inversion; a source drawn twice is kept once."""
         prob = self.probability(mass, num_dst, budget)
         kept = np.ones(mass.size, bool)
         if mass.size > budget:
             ladder = np.cumsum(mass, dtype=np.float64)
-            coin = uniforms(key, np.arange(budget)) * ladder[-1]
+            coin = uniforms(key.step, np.arange(budget)) * ladder[-1]
             kept[num_dst:] = False
             kept[np.searchsorted(ladder, coin, side="right").clip(max=mass.size - 1)] = True
         return _select(candidate, prob, kept)
@@ -121,13 +126,14 @@ class WithoutReplacement:
     """
 
     has_probability: ClassVar[bool] = True
+    has_node_coins: ClassVar[bool] = False
 
     def probability(self, mass: FloatArray, num_dst: int, budget: int) -> FloatArray:
         """p_j of every candidate."""
         return Poisson().probability(mass, num_dst, budget)
 
     def keep(
-        self, candidate: IntArray, mass: FloatArray, num_dst: int, budget: int, key: np.uint64
+        self, candidate: IntArray, mass: FloatArray, num_dst: int, budget: int, key: CoinKey
     ) -> Drawn:
         """Draw k sources; the targets are added to them."""
         prob = Poisson().probability(mass, 0, budget)
@@ -135,10 +141,10 @@ class WithoutReplacement:
         open_ = np.flatnonzero(~kept)
         number = round(float(prob[open_].sum()))  # sources to pick among these
         if number > 0:
-            order = open_[np.argsort(hashes(key, candidate[open_]))]
+            order = open_[np.argsort(hashes(key.step, candidate[open_]))]
             ladder = np.cumsum(prob[order])
             ladder *= number / ladder[-1]  # so that it ends exactly on an integer
-            offset = uniforms(derive_key(int(key), Substream.SECOND), np.zeros(1, np.int64))[0]
+            offset = uniforms(derive_key(int(key.step), Substream.SECOND), np.zeros(1, np.int64))[0]
             rungs = np.floor(np.concatenate([[0.0], ladder]) + offset)
             kept[order[np.diff(rungs) >= 1]] = True
         kept[:num_dst] = True
@@ -167,6 +173,7 @@ class Successive:
     """
 
     has_probability: ClassVar[bool] = False
+    has_node_coins: ClassVar[bool] = True
     debiased: bool = True
 
     def probability(self, mass: FloatArray, num_dst: int, budget: int) -> FloatArray:
@@ -177,7 +184,7 @@ class Successive:
         )
 
     def keep(
-        self, candidate: IntArray, mass: FloatArray, num_dst: int, budget: int, key: np.uint64
+        self, candidate: IntArray, mass: FloatArray, num_dst: int, budget: int, key: CoinKey
     ) -> Drawn:
         """Draw k sources; the targets are added to them."""
         correction = np.ones(mass.size)

@@ -10,6 +10,7 @@ import numpy as np
 from bliss import checks
 from bliss.arrays import FloatArray, IntArray
 from bliss.graph import Rows
+from bliss.kernels.coins import CoinKey
 from bliss.nn.block import Block
 from bliss.rng import uniforms
 from bliss.samplers.base import Sampler
@@ -97,18 +98,18 @@ class FastGCN(Sampler):
             return at_least_once(share, budget)
         return np.asarray(np.minimum(self._scale[layer] * share, 1.0))
 
-    def _draw(self, budget: int, key: np.uint64) -> IntArray:
+    def _draw(self, budget: int, key: CoinKey) -> IntArray:
         """Distinct nodes of k draws, in increasing order. int64[at most k]."""
         nodes = np.arange(self.graph.num_nodes)
         if budget >= nodes.size:
             return nodes
         if not self.config.replace:
             return WithoutReplacement().keep(nodes, self._share, 0, budget, key).source
-        point = uniforms(key, np.arange(budget)) * self._ladder[-1]
+        point = uniforms(key.step, np.arange(budget)) * self._ladder[-1]
         drawn = np.searchsorted(self._ladder, np.sort(point), side="right")
         return np.unique(drawn.clip(max=nodes.size - 1))
 
-    def _layer(self, rows: Rows, layer: int, key: np.uint64) -> Block:
+    def _layer(self, rows: Rows, layer: int, key: CoinKey) -> Block:
         dst, drawn = rows.dst, self._draw(self.budgets[layer], key)
         source = np.concatenate([dst, drawn[~np.isin(drawn, dst)]])
         kept = KeptEdges.of_sources(rows, source, self._workspace())

@@ -11,6 +11,7 @@ import numpy as np
 from bliss import checks
 from bliss.arrays import IntArray
 from bliss.graph import Rows
+from bliss.kernels.coins import CoinKey
 from bliss.nn.block import Block
 from bliss.nn.inference import full_block
 from bliss.samplers.base import Sampler
@@ -45,5 +46,5 @@ class Full(Sampler):
             self._last = last = targets.copy(), super().sample(targets, step, shard)
         return [replace(block) for block in last[1]]  # each caller gets its own observations
 
-    def _layer(self, rows: Rows, layer: int, key: np.uint64) -> Block:
+    def _layer(self, rows: Rows, layer: int, key: CoinKey) -> Block:
         return full_block(rows, self._workspace().number)

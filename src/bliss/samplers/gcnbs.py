@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import ClassVar
 
-import numpy as np
-
 from bliss.graph import Rows
+from bliss.kernels.coins import CoinKey
 from bliss.nn.block import Block
 from bliss.policies.base import Policy
 from bliss.samplers.config_base import SamplerConfig
@@ -58,7 +57,7 @@ class GCNBS(NodeSampler):
         uses_attention = self.config.uses_attention
         return self.config.bandit.build(self.graph, self.layers, uses_attention=uses_attention)
 
-    def _layer(self, rows: Rows, layer: int, key: np.uint64) -> Block:
+    def _layer(self, rows: Rows, layer: int, key: CoinKey) -> Block:
         block = super()._layer(rows, layer, key)
         needs_messages = self.config.bandit.reward == "thanos"
         return replace(block, keeps_input=needs_messages)

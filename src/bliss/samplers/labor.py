@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import numpy as np
-
 from bliss.arrays import NOTHING, FloatArray, IntArray
 from bliss.graph import Rows
 from bliss.kernels import labor, nodewise
+from bliss.kernels.coins import CoinKey
 from bliss.policies.static import Static
 from bliss.samplers.config_base import SamplerConfig
 from bliss.samplers.configs import LABORConfig
@@ -58,7 +57,7 @@ class LABOR(EdgeSampler):
         super().__init__(data, budgets, **options)
         self._coefficients = Static(self.graph, self.layers)
 
-    def _key(self, step: int, layer: int, shard: int = 0) -> np.uint64:
+    def _key(self, step: int, layer: int, shard: int = 0) -> CoinKey:
         return super()._key(step, 0 if self.config.shared else layer, shard)
 
     def _chances(self, rows: Rows, layer: int) -> FloatArray:
@@ -75,9 +74,7 @@ class LABOR(EdgeSampler):
         )
         return chance
 
-    def _keep(
-        self, rows: Rows, layer: int, key: np.uint64
-    ) -> tuple[IntArray, IntArray, FloatArray]:
+    def _keep(self, rows: Rows, layer: int, key: CoinKey) -> tuple[IntArray, IntArray, FloatArray]:
         workspace, fanout = self._workspace(), self.budgets[layer]
         is_uniform = self.config.iterations == 0 and self.graph.norm == "mean"
         chance = NOTHING if is_uniform else self._chances(rows, layer)

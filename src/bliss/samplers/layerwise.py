@@ -14,6 +14,7 @@ from bliss.arrays import NOTHING, FloatArray, IntArray
 from bliss.errors import InputError
 from bliss.graph import Rows
 from bliss.kernels import frontier
+from bliss.kernels.coins import CoinKey
 from bliss.nn.block import Block
 from bliss.samplers.config_base import EstimatorConfig, SamplerConfig
 from bliss.samplers.configs import LayerSamplerConfig
@@ -57,6 +58,12 @@ class LayerSampler(PolicySampler):
         self.estimator = estimator_of(self.config.estimator)
         if not self.draw.has_probability:
             self._check_without_probability()
+        if self.config.lasting > 1 and not self.draw.has_node_coins:
+            raise InputError(
+                f"coin_steps={self.config.lasting} is not possible with draw "
+                f"{type(self.draw).__name__}, which has no coin per node: choose draw Poisson or "
+                "Successive, or coin_steps 1."
+            )
 
     def _make_draw(self) -> Draw:
         config = self.config
@@ -87,7 +94,7 @@ class LayerSampler(PolicySampler):
         prob = self.draw.probability(mass, targets.size, self.budgets[layer])
         return Inclusion(candidate.astype(np.int64), prob)
 
-    def _layer(self, rows: Rows, layer: int, key: np.uint64) -> Block:
+    def _layer(self, rows: Rows, layer: int, key: CoinKey) -> Block:
         candidate, mass = self._masses(rows, layer)
         source, prob, correction = self.draw.keep(
             candidate, mass, rows.dst.size, self.budgets[layer], key
@@ -98,7 +105,7 @@ class LayerSampler(PolicySampler):
         if self.estimator.needs_prob:
             kept = kept._replace(edge_mass=self.policy.edge_mass(layer, rows))
         block = kept.block(self.estimator)
-        is_watched = self.policy.watches_errors and int(key) % WATCH_ONE_OF == 0
+        is_watched = self.policy.watches_errors and int(key.step) % WATCH_ONE_OF == 0
         if is_watched and prob is not None:
             centred = self.estimator.name == Hajek.name
             block = replace(block, watch="centred" if centred else "whole")

@@ -6,12 +6,11 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
-import numpy as np
-
 from bliss import checks
 from bliss.arrays import FloatArray, IntArray
 from bliss.graph import Rows
 from bliss.kernels import nodewise
+from bliss.kernels.coins import CoinKey
 from bliss.nn.block import Block
 from bliss.policies.base import Policy
 from bliss.samplers.base import Sampler
@@ -51,9 +50,7 @@ class EdgeSampler(Sampler):
         """p_ij of every visible edge, possibly a view of the workspace. float64[F]."""
 
     @abstractmethod
-    def _keep(
-        self, rows: Rows, layer: int, key: np.uint64
-    ) -> tuple[IntArray, IntArray, FloatArray]:
+    def _keep(self, rows: Rows, layer: int, key: CoinKey) -> tuple[IntArray, IntArray, FloatArray]:
         """Draw the kept edges: kept_indptr int64[G + 1], edge int64[E'], prob float32[E']."""
 
     def inclusion(self, dst: Any, layer: int) -> EdgeInclusion:
@@ -61,7 +58,7 @@ class EdgeSampler(Sampler):
         rows = self.graph.rows(checks.seeds(dst, self.graph.num_nodes))
         return EdgeInclusion(rows.edges()[1], self._chances(rows, layer).copy())
 
-    def _layer(self, rows: Rows, layer: int, key: np.uint64) -> Block:
+    def _layer(self, rows: Rows, layer: int, key: CoinKey) -> Block:
         kept = KeptEdges.of_edges(rows, *self._keep(rows, layer, key), self._workspace())
         return kept.block(self.estimator)
 
@@ -94,9 +91,7 @@ class NodeSampler(EdgeSampler, PolicySampler):
         nodewise.row_chances(rows.degree, chance, self.budgets[layer], self.replace)
         return chance
 
-    def _keep(
-        self, rows: Rows, layer: int, key: np.uint64
-    ) -> tuple[IntArray, IntArray, FloatArray]:
+    def _keep(self, rows: Rows, layer: int, key: CoinKey) -> tuple[IntArray, IntArray, FloatArray]:
         groups, fanout = (*rows.ranges, rows.degree, rows.node, rows.relation), self.budgets[layer]
         if self._is_flat(rows, layer):
             return nodewise.pick_uniform(*groups, fanout, self.replace, key)

@@ -23,6 +23,12 @@ class PolicySampler(Sampler):
                 f"{' or '.join(self.policy.pairs_with)}, but {type(self).__name__} draws {unit}: "
                 "choose policy node or static, or another sampler."
             )
+        if self.config.lasting > 1 and self.policy.divides_rewards:
+            raise InputError(
+                f"coin_steps={self.config.lasting} is not possible with policy "
+                f"{self.policy.name!r}, which divides rewards by probabilities and so assumes new "
+                "coins in every step: choose policy node or static, or coin_steps 1."
+            )
         return (self.policy, *super()._make_learners())
 
     def _has_attention(self, layer: int) -> bool:

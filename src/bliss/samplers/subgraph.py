@@ -86,7 +86,7 @@ class SubgraphSampler(Sampler):
         self._check_prepared()
         if seeds is not self._seed_nodes:  # `prepare` checked these
             seeds = checks.seeds(seeds, self.graph.num_nodes)
-        key = self._key(checks.whole("step", step), 0, checks.whole("shard", shard))
+        key = self._key(checks.whole("step", step), 0, checks.whole("shard", shard)).step
         subgraph = self._induce(*self._draw(seeds, key))
         return self._blocks(subgraph, self._weigh(subgraph))
 

@@ -169,6 +169,11 @@ def _no_advice(pilot: Pilot, config: TrainConfig, limit: float, started: float) 
 
 def _eligible(given: Mapping[str, Any]) -> dict[str, TrainConfig]:
     """Settings of what can be advised; raises an error if there is nothing."""
+    if (lasting := resolve(**given).sampler.config.lasting) > 1:
+        raise InputError(
+            f"coin_steps={lasting} is not known to the pilot, whose expected errors assume new "
+            "coins in every step: leave it out, and add it to the command that is advised."
+        )
     eligible = configs(given)
     if not eligible:
         names = dict.fromkeys(str(kind["sampler"]) for kind in KINDS.values())

@@ -90,6 +90,11 @@ class VarianceStudy:
                 f"shards={config.training.shards} must be 1 here, because variance is measured "
                 "per batch: leave it out."
             )
+        if (lasting := config.sampler.config.lasting) > 1:
+            raise InputError(
+                f"coin_steps={lasting} must be 1 here, because errors are measured over "
+                "independent draws: leave it out."
+            )
         self.task = build_task(config, dataset)
         self.stepper = Stepper(self.task)
         self.config = config = self.task.config
