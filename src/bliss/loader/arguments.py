@@ -27,14 +27,13 @@ def own_shards(shard: int | Sequence[int], shards: int) -> tuple[int, ...]:
 
 
 def check_data(data: Any, sampler: Any) -> None:
-    """Raise an error unless this is a PyG `Data` with the nodes of the sampler's graph."""
-    kind = library_of(data)
-    if kind == "torch_geometric.HeteroData":
+    """Raise an error unless this is one homogeneous graph, with the nodes of the sampler's."""
+    if library_of(data) == "torch_geometric.HeteroData":
         raise InputError(
             "data is a HeteroData, but a sampler has one type of nodes and edges: pass "
             "data.to_homogeneous(), to the sampler as well."
         )
-    if kind != "torch_geometric.Data":
+    if not hasattr(data, "num_nodes"):
         raise InputError(
             f"data is a {type(data).__name__}, but must be a PyG Data, which holds features and "
             "edges in memory or memory-mapped: pass Data(x=..., edge_index=...); a pair of "
