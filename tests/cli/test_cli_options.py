@@ -165,6 +165,7 @@ def test_help_fits_on_a_screen_and_help_all_has_the_rest(command):
     lines = [line for line in short.splitlines() if line.strip()]
     assert len(lines) <= 36
     assert all(f" {name} " in short for name in ("--dataset", "--hidden", "--steps", "--help-all"))
+    assert "Encoding of features: auto, raw, row," in short
     assert " --weight-decay " not in short
     assert " --weight-decay " in full
     for name in re.findall(r" (--[a-z-]+) ", short):

@@ -159,7 +159,7 @@ CASES = {
     ),
     "a column that is not there": (
         lambda f: {"features": write(f, "x.csv", "a,b\n1,2\n"), "feature_columns": ["c"]},
-        "feature_columns holds 'c'",
+        "feature_columns has 'c'",
     ),
     "columns of an array": (lambda f: {"feature_columns": ["c"]}, "has no names"),
     "features flat": (feats("x.npy", X[:, 0]), r"features has shape \(5,\)"),

@@ -74,7 +74,7 @@ def test_the_summary_says_what_was_done_and_stays_in_the_store(tmp_path, tables)
     shown = dict(summary_rows(found))
     assert shown["nodes"] == "4, with ids such as 'zoé'"
     assert shown["duplicates merged"] == "1"
-    assert shown["self-loops"] == "one per node: 3 added, 1 were there"
+    assert shown["self-loops"] == "one per node: 3 added, 1 read"
     assert shown["direction"].startswith("one way: 0.0% of the edges have their reverse; import")
     assert shown["classes"] == "2 (blue: 1, red: 2)"
     assert shown["note"] == "Columns of the edges that are not used: follower, since."

@@ -126,5 +126,5 @@ def test_a_store_keeps_its_encoder(tmp_path, form):
     twin = import_graph(tmp_path / "twin", edges=edges, features=other, like=store)
     assert np.array_equal(open_store(twin).x, x)
     missing = write(tmp_path, "less.csv", "name,code,age\nz,a,3\n")
-    with pytest.raises(ImportProblems, match=r"2 problems: \(1\) the other store holds 'city'"):
+    with pytest.raises(ImportProblems, match=r"2 problems: \(1\) the store of `like` has 'city'"):
         encode_table(store, missing)

@@ -7,9 +7,10 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.testing import MyFeatureStore, MyGraphStore
 
-from bliss import PLADIES, Bliss, BlockLoader, Graph, InputError, Neighbor
+from bliss import PLADIES, Bliss, BlockLoader, Graph, InputError, LinkLoader, Neighbor
 from bliss.loader import seed_loader as loader_module
 from bliss.loader.pyg_options import REFUSED
 from bliss.samplers import SAMPLERS
@@ -41,6 +42,17 @@ def test_other_subgraphs_and_unknown_options_are_refused(data):
         BlockLoader(data, sampler, subgraph_type="sideways")
     with pytest.raises(TypeError, match="unexpected keyword argument 'batchsize'"):
         BlockLoader(data, sampler, batchsize=3)
+
+
+def test_other_data_than_one_homogeneous_graph_are_refused(data):
+    sampler, stores = PLADIES(data, [10]), (MyFeatureStore(), MyGraphStore())
+    for loader in (BlockLoader, LinkLoader):
+        with pytest.raises(InputError, match=r"data is a tuple, .* FeatureStore and GraphStore"):
+            loader(stores, sampler)
+        with pytest.raises(InputError, match=r"data is a HeteroData, .* data.to_homogeneous\(\)"):
+            loader(HeteroData(), sampler)
+    with pytest.raises(InputError, match=r"^edge_label_index is not an option of BlockLoader"):
+        BlockLoader(data, sampler, edge_label_index=data.edge_index)  # not all of its values
 
 
 def test_a_batch_says_its_sizes_on_one_line(data):

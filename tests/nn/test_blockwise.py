@@ -261,6 +261,8 @@ def test_what_cannot_be_routed_is_refused_with_the_name_of_the_layer():
         assert "forward" not in vars(model.conv)  # the model is left as it was
     with pytest.raises(InputError, match="there are 2 blocks, but GraphSAGE has 3 message passing"):
         Blockwise(GraphSAGE(WIDTH, 4, 3))(x[blocks[0].src], blocks)
+    with pytest.raises(InputError, match=r'GCNConv divides by roots of degrees .* norm="gcn"'):
+        Blockwise(GCN(WIDTH, 4, 2))(x[blocks[0].src], blocks)  # not self_loops first, norm then
 
 
 @pytest.mark.parametrize(

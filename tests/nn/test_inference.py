@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from torch_geometric.nn import GINConv, GraphConv, SAGEConv
+from torch_geometric.nn import GINConv, GraphConv, GraphSAGE, SAGEConv
 
 from bliss import InputError
 from bliss.errors import ResourceError
@@ -89,6 +89,8 @@ def test_what_is_no_layer_or_no_file_is_refused(tmp_path):
 
     with pytest.raises(InputError, match=r"Whole.forward takes all blocks at once.*__iter__"):
         infer(Whole(), graph, x)
+    with pytest.raises(InputError, match=r"GraphSAGE.forward takes edge_index.*Blockwise\(model"):
+        infer(GraphSAGE(4, 4, 2, jk="cat"), graph, x)
     with pytest.raises(InputError, match="ReLU takes no block"):
         infer(nn.Sequential(SAGEConv(4, 4), nn.ReLU()), graph, x)
     for out, sentence in ((tmp_path, "is a folder"), (tmp_path / "a.csv", "must end in .npy")):

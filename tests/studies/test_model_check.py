@@ -132,6 +132,13 @@ def test_weights_of_edges_are_those_of_the_data():
         bliss.check(conv, data, norm="weighted-mean")
 
 
+def test_a_plain_pass_that_fails_is_named():
+    found = checked(pyg.SAGEConv(WIDTH + 1, 3))
+    assert found.status == "wrong"
+    assert "the plain forward pass, model(data.x, data.edge_index), fails" in found.model.reason
+    assert "by name, for instance edge_attr" in checked(pyg.FastRGCNConv(WIDTH, 3, 2)).model.reason
+
+
 def test_data_without_features_are_refused():
     with pytest.raises(InputError, match="without x or edge_index"):
         bliss.check(sage(), Data(edge_index=make_data().edge_index))

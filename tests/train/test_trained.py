@@ -79,6 +79,8 @@ def test_the_network_of_a_run_can_be_called(run):
     assert isinstance(loaded.model, nn.Module)
     assert not loaded.model.training
     assert loaded.settings.network.hidden == 16
+    assert len(repr(loaded)) < 300
+    assert repr(loaded).startswith(f"TrainedRun({str(folder)!r}, model='sage', dataset=")
     assert (loaded.data.task, loaded.data.features) == (dataset.task, 3)
     task = loaded.task(unlabelled(dataset))
     blocks = Full(task.graph, layers=2).sample(np.array([5, 3]), 0)

@@ -20,6 +20,7 @@ import typer
 
 from bliss.cli.console import errors
 from bliss.cli.short_help import HelpAll, with_basic
+from bliss.data.feature_encoder import METHODS
 from bliss.errors import InputError
 from bliss.nn.model_config import MODELS
 from bliss.policies.configs import POLICIES, PolicyConfig
@@ -55,6 +56,7 @@ Threads = Annotated[int | None, typer.Option(help="Number of threads of torch an
 Debug = Annotated[bool, typer.Option(help="Show tracebacks.")]
 
 CHOICES: Mapping[str, Sequence[str]] = {
+    "features": METHODS,
     "model": MODELS,
     "sampler": tuple(SAMPLERS),
     "policy": tuple(

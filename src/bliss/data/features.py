@@ -67,7 +67,7 @@ class FeatureColumns:
     ) -> tuple[TableEncoder, tuple[str, ...]]:
         """The encoder of a table's columns, and notes about it."""
         if self.encoder is not None:
-            return self.encoder, ("Columns are encoded as in another store.",)
+            return self.encoder, ("Columns are encoded as in the store of `like`.",)
         return TableEncoder.fit(names, batches(), self.max_categories)
 
 
@@ -206,11 +206,12 @@ def _chosen(
 ) -> list[int]:
     """Positions of the columns of features."""
     wrong = [name for name in choice.names if list(names).count(name) != 1]
-    field = "feature_columns" if choice.encoder is None else "the other store"
+    named_by = "feature_columns" if choice.encoder is None else "the store of `like`"
+    remedy = "choose among" if choice.encoder is None else "rename a column of"
     raise_problems(
         [
-            f"{field} holds {name!r}, which must name one column of features={str(file)!r}: choose "
-            f"among {', '.join(map(printable, names[:20]))}."
+            f"{named_by} has {name!r}, which must name one column of features={str(file)!r}: "
+            f"{remedy} {', '.join(map(printable, names[:20]))}."
             for name in wrong
         ]
     )

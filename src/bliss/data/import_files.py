@@ -84,7 +84,8 @@ class Files:
             )
         elif self.label and self.labels is None:
             raise InputError(
-                f"label={self.label!r} was given without labels: pass the file of the labels."
+                f"label={self.label!r} was given without labels: pass the file of labels, which "
+                "may be that of the features."
             )
         elif self.weight is not None and len(self.edges) > 1:
             raise InputError(

@@ -106,7 +106,7 @@ def summary_rows(description: Mapping[str, Any]) -> list[tuple[str, str]]:
             (
                 "self-loops",
                 f"one per node: {imported['self_loops_added']:,} added, "
-                f"{imported['self_loops_read']:,} were there",
+                f"{imported['self_loops_read']:,} read",
             ),
         ]
     rows += [

@@ -214,7 +214,7 @@ class _Seen:
             ]
         if len(self.categories) == self.rows > 2:
             return [
-                f"features has another text in each row of column {name!r}, such as "
+                f"features has a different text in each row of column {name!r}, such as "
                 f"{shorten(min(self.categories), 40)!r}: pass id_column={name!r} (--id-column) if "
                 f"these are the ids of nodes, or {leave}."
             ]

@@ -10,6 +10,7 @@ import numpy as np
 from bliss import checks
 from bliss.arrays import IntArray
 from bliss.errors import InputError
+from bliss.graph.conversion import library_of
 from bliss.samplers.base import Sampler
 
 
@@ -23,6 +24,26 @@ def own_shards(shard: int | Sequence[int], shards: int) -> tuple[int, ...]:
             f"shards={shards}: pass for instance the rank of the process, and shards=processes."
         )
     return numbers
+
+
+def check_data(data: Any, sampler: Any) -> None:
+    """Raise an error unless this is one homogeneous graph, with the nodes of the sampler's."""
+    if library_of(data) == "torch_geometric.HeteroData":
+        raise InputError(
+            "data is a HeteroData, but a sampler has one type of nodes and edges: pass "
+            "data.to_homogeneous(), to the sampler as well."
+        )
+    if not hasattr(data, "num_nodes"):
+        raise InputError(
+            f"data is a {type(data).__name__}, but must be a PyG Data, which holds features and "
+            "edges in memory or memory-mapped: pass Data(x=..., edge_index=...); a pair of "
+            "FeatureStore and GraphStore is not supported."
+        )
+    if data.num_nodes != sampler.graph.num_nodes:
+        raise InputError(
+            f"data has {data.num_nodes} nodes, but the sampler's graph has "
+            f"{sampler.graph.num_nodes}: build the sampler from the same data."
+        )
 
 
 def check_options(

@@ -53,4 +53,5 @@ def refuse_options(loader: str, options: Mapping[str, Any], subgraph_type: str) 
         if name not in REFUSED:
             raise TypeError(f"{loader} got an unexpected keyword argument {name!r}")
         if value is not None and value is not False:
-            raise InputError(f"{name}={value!r} is not an option of {loader}: {REFUSED[name]}.")
+            shown = f"{name}={value!r}" if isinstance(value, (str, int, float)) else name
+            raise InputError(f"{shown} is not an option of {loader}: {REFUSED[name]}.")

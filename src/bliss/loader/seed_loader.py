@@ -22,7 +22,7 @@ from bliss.errors import InputError
 from bliss.graph import WEIGHTED
 from bliss.graph.conversion import edge_attributes
 from bliss.kernels import pool
-from bliss.loader.arguments import check_function, check_options, own_shards, positions
+from bliss.loader.arguments import check_data, check_function, check_options, own_shards, positions
 from bliss.loader.gather import Gather
 from bliss.loader.order import EpochOrder, GivenOrder, Order
 from bliss.loader.pyg_options import refuse_options
@@ -83,11 +83,7 @@ class SeedLoader:
         refuse_options(type(self).__name__, options, subgraph_type)
         check_options(node_sampler, prefetch, num_workers, batch_sampler, shuffle, drop_last)
         check_function("transform", transform)
-        if data.num_nodes != node_sampler.graph.num_nodes:
-            raise InputError(
-                f"data has {data.num_nodes} nodes, but the sampler's graph has "
-                f"{node_sampler.graph.num_nodes}: build the sampler from the same data."
-            )
+        check_data(data, node_sampler)
         self.data, self.node_sampler, self.transform = data, node_sampler, transform
         self.batch_size = checks.whole("batch_size", batch_size, least=1)
         self.shuffle = checks.flag("shuffle", shuffle)

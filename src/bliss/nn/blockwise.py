@@ -101,9 +101,11 @@ class Blockwise(nn.Module):
             plain: Tensor = self.model(x, blocks, **self.edge_values)
             return plain
         if len(blocks) != (number := len(self.layers)):
+            layers = f"{number} message passing layer{'s' if number > 1 else ''}"
             raise InputError(
-                f"there are {len(blocks)} blocks, but {type(self.model).__name__} has {number} "
-                "message passing layers: build the sampler for as many layers."
+                f"there are {len(blocks)} blocks, but {type(self.model).__name__} has {layers}: "
+                "build the sampler for as many layers, and the model with a layer of its own for "
+                "each call."
             )
         check_features(x, blocks[0].num_src, "sources of the first block")
         rows = FirstRows({blocks[0].num_src, *(block.num_dst for block in blocks)})

@@ -83,6 +83,11 @@ def _as_layer(part: Any) -> Layer:
             "layer: give it an __iter__ that returns its layers, functions of (x, block), or pass "
             "bliss.nn.Blockwise(model) of a model that takes (x, edge_index)."
         )
+    if "edge_index" in names:
+        raise InputError(
+            f"{type(part).__name__}.forward takes edge_index, but a layer takes a block: pass "
+            "bliss.nn.Blockwise(model)."
+        )
     if len(names) < 2:
         raise InputError(
             f"{type(part).__name__} takes no block, so it is not a layer: pass functions of "

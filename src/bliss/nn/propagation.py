@@ -23,6 +23,8 @@ from bliss.nn.linear_messages import is_linear, summed_inputs, target_scale
 from bliss.nn.support import (
     Support,
     divides_by_degrees,
+    edges_argument,
+    is_of_pyg,
     parameters_of,
     pyg_class,
     support,
@@ -103,7 +105,7 @@ def _scale(block: Edges, conv: Any, options: Mapping[str, Any]) -> Tensor | None
 def _run(conv: Any, twin: Any, inputs: Any, edges: Tensor, options: Mapping[str, Any]) -> Any:
     """Call a twin; what it keeps of the call, such as an attention, is kept by the convolution."""
     before = dict(twin.__dict__)
-    out = twin(inputs, edge_index=edges, **options)
+    out = twin(inputs, **{edges_argument(conv): edges}, **options)
     for name, value in twin.__dict__.items():
         if before.get(name, before) is not value:
             object.__setattr__(conv, name, value)
@@ -184,7 +186,9 @@ def _rows(value: Any) -> int:
 def _take_over_norms(block: Edges, conv: Any, twin: Any, options: Mapping[str, Any]) -> None:
     """Turn off self-loops and normalisation that the graph already has."""
     name, graph = type(conv).__name__, block.rows.graph
-    is_normalised = divides_by_degrees(conv)
+    if divides_by_degrees(conv):
+        _check_norm(name, conv, graph, options)
+        twin.normalize = False
     if getattr(conv, "add_self_loops", False):
         if uses_self_loops(conv) and not graph.has_self_loops:
             raise InputError(
@@ -192,8 +196,10 @@ def _take_over_norms(block: Edges, conv: Any, twin: Any, options: Mapping[str, A
                 'add_self_loops=False, or the graph with self_loops="add".'
             )
         twin.add_self_loops = False
-    if not is_normalised:
-        return
+
+
+def _check_norm(name: str, conv: Any, graph: Any, options: Mapping[str, Any]) -> None:
+    """Refuse a normalisation by degrees that the graph does not have."""
     if pyg_class(conv) == "PDNConv" or getattr(conv, "improved", False):
         raise InputError(
             f"{name} normalises by weights that only it knows, of edges that were not kept: build "
@@ -210,7 +216,6 @@ def _take_over_norms(block: Edges, conv: Any, twin: Any, options: Mapping[str, A
             f'norm={graph.norm!r}: build the sampler with norm="gcn", or {name} with '
             "normalize=False."
         )
-    twin.normalize = False
 
 
 def _weigh(block: Edges, kind: str, twin: Any, call: _Call, options: dict[str, Any]) -> None:
@@ -270,7 +275,7 @@ class _Call:
         self.total: Tensor = torch.empty(0)  # [D, H] sum of r_ij a_ij
         self.calls = 0
         self.edges: Tensor = block.edge_index
-        if not pyg_class(conv) and not block.is_full:  # those of PyG are known
+        if not is_of_pyg(conv, "forward") and not block.is_full:  # those of PyG are known
             self.edges = watched(self.edges, self.name)
 
     def on_edges(self, propagate: Callable[..., Any]) -> Callable[..., Any]:

@@ -69,7 +69,9 @@ def support(conv: Any) -> Support:
             seen |= set(conv.inspector.get_param_names(method))
     if seen & _SEES_OTHERS and not (own == "GeneralConv" and not conv.attention):
         return Support("full", "a message depends on the other kept edges, as in a softmax")
-    return Support("edge_weight" if own and "edge_weight" in parameters_of(conv) else "messages")
+    has_own_message = own and not is_of_pyg(conv, "message")
+    takes_weight = own and not has_own_message and "edge_weight" in parameters_of(conv)
+    return Support("edge_weight" if takes_weight else "messages")
 
 
 def uses_self_loops(conv: Any) -> bool:
@@ -91,6 +93,11 @@ def pyg_class(conv: Any) -> str:
     return ""
 
 
+def is_of_pyg(conv: Any, method: str) -> bool:
+    """Whether a convolution has this method from a class of PyG, and not from one of the user."""
+    return bool(getattr(type(conv), method).__module__.startswith("torch_geometric."))
+
+
 def _is_plain_rgat(conv: Any) -> bool:
     """Whether this is an RGATConv whose messages are its softmax times a value."""
     return (
@@ -109,6 +116,12 @@ def parameters_of(conv: Any) -> typing.Mapping[str, inspect.Parameter]:
 @lru_cache(maxsize=256)
 def _signature(function: Callable[..., Any]) -> typing.Mapping[str, inspect.Parameter]:
     return inspect.signature(function).parameters
+
+
+def edges_argument(conv: Any) -> str:
+    """Name of the argument of a convolution's forward that takes the edges."""
+    names = list(parameters_of(conv))[1:]  # without self
+    return names[1] if "edge_index" not in names and len(names) > 1 else "edge_index"
 
 
 def takes_pair(conv: Any) -> bool:

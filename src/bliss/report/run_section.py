@@ -228,7 +228,7 @@ def _unlearnt(run: Run, result: RunResult) -> str:
     )
     return (
         f"Warning: the network of the run “{run.name}” is no better than a constant prediction, "
-        f"with a {_score([run])} of {score} on test nodes.{causes}"
+        f"whose {_score([run])} on test nodes is {score}.{causes}"
     )
 
 

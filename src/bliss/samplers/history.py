@@ -241,6 +241,7 @@ def declared_widths(widths: Sequence[int], layers: int) -> tuple[int, ...]:
     if len(checked) != layers:
         raise InputError(
             f"widths={list(checked)} has {len(checked)} entries for {layers} layers, but a history "
-            "needs the width of each layer's input: pass for instance widths=[50, 256, 256]."
+            "needs the width of each layer's input, that of the exact first layer included: pass "
+            "for instance widths=[50, 256, 256]."
         )
     return checked

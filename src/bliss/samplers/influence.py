@@ -1,8 +1,8 @@
 """Influence: how much the error of each target matters to the loss.
 
 The error of target i reaches the loss through everything above it. With g_i = |dL/dz_i|, the size
-of the gradient at its aggregate, the variance that training feels and the masses that minimise it
-are
+of the gradient at its aggregate, the variance of the aggregates, weighted by g_i^2, and the masses
+that minimise it are
 
     V   = sum_j (1 / p_j - 1) |h_j|^2 sum_i g_i^2 alpha_ij^2
     s_j = |h_j| sqrt(sum_i g_i^2 alpha_ij^2)

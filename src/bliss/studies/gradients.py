@@ -4,7 +4,7 @@ With g the gradient of a batch's loss with full neighbourhoods and g^ that of a 
 
     r = E|g^ - g|^2 / E|g|^2
 
-which training feels as noise, beside that of the choice of batches. Gradients are taken in
+the noise that sampling adds to that of the choice of batches. Gradients are taken in
 evaluation mode: without dropout, and with the running statistics of batch normalisation.
 """
 

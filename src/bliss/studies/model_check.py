@@ -116,7 +116,7 @@ def check(
     if getattr(data, "x", None) is None or getattr(data, "edge_index", None) is None:
         raise InputError(
             f"a {type(data).__name__} without x or edge_index cannot be passed to a model: pass a "
-            "PyG Data that has both."
+            "PyG Data that has both, of a HeteroData its to_homogeneous()."
         )
     if norm == "weighted-mean":
         raise InputError(
@@ -178,8 +178,16 @@ def _plain(
         outputs.append(call.plain(data.edge_index, **weight))
         return outputs[-1]
 
-    result = model.run(data.x, take)
-    return calls, outputs, result
+    try:
+        return calls, outputs, model.run(data.x, take)
+    except (RuntimeError, TypeError, ValueError, IndexError, AttributeError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(
+            f"the plain forward pass, model(data.x, data.edge_index), fails with "
+            f"{type(error).__name__}: {error}. Pass data that fit the model, and other arguments "
+            "with a value per edge by name, for instance edge_attr=data.edge_attr."
+        ) from error
 
 
 def _layer(
@@ -242,8 +250,8 @@ def _compare(
             name,
             "wrong",
             reason=f"over full neighbourhoods it differs from the plain forward pass by {gap:.2g} "
-            "of the largest output, so it uses more than the in-edges of its targets, such as "
-            "other nodes, other edges or self-loops of its own",
+            "times the largest output, so it uses more than the in-edges of its targets, such as "
+            "degrees of sources, other nodes or self-loops of its own",
         )
     budgets = [max(1, block.num_src // 2) for block in full]
     sampler: Sampler = PLADIES(graph, budgets, seed=seed)

@@ -25,10 +25,11 @@ class DataConfig:
     dataset: str = "synthetic"
     """Name of a data set, or path of a folder."""
     features: str = AUTO
-    """Encoding of features: raw, row (each row with a sum above 1 is divided by its sum), standard
-    (each column minus its mean, divided by its deviation), or auto: for imported graphs standard
-    in dense columns, and no change in columns of 0 and 1 and in sparse ones; for named data sets
-    raw. Statistics are those of training nodes and stay with the run. See docs/graphs.md."""
+    """Encoding of features: row (each row with a sum above 1 is divided by its sum), standard (each
+    column minus its mean, divided by its deviation), raw (no change), or auto (for imported graphs
+    standard in dense columns, and no change in columns of 0 and 1 and in sparse ones; for named
+    data sets raw). Statistics are those of training nodes and stay with the run. See
+    docs/graphs.md."""
     class_weights: str | tuple[float, ...] = "none"
     """Weights of classes in the loss: none, balanced (n / (C n_c) over training nodes; with several
     labels per node (n - n_c) / n_c), or one number per class, separated by commas."""

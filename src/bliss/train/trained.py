@@ -33,6 +33,10 @@ class TrainedRun:
     """What the network needs of a graph, and the names of its classes."""
     folder: RunFolder
 
+    def __repr__(self) -> str:
+        of_run = f"model={self.settings.network.model!r}, dataset={self.settings.data.dataset!r}"
+        return f"{type(self).__name__}({str(self.folder.path)!r}, {of_run})"
+
     def task(self, dataset: Dataset) -> Task:
         """Another graph as the network takes it: `task.graph`, `task.x` and `task.model`.
 
