@@ -21,7 +21,6 @@ from bliss.nn.inference import infer
 from bliss.rng import Stream
 from bliss.samplers.base import Sampler
 from bliss.train.batch import NodeData
-from bliss.train.metrics import FUNCTIONS, mean_squared_error
 from bliss.train.task import Task
 
 FEW = 1024
@@ -80,7 +79,7 @@ def evaluate(
     """
     scores: dict[str, float] = {}
     for split, (nodes, outputs) in split_outputs(task, splits, progress).items():
-        scores |= _scores(task, split, nodes, outputs)
+        scores |= task.objective.scores(split, nodes, outputs)
     return scores
 
 
@@ -113,7 +112,7 @@ def evaluate_and_survey(
     scores: dict[str, float] = {}
     for split in splits:
         nodes = task.dataset.splits[split]
-        scores |= _scores(task, split, nodes, logits[nodes])
+        scores |= task.objective.scores(split, nodes, logits[nodes])
     return SurveyedScores(scores, news)
 
 
@@ -135,15 +134,6 @@ def scored_nodes(task: Task, split: str) -> Tensor:
     if split != "train" or len(nodes) <= most:
         return nodes
     return nodes[torch.arange(most) * len(nodes) // most]
-
-
-def _scores(task: Task, split: str, nodes: Tensor, outputs: Tensor) -> dict[str, float]:
-    """Scores of the outputs of a split's nodes. [N], [N, C]."""
-    wanted, predicted = task.dataset.y[nodes], task.predictions(outputs)
-    scores = {split: FUNCTIONS[task.metric](predicted, wanted)}
-    if task.scale is not None:
-        scores[f"{split}_mse"] = mean_squared_error(predicted, wanted)
-    return scores
 
 
 @torch.no_grad()
@@ -175,7 +165,7 @@ def evaluate_sampled(
                     logits.append(task.model(x, moved).float().cpu())
                     if progress:
                         progress((number + 1) / (draws * len(batches)))
-                drawn.append(_scores(task, split, nodes, torch.cat(logits)))
+                drawn.append(task.objective.scores(split, nodes, torch.cat(logits)))
             scores |= {name: mean([each[name] for each in drawn]) for name in drawn[0]}
             if draws > 1:
                 scores[f"{split}_error"] = stdev([each[split] for each in drawn]) / draws**0.5

@@ -57,7 +57,7 @@ def prediction_parts(task: Task, nodes: str = ALL) -> Iterator[dict[str, list[An
         columns: dict[str, list[Any]] = {
             "node": ids.tolist() if names is None else [names[i] for i in ids.tolist()]
         }
-        yield columns | _predicted(dataset, task.predictions(part))
+        yield columns | _predicted(dataset, task.labels.predictions(part))
 
 
 def _predicted(dataset: Dataset, outputs: Tensor) -> dict[str, list[Any]]:
