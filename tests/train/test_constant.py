@@ -154,7 +154,7 @@ def test_train_evaluate_and_report_warn(tmp_path):
     for command in (["train", "--dataset", store, "--out", run, *options], ["evaluate", run]):
         shown = CliRunner().invoke(app, list(map(str, command)))
         assert shown.exit_code == 0, shown.output
-        assert "no better than a constant prediction on test nodes" in shown.output
+        assert "no better than a constant prediction on the test split" in shown.output
         assert "The labels do not depend" in shown.output
     page = write_report([run], tmp_path / "report.html").read_text()
     assert "Warning: the network of the run" in page

@@ -22,7 +22,7 @@ def assess(
     """
     found = {
         split: task.objective.assess(split, nodes, outputs)
-        for split, (nodes, outputs) in split_outputs(task, splits, progress).items()
+        for split, nodes, outputs in split_outputs(task, splits, progress)
     }
     has_learnt = is_beaten(found[splits[-1]].constant)
     return Assessment(

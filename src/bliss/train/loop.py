@@ -55,7 +55,7 @@ from bliss.train.results import (
 )
 from bliss.train.schema import check_features, check_schema, schema_of, with_labels_of
 from bliss.train.step import Stepper
-from bliss.train.task import Task, build_task
+from bliss.train.task import Task, build_network, build_task
 
 _TARGETS = "targets."  # before the names of a scale among the weights of a run
 _FEATURES = "features."  # before the names of the statistics of features
@@ -362,7 +362,7 @@ def load_network(
 ) -> tuple[GNN, FeatureEncoder]:
     """The network of a run's best step, on the CPU and in evaluation mode, and its encoder."""
     weights = _best_weights(folder, config)
-    model = GNN(schema.features, schema.outputs, config.network)
+    model = build_network(config, schema.features, schema.outputs)
     _load(model, weights, folder)
     return model.eval(), _encoder(config, weights, folder)
 
@@ -406,7 +406,7 @@ def open_task(
     weights = _best_weights(folder, config)
     dataset = load(config)
     check_features(dataset, schema, folder.path)
-    if not needs_labels:
+    if not needs_labels and not config.objective.is_link:
         dataset = with_labels_of(schema, dataset)
     task = build_task(config, dataset, _encoder(config, weights, folder), trains=False)
     check_schema(task, schema, folder.path)

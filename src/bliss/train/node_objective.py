@@ -84,9 +84,9 @@ class NodeObjective(NodeLabels):
         """Nodes of a split. int64[N]."""
         return self.dataset.splits[split]
 
-    def messages(self, split: str, graph: Graph) -> Graph:
+    def messages(self, split: str) -> Graph:
         """All edges, for all splits."""
-        return graph
+        return self.dataset.graph
 
     def scores(self, split: str, nodes: Tensor | None, outputs: Tensor) -> dict[str, float]:
         """Score of a split; for regression with the mean squared error. [N], [N, C]."""

@@ -72,8 +72,11 @@ class Objective(Protocol):
         """Nodes whose outputs a split's scores need; None: all. int64[N]."""
         ...
 
-    def messages(self, split: str, graph: Graph) -> Graph:
-        """Graph whose edges are messages when a split is scored, from that of training."""
+    def messages(self, split: str) -> Graph:
+        """Graph whose edges are messages when a split is scored; of "train", also in training.
+
+        "all" stands for predictions.
+        """
         ...
 
     def scores(self, split: str, nodes: Tensor | None, outputs: Tensor) -> dict[str, float]:

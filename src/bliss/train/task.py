@@ -11,11 +11,15 @@ from bliss.data import Dataset, cache_folder
 from bliss.data.feature_encoder import FeatureEncoder
 from bliss.errors import InputError, ResourceError
 from bliss.graph import WEIGHTED, Graph
+from bliss.links import LinkSplits
+from bliss.nn.decoders import LinkGNN
 from bliss.nn.model import GNN
 from bliss.rng import Stream, derive_key
 from bliss.train.config import TrainConfig
 from bliss.train.config_parts import AUTO
 from bliss.train.labels import NodeLabels
+from bliss.train.link_objective import LinkObjective
+from bliss.train.metrics import selecting_metric
 from bliss.train.node_objective import node_objective
 from bliss.train.objective import Objective
 
@@ -37,6 +41,16 @@ class Task:
     def metric(self) -> str:
         """Metric of the score that selects the best step."""
         return self.objective.metric
+
+    def graph_of(self, split: str) -> Graph:
+        """Graph whose edges are messages when a split is scored; "all": when pairs are predicted.
+
+        Of a node task, it is that of training.
+        """
+        edges = self.objective.messages(split)
+        if edges is self.objective.messages("train"):
+            return self.graph
+        return _graph(edges, self.config)
 
     @property
     def labels(self) -> NodeLabels:
@@ -62,21 +76,38 @@ def build_task(
     `trains`, splits may be empty.
     """
     device = _device(config)
-    objective = node_objective(config, dataset, device, trains)
+    labels = None if config.objective.is_link else node_objective(config, dataset, device, trains)
     config = config.fitted(dataset.graph.num_nodes)
     torch.manual_seed(torch_seed(config.seed, Stream.WEIGHTS))
-    model = GNN(dataset.num_features, objective.num_outputs, config.network).to(device)
+    outputs = 0 if labels is None else labels.num_outputs
+    model = build_network(config, dataset.num_features, outputs).to(device)
+    objective = labels or _link_objective(config, dataset, model)
     encoder = encoder or fit_encoder(config, dataset, objective.train_nodes)
     return Task(
         config,
         dataset,
-        _graph(dataset.graph, config),
+        _graph(objective.messages("train"), config),
         encoder.transform_all(dataset.x, cache_folder(), lambda: dataset.fingerprint),
         model,
         device,
         encoder,
         objective,
     )
+
+
+def build_network(config: TrainConfig, inputs: int, outputs: int) -> GNN:
+    """A new network; of links, with embeddings as outputs and a decoder."""
+    if config.objective.is_link:
+        return LinkGNN(inputs, config.network, config.objective.decoder)
+    return GNN(inputs, outputs, config.network)
+
+
+def _link_objective(config: TrainConfig, dataset: Dataset, model: GNN) -> LinkObjective:
+    """Split the links; the decoder is that of the network."""
+    assert isinstance(model, LinkGNN)
+    metric = selecting_metric(config.training.select, LinkObjective.kind, config.network.hidden)
+    splits = LinkSplits.random(dataset.graph, config.objective.edge_split, config.seed)
+    return LinkObjective(dataset, config.objective, splits, model.decoder, metric, config.seed)
 
 
 def fit_encoder(config: TrainConfig, dataset: Dataset, nodes: Tensor) -> FeatureEncoder:
