@@ -282,7 +282,9 @@ def test_a_pilot_has_the_loss_of_training(dataset):
         made = pilot.Pilot(own, data, 2)
         task, seeds = made.task, made.batches[0]
         (*_, last) = blocks = Full(task.graph, layers=2).sample(seeds, 0)
-        loss = task.loss(task.model(task.x[blocks[0].src], blocks), task.y[last.dst])
+        loss = task.labels.mean_loss(
+            task.model(task.x[blocks[0].src], blocks), task.labels.y[last.dst]
+        )
         found = torch.autograd.grad(loss, list(task.model.parameters()))
         torch.testing.assert_close(made.noise.gradients[0], torch.cat([g.flatten() for g in found]))
         assert float(loss.detach()) < 10  # as it stands, a target is about 1,000

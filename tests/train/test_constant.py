@@ -47,21 +47,21 @@ def test_no_other_constant_has_a_lower_loss(kind, weights):
     if kind == "regression" and weights == "balanced":
         return
     task = build_task(settings(class_weights=weights), make(kind))
-    train, best = task.dataset.splits["train"], ConstantPrediction.of(task)
-    least, generator = best.loss(task, train), torch.Generator().manual_seed(0)
+    train, best = task.dataset.splits["train"], ConstantPrediction.of(task.labels)
+    least, generator = best.loss(task.labels, train), torch.Generator().manual_seed(0)
     for scale in (0.1, 0.3, 1.0):
         noise = scale * torch.randn(best.output.shape, generator=generator)
-        assert replace(best, output=best.output + noise).loss(task, train) > least
-        assert replace(best, output=best.output - noise).loss(task, train) > least
+        assert replace(best, output=best.output + noise).loss(task.labels, train) > least
+        assert replace(best, output=best.output - noise).loss(task.labels, train) > least
 
 
 def test_no_other_set_of_labels_has_a_higher_f1():
     task = build_task(settings(), make("labels"))
-    train, constant = task.dataset.splits["train"], ConstantPrediction.of(task)
+    train, constant = task.dataset.splits["train"], ConstantPrediction.of(task.labels)
 
     def f1(chosen: torch.Tensor) -> float:
         fixed = replace(constant, decision=chosen)
-        found = compared(task, fixed, train, torch.zeros(len(train), 3))
+        found = compared(task.labels, fixed, train, torch.zeros(len(train), 3))
         assert found.score is not None
         return found.score
 
@@ -74,10 +74,10 @@ def guesses(task: Task, seed: int, corrected: bool) -> bool:
 
     The mutant takes the deviation over nodes for the standard error of the mean.
     """
-    nodes, constant = task.dataset.splits["test"], ConstantPrediction.of(task)
+    nodes, constant = task.dataset.splits["test"], ConstantPrediction.of(task.labels)
     noise = torch.randn(len(nodes), 3, generator=torch.Generator().manual_seed(seed))
     fixed = constant.output if task.dataset.task == "classes" else constant.decision
-    found = compared(task, constant, nodes, fixed + 0.5 * noise)
+    found = compared(task.labels, constant, nodes, fixed + 0.5 * noise)
     if corrected:
         return is_beaten(found)
     assert found.z_score is not None
@@ -154,7 +154,7 @@ def test_train_evaluate_and_report_warn(tmp_path):
     for command in (["train", "--dataset", store, "--out", run, *options], ["evaluate", run]):
         shown = CliRunner().invoke(app, list(map(str, command)))
         assert shown.exit_code == 0, shown.output
-        assert "no better than a constant prediction on test nodes" in shown.output
+        assert "no better than a constant prediction on the test split" in shown.output
         assert "The labels do not depend" in shown.output
     page = write_report([run], tmp_path / "report.html").read_text()
     assert "Warning: the network of the run" in page

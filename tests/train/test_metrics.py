@@ -178,5 +178,5 @@ def test_evaluate_and_report_show_all_scores(tmp_path):
 def test_more_classes_than_fit_have_no_matrix(monkeypatch):
     task = build_task(settings(), make_dataset())
     assert assess(task, ("val",)).splits["val"].confusion
-    monkeypatch.setattr("bliss.train.assessment.MOST_CLASSES", 2)
+    monkeypatch.setattr("bliss.train.node_objective.MOST_CLASSES", 2)
     assert assess(task, ("val",)).splits["val"].confusion == []

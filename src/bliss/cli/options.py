@@ -71,6 +71,7 @@ CHOICES: Mapping[str, Sequence[str]] = {
 """Allowed values of settings, for their help."""
 PANELS = {
     "data": "Data",
+    "objective": "Task",
     "network": "Network",
     "sampler": "Sampler",
     "training": "Training",
@@ -197,7 +198,7 @@ def settings_in_force(arguments: Sequence[str]) -> tuple[TrainConfig, set[str]]:
     They depend on the data set, the network and the sampler, if these are given.
     """
     given = {}
-    for option in ("dataset", "model", "sampler"):
+    for option in ("dataset", "model", "sampler", "task"):
         for place, text in enumerate(arguments):
             if text == f"--{option}" and place + 1 < len(arguments):
                 given[option] = arguments[place + 1]
@@ -207,6 +208,8 @@ def settings_in_force(arguments: Sequence[str]) -> tuple[TrainConfig, set[str]]:
         config = resolve(**given)
     except Exception:  # the command reports it
         return TrainConfig(), set()
+    if config.objective.is_link:
+        return config, set()
     names = recipe(config.data.dataset, config.network.model, config.sampler.name)
     return config, set(names)
 
@@ -292,6 +295,8 @@ def parse(name: str, value: Any) -> Any:
     """Value of a setting: budgets and weights as numbers; options of samplers as JSON or text."""
     if name == "class_weights" and value not in ("none", "balanced"):
         return numbers(name, value, "1,2.5,1, or balanced")
+    if name == "edge_split":
+        return numbers(name, value, "0.85,0.05,0.1")
     if name == "budgets":
         if value == AUTO:
             return value

@@ -197,22 +197,22 @@ def show_result(result: RunResult) -> None:
         if name != result.metric and (name, result.metric) != ("accuracy", "f1")
     ]
     if others:
-        say(f"on test nodes: {', '.join(others)}")
+        say(f"other test scores: {', '.join(others)}")
     if result.constant is not None:
         say(constant_text(result.constant, result.metric))
     if not result.has_learnt:
-        say_unlearnt("on test nodes", result.causes)
+        say_unlearnt("on the test split", result.causes)
     parts = ", ".join(f"{name} {ms:.1f}" for name, ms in result.step_ms.items())
     say(f"{result.seconds:.1f} s; median ms per step: {parts}")
 
 
 def constant_text(constant: Constant, metric: str) -> str:
     """The score and loss of a constant prediction, and the loss of the network."""
-    score, loss = score_text(metric, constant.score), score_text("mse", constant.loss)
-    return (
-        f"a constant prediction: test {title_of(metric)} {score}, loss {loss} (network "
-        f"{score_text('mse', constant.network_loss)})"
-    )
+    score = f"a constant prediction: test {title_of(metric)} {score_text(metric, constant.score)}"
+    if constant.loss is None:
+        return score
+    loss, own = (score_text("mse", one) for one in (constant.loss, constant.network_loss))
+    return f"{score}, loss {loss} (network {own})"
 
 
 def say_unlearnt(where: str, causes: Sequence[str]) -> None:
@@ -272,23 +272,24 @@ def evaluate(
         if json is not None:
             refuse_folder("json", json, "scores.json")
         set_threads(threads)
-        assessment = assess(open_run(run, root, verify))
-        show_assessment(assessment, split)
+        task = open_run(run, root, verify)
+        assessment = assess(task)
+        show_assessment(assessment, split, task.objective.unit)
         if not assessment.has_learnt:
-            say_unlearnt("on test nodes", assessment.causes)
+            say_unlearnt("on the test split", assessment.causes)
         if json is not None:
             records.write(json, assessment)
             say(f"Written to {json}")
 
 
-def show_assessment(assessment: Assessment, split: str) -> None:
+def show_assessment(assessment: Assessment, split: str, unit: str) -> None:
     """Print the scores of all splits, and the classes and the confusion matrix of one."""
     from rich.table import Table
 
     names = dict.fromkeys(name for part in assessment.splits.values() for name in part.scores)
     metric = assessment.metric
     constant = f"{title_of(metric)} of a constant"
-    table = Table("split", "nodes", *map(title_of, names), constant)
+    table = Table("split", unit, *map(title_of, names), constant)
     for name, part in assessment.splits.items():
         scores = [score_text(n, part.scores.get(n)) for n in names]
         table.add_row(name, f"{part.nodes:,}", *scores, score_text(metric, part.constant.score))
@@ -323,31 +324,44 @@ def predict(
             help="Another graph with the same features, by name or folder; default that of the run."
         ),
     ] = None,
-    nodes: Annotated[str, typer.Option(help="Nodes to predict: all, train, val or test.")] = "all",
+    nodes: Annotated[
+        str,
+        typer.Option(
+            help="Nodes to predict: all, train, val or test; with --top, all or a file of ids."
+        ),
+    ] = "all",
+    pairs: Annotated[
+        Path | None,
+        typer.Option(help="Of links: file of pairs to score, .csv or .parquet with src and dst."),
+    ] = None,
+    top: Annotated[
+        int | None,
+        typer.Option(help="Of links: number of targets to predict for each node; no known edges."),
+    ] = None,
     root: Root = None,
     threads: Threads = None,
     verify: Verify = False,
     debug: Debug = False,
 ) -> None:
-    """Write predictions of nodes: id, label or labels and their probability, or targets.
+    """Write predictions: of nodes id, label or labels and their probability, or targets.
 
     Ids of nodes and names of classes are those that you imported. With --dataset, the nodes of
     another graph are predicted; it needs no labels. See docs/serving.md.
+
+    Of a run with --task link, write source, target and score: pass --pairs or --top. See
+    docs/links.md.
     """
     with errors(debug):
         from bliss.checks import choice
-        from bliss.train.predictions import (
-            NODES,
-            check_format,
-            prediction_parts,
-            write_predictions,
-        )
+        from bliss.train.entry import predicted_parts
+        from bliss.train.predictions import NODES, check_format, write_predictions
 
         check_format(out)
-        choice("nodes", nodes, NODES)
+        if top is None:
+            choice("nodes", nodes, NODES)
         set_threads(threads)
         task = open_run(run, root, verify, dataset, needs_labels=False)
-        rows = write_predictions(out, prediction_parts(task, nodes))
+        rows = write_predictions(out, predicted_parts(task, nodes, pairs, top))
         say(f"{rows:,} predictions written to {out}")
 
 

@@ -9,3 +9,4 @@ from .ranking import ndcg as ndcg
 from .ranking import rank_links as rank_links
 from .ranking import rank_sampled as rank_sampled
 from .ranking import recall as recall
+from .splits import LinkSplits as LinkSplits

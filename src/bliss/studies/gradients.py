@@ -35,8 +35,10 @@ def gradient(task: Task, sampler: Sampler, seeds: IntArray, step: int) -> Tensor
     blocks = sampler.sample(seeds, Stream.MEASUREMENT + step)
     x = task.x.index_select(0, blocks[0].src).float().to(task.device)
     logits = task.model(x, [block.to(task.device) for block in blocks])
-    labels = task.y[torch.from_numpy(seeds)].to(task.device)
-    gradients = torch.autograd.grad(task.loss(logits, labels), list(task.model.parameters()))
+    labels = task.labels.y[torch.from_numpy(seeds)].to(task.device)
+    gradients = torch.autograd.grad(
+        task.labels.mean_loss(logits, labels), list(task.model.parameters())
+    )
     return torch.cat([one.detach().flatten().cpu() for one in gradients])
 
 

@@ -8,8 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bliss.loader import BlockLoader, Seconds
+from bliss.loader import BlockLoader, LinkLoader, Seconds
 from bliss.nn.block import Block
+
+_USED = {
+    *("x", "y", "edge_label_index", "edge_label"),
+    *("src_index", "dst_pos_index", "dst_neg_index"),
+}
+"""Tensors of a batch that networks and losses take."""
 
 
 class NodeData(SimpleNamespace):
@@ -19,7 +25,12 @@ class NodeData(SimpleNamespace):
     """
 
     x: Tensor  # [V, F]; in a batch [S, F]
-    y: Tensor  # [V] or [V, C]; in a batch [B] or [B, C]
+    y: Tensor  # [V] or [V, C]; in a batch [B] or [B, C]; of node tasks
+    edge_label_index: Tensor  # this and the next: see `LinkLoader`
+    edge_label: Tensor
+    src_index: Tensor
+    dst_pos_index: Tensor
+    dst_neg_index: Tensor
     blocks: list[Block]
     num_nodes: int
     seconds: Seconds
@@ -40,14 +51,22 @@ class NodeData(SimpleNamespace):
         setattr(self, name, value)
 
     def to(self, device: torch.device) -> NodeData:
-        """Move features, labels and blocks to a device, in place; returns the batch."""
-        self.x, self.y = self.x.to(device), self.y.to(device)
+        """Move features, labels, links and blocks to a device, in place; returns the batch."""
+        for name in _USED & vars(self).keys():
+            self[name] = getattr(self, name).to(device)
         self.blocks = [block.to(device) for block in self.blocks]
         return self
 
 
 class NodeLoader(BlockLoader):
     """A `BlockLoader` whose data and batches are `NodeData`."""
+
+    def _new_batch(self) -> Any:
+        return NodeData()
+
+
+class LinkBatchLoader(LinkLoader):
+    """A `LinkLoader` whose data and batches are `NodeData`."""
 
     def _new_batch(self) -> Any:
         return NodeData()

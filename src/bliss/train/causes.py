@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from bliss.train.constant import sample
 from bliss.train.task import Task
 
-SAMPLE = 4096
-"""Training nodes whose features and weights are looked at."""
 LARGE = 10.0
 """Deviation of a feature, or sum of a node's weights, from which it is named as a cause."""
 
@@ -24,13 +23,12 @@ def likely_causes(task: Task) -> list[str]:
         *_unscaled_weights(task),
         f"The learning rate ({rate:g}) does not suit, or {steps:,} steps are too few: try --lr "
         f"{rate / 10:g} and --lr {rate * 10:g}, or more --steps.",
-        "The labels do not depend on the features and neighbours: check that rows of labels, "
-        "features and edges belong to the same nodes.",
+        task.objective.unlearnable,
     ]
 
 
 def _unscaled_features(task: Task) -> list[str]:
-    nodes = sample_nodes(task)
+    nodes = sample(task.objective.train_nodes)
     x = task.x.index_select(0, nodes).double()
     deviation = x.std(0, correction=0)
     far = torch.maximum(deviation, x.mean(0).abs())  # a large mean hides the rest, too
@@ -54,7 +52,7 @@ def _unscaled_weights(task: Task) -> list[str]:
     graph = task.graph
     if graph.norm != "weights":
         return []
-    nodes = sample_nodes(task).numpy()
+    nodes = sample(task.objective.train_nodes).numpy()
     ends = zip(graph.indptr[nodes], graph.indptr[nodes + 1], strict=True)
     sums = np.array([graph.weight[start:end].sum(dtype=np.float64) for start, end in ends])
     largest = float(np.abs(sums).max())
@@ -64,10 +62,3 @@ def _unscaled_weights(task: Task) -> list[str]:
         f"Edge weights are summed, and the sums of a node reach {largest:.3g}: import the graph "
         "with --norm weighted-mean, or leave the weights out."
     ]
-
-
-def sample_nodes(task: Task) -> torch.Tensor:
-    """Up to SAMPLE training nodes, spread evenly. int64[N]."""
-    nodes = task.dataset.splits["train"]
-    number = min(len(nodes), SAMPLE)
-    return nodes[torch.arange(number) * len(nodes) // max(number, 1)]

@@ -10,12 +10,19 @@ from bliss.errors import InputError
 from bliss.nn.model_config import ModelConfig
 from bliss.samplers.configs import sampler_config
 from bliss.text import shorten
-from bliss.train.config_parts import AUTO, DataConfig, LoopConfig, SamplingConfig
+from bliss.train.config_parts import (
+    AUTO,
+    DataConfig,
+    LoopConfig,
+    ObjectiveConfig,
+    SamplingConfig,
+)
 
 FULL_EVALUATION_BYTES = 2**32
 """Bytes of a layer's outputs at all nodes above which evaluate="auto" means "split"."""
 PARTS = {
     "data": DataConfig,
+    "objective": ObjectiveConfig,
     "network": ModelConfig,
     "sampler": SamplingConfig,
     "training": LoopConfig,
@@ -31,7 +38,7 @@ PLACES = {
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    """Settings of a run, in four parts.
+    """Settings of a run, in five parts.
 
     `of`, `resolve` and `with_settings` take the settings by flat names, as the command line does:
     the names of the parts' fields, "sampler" for the name of the sampler, and the options of the
@@ -40,6 +47,8 @@ class TrainConfig:
 
     data: DataConfig = field(default_factory=DataConfig)
     """Data set, features and weights of classes."""
+    objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
+    """What the network is trained for: labels of nodes, or links."""
     network: ModelConfig = field(default_factory=ModelConfig)
     """The network."""
     sampler: SamplingConfig = field(default_factory=SamplingConfig)
@@ -66,6 +75,26 @@ class TrainConfig:
             raise InputError(
                 "history='surveys' is written by evaluations of all nodes, but evaluate='split' "
                 "infers only some: choose evaluate='full' or history='nodes'."
+            )
+        if self.objective.is_link:
+            self._check_links()
+
+    def _check_links(self) -> None:
+        """Refuse settings that do not fit links."""
+        if self.sampler.config.makes_batches:
+            raise InputError(
+                f"sampler {self.sampler.name!r} makes its own batches of training nodes, but the "
+                "seeds of task='link' are links: choose a layer-wise or node-wise sampler, such as "
+                "bliss."
+            )
+        if self.training.evaluate not in (AUTO, "full"):
+            raise InputError(
+                f"evaluate={self.training.evaluate!r} is not supported by task='link', whose "
+                "negatives are drawn from all nodes: choose evaluate='full'."
+            )
+        if self.data.class_weights != "none":
+            raise InputError(
+                "class_weights has no effect with task='link', which has no classes: leave it out."
             )
 
     @classmethod
@@ -100,7 +129,8 @@ class TrainConfig:
         if self.sampler.needs_budgets:
             changes["budgets"] = kind.default_budgets(self.network.layers, num_nodes)
         if self.training.evaluate == AUTO:
-            is_split = self.is_large(num_nodes) and not kind.needs_surveys
+            needs_all = kind.needs_surveys or self.objective.is_link
+            is_split = self.is_large(num_nodes) and not needs_all
             changes["evaluate"] = "split" if is_split else "full"
         return self.with_settings(**changes)
 

@@ -5,11 +5,12 @@ A field's docstring is its help on the command line.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from bliss import checks
 from bliss.errors import InputError
+from bliss.links.fractions import FRACTIONS, check_fractions
 from bliss.samplers.config_base import SamplerConfig
 from bliss.samplers.configs import SAMPLERS, check_preset
 from bliss.train.results import METRICS
@@ -52,6 +53,62 @@ class DataConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ObjectiveConfig:
+    """What the network is trained for."""
+
+    task: str = "node"
+    """What is predicted: node (labels or targets of nodes) or link (edges between nodes; see
+    docs/links.md)."""
+    decoder: str = "dot"
+    """Score of a link from the embeddings of its ends: dot (product), distmult (dot product with
+    learnt weights) or mlp (of the elementwise product)."""
+    link_loss: str = "bce"
+    """Loss of links: bce (links against random pairs), bpr or softmax (each link against random
+    targets of its source)."""
+    negatives: int = 1
+    """Negatives per link in training."""
+    exclude: str = "reverse"
+    """Edges that a batch of links does not see: reverse (its links and their reverse), self (its
+    links), or none."""
+    edge_split: tuple[float, ...] = FRACTIONS
+    """Shares of train, validation and test links, separated by commas."""
+    test_messages: str = "train"
+    """Edges that are messages when test links are scored: train, or train+val."""
+    ranked_negatives: int = 100
+    """Negatives of each link in the metrics mrr and hits."""
+    hits: int = 10
+    """K of the metric hits, the share of links among the first K candidates."""
+
+    def __post_init__(self) -> None:
+        checks.choice("task", self.task, ("node", "link"))
+        checks.choice("decoder", self.decoder, ("dot", "mlp", "distmult"))
+        checks.choice("link_loss", self.link_loss, ("bce", "bpr", "softmax"))
+        checks.choice("exclude", self.exclude, ("reverse", "self", "none"))
+        checks.choice("test_messages", self.test_messages, ("train", "train+val"))
+        for name in ("negatives", "ranked_negatives", "hits"):
+            checks.whole(name, getattr(self, name), least=1)
+        object.__setattr__(self, "edge_split", check_fractions(self.edge_split))
+        if self.hits > self.ranked_negatives + 1:
+            raise InputError(
+                f"hits={self.hits} exceeds the {self.ranked_negatives + 1} candidates of a link: "
+                "lower it, or raise ranked_negatives."
+            )
+        if self.task == "link":
+            return
+        for one in fields(self):
+            if getattr(self, one.name) != one.default:
+                raise InputError(
+                    f"{one.name}={getattr(self, one.name)!r} is a setting of links: pass "
+                    "task='link' (--task link), or leave it out."
+                )
+
+    @property
+    def is_link(self) -> bool:
+        """Whether links are predicted."""
+        return self.task == "link"
+
+
+@dataclass(frozen=True, kw_only=True)
 class SamplingConfig:
     """A sampler by name, with its settings and budgets."""
 
@@ -87,7 +144,7 @@ class LoopConfig:
     """Batches, optimizer, evaluation and processes of the training loop."""
 
     batch_size: int = 256
-    """Seed nodes per step and shard; for subgraph samplers see docs/subgraphs.md."""
+    """Seed nodes, or links, per step and shard; for subgraph samplers see docs/subgraphs.md."""
     shards: int = 1
     """Batches that make a step, each with its own seeds, draws and gradient; several processes
     divide them among themselves. See docs/scaling.md."""
@@ -120,9 +177,9 @@ class LoopConfig:
     survey: bool = True
     """Let the policy learn exact norms and attention from full evaluations during training."""
     select: str = AUTO
-    """Metric whose highest validation score selects the best step: auto (f1, or r2 for regression),
-    f1 (micro-F1), accuracy, macro_f1, auc or average_precision (of two classes or several labels),
-    or r2."""
+    """Metric whose highest validation score selects the best step: auto (f1, r2 for regression, or
+    auc for links), f1 (micro-F1), accuracy, macro_f1, auc or average_precision (of two classes,
+    several labels or links), r2, or, of links, mrr or hits."""
     patience: int = 0
     """Evaluations without a better validation score before the run stops; 0: never stop early."""
     prefetch: int = 0

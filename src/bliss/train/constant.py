@@ -33,14 +33,16 @@ from math import isfinite
 import torch
 from torch import Tensor
 
+from bliss.train.labels import NodeLabels
 from bliss.train.metrics import FUNCTIONS
 from bliss.train.results import Constant
-from bliss.train.task import Task
 
 LIMIT = 2.0
 """z above which a network is better than a constant prediction."""
 MOST = 1e6
 """Largest z, where nodes do not differ."""
+SAMPLE = 4096
+"""Training nodes that are looked at before training."""
 
 
 @dataclass(frozen=True)
@@ -51,13 +53,13 @@ class ConstantPrediction:
     decision: Tensor  # of the highest micro-F1: positive for the classes that are predicted
 
     @classmethod
-    def of(cls, task: Task) -> ConstantPrediction:
-        """The constants of a task's training nodes."""
-        y, outputs = task.dataset.y[task.dataset.splits["train"]], task.dataset.num_outputs
-        if task.scale is not None:
+    def of(cls, labels: NodeLabels) -> ConstantPrediction:
+        """The constants of the training nodes."""
+        y, outputs = labels.dataset.y[labels.dataset.splits["train"]], labels.dataset.num_outputs
+        if labels.scale is not None:
             zero = torch.zeros(outputs)  # targets are standardised
             return cls(zero, zero)
-        weight = torch.ones(outputs) if task.class_weight is None else task.class_weight.cpu()
+        weight = torch.ones(outputs) if labels.class_weight is None else labels.class_weight.cpu()
         if y.ndim == 1:
             count = torch.bincount(y[y >= 0], minlength=outputs).double()
             best = torch.nn.functional.one_hot(count.argmax(), outputs)
@@ -66,9 +68,9 @@ class ConstantPrediction:
         odds = weight * (count + 1) / (len(y) - count + 1)
         return cls(odds.log().float(), _best_labels(count, len(y)))
 
-    def loss(self, task: Task, nodes: Tensor) -> float:
+    def loss(self, labels: NodeLabels, nodes: Tensor) -> float:
         """Mean loss of the constant output at some nodes. int64[N]."""
-        return float(task.node_losses(self.output.expand(len(nodes), -1), task.y[nodes]).mean())
+        return float(labels.node_losses(self.output.expand(len(nodes), -1), labels.y[nodes]).mean())
 
 
 def _best_labels(count: Tensor, nodes: int) -> Tensor:
@@ -81,20 +83,22 @@ def _best_labels(count: Tensor, nodes: int) -> Tensor:
     return decision
 
 
-def compared(task: Task, constant: ConstantPrediction, nodes: Tensor, outputs: Tensor) -> Constant:
+def compared(
+    labels: NodeLabels, constant: ConstantPrediction, nodes: Tensor, outputs: Tensor
+) -> Constant:
     """The constant beside the network, whose outputs at nodes [N] are [N, C]."""
-    y, wanted = task.y[nodes], task.dataset.y[nodes]
-    losses = task.node_losses(outputs, y)
-    of_constant = task.node_losses(constant.output.expand_as(outputs), y)
+    y, wanted = labels.y[nodes], labels.dataset.y[nodes]
+    losses = labels.node_losses(outputs, y)
+    of_constant = labels.node_losses(constant.output.expand_as(outputs), y)
     loss, constant_loss = float(losses.mean()), float(of_constant.mean())
     z_loss = z_score = _z(constant_loss - loss, of_constant - losses)
-    if task.scale is None:
+    if labels.scale is None:
         f1, deviation = _linearised(outputs, wanted)
         least, of_least = _linearised(constant.decision.expand_as(outputs), wanted)
         z_score = _z(f1 - least, deviation - of_least)
-    same = task.predictions(constant.decision.expand_as(outputs))
+    same = labels.predictions(constant.decision.expand_as(outputs))
     return Constant(
-        score=_known(FUNCTIONS[task.metric](same, wanted)),
+        score=_known(FUNCTIONS[labels.metric](same, wanted)),
         loss=_known(constant_loss),
         network_loss=_known(loss),
         z_score=_known(z_score),
@@ -129,3 +133,9 @@ def _linearised(logits: Tensor, labels: Tensor) -> tuple[float, Tensor]:
     mean = float(sizes.mean()) or 1.0
     f1 = float(2 * hits.mean()) / mean
     return f1, (2 * hits - f1 * sizes) / mean
+
+
+def sample(nodes: Tensor) -> Tensor:
+    """Up to SAMPLE of the nodes, spread evenly. int64[N]."""
+    number = min(len(nodes), SAMPLE)
+    return nodes[torch.arange(number) * len(nodes) // max(number, 1)]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from bliss.train.causes import likely_causes, sample_nodes
-from bliss.train.constant import ConstantPrediction
+from bliss.train.causes import likely_causes
 from bliss.train.task import Task
 
 FACTOR = 5.0
@@ -22,8 +21,7 @@ class DivergenceMonitor:
 
     def __init__(self, task: Task) -> None:
         self.task = task
-        nodes = sample_nodes(task)
-        self.constant_loss = ConstantPrediction.of(task).loss(task, nodes)
+        self.constant_loss = task.objective.constant_loss
         self._above = 0  # steps in a row
 
     def add(self, loss: float) -> str:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from bliss import checks
 from bliss.data import Dataset, load_dataset
+from bliss.data.pairs import read_nodes, read_pairs
 from bliss.errors import InputError
 from bliss.train.config import TrainConfig
 from bliss.train.folder import RunFolder
+from bliss.train.link_predictions import link_objective_of, pair_parts, top_parts
 from bliss.train.loop import Trainer, open_task
-from bliss.train.predictions import prediction_columns
+from bliss.train.predictions import ALL, prediction_parts
 from bliss.train.recipe import resolve
 from bliss.train.results import RunResult
+from bliss.train.task import Task
 
 StrPath = str | PathLike[str]
 
@@ -61,7 +64,9 @@ def predict(
     dataset: Dataset | StrPath | None = None,
     *,
     root: StrPath | None = None,
-    nodes: str = "all",
+    nodes: Any = "all",
+    pairs: Any = None,
+    top: int | None = None,
 ) -> dict[str, list[Any]]:
     """Predictions of all nodes or a split by a run's best weights, as columns by name.
 
@@ -79,7 +84,13 @@ def predict(
     root
         Folder of the named data sets.
     nodes
-        all, or train, val or test; of a split, only its nodes and what they see are computed.
+        all, or train, val or test; of a split, only its nodes and what they see are computed. With
+        `top`, all, numbers of nodes [N], or a file of ids.
+    pairs
+        Of a run with task="link": pairs [2, P] of numbers of nodes, or a file of pairs, to score.
+        The columns are "source", "target", "score" and, for the loss bce, "probability".
+    top
+        Of such a run: number of targets for each of the nodes, best first, without known edges.
     """
 
     def load(config: TrainConfig) -> Dataset:
@@ -97,7 +108,30 @@ def predict(
             ) from error
 
     task = open_task(RunFolder(checks.path("run", run)), load, needs_labels=False)
-    return prediction_columns(task, nodes)
+    parts = list(predicted_parts(task, nodes, pairs, top))
+    return {name: [value for part in parts for value in part[name]] for name in parts[0]}
+
+
+def predicted_parts(
+    task: Task, nodes: Any = ALL, pairs: Any = None, top: int | None = None
+) -> Iterator[dict[str, list[Any]]]:
+    """Predictions as columns, in parts; arguments as in `predict`."""
+    if pairs is not None and top is not None:
+        raise InputError("pairs and top are two kinds of predictions: pass one of them.")
+    dataset = task.dataset
+    if pairs is not None:
+        link_objective_of(task)
+        if isinstance(pairs, (str, PathLike)):
+            return pair_parts(task, read_pairs(checks.path("pairs", pairs), dataset))
+        return pair_parts(task, checks.node_pairs("pairs", pairs, dataset.graph.num_nodes))
+    if top is not None:
+        link_objective_of(task)
+        if isinstance(nodes, str) and nodes == ALL:
+            return top_parts(task, top)
+        if isinstance(nodes, (str, PathLike)):
+            return top_parts(task, top, read_nodes(checks.path("nodes", nodes), dataset))
+        return top_parts(task, top, checks.seeds(nodes, dataset.graph.num_nodes, "nodes"))
+    return prediction_parts(task, nodes)
 
 
 def run_folder(config: TrainConfig, sampler: str = "") -> Path:

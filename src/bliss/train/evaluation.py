@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from statistics import mean, stdev
 from typing import NamedTuple
 
@@ -16,12 +16,12 @@ from bliss.data import cache_folder
 from bliss.distributed.groups import as_bytes
 from bliss.distributed.packing import pack_news, unpack_news
 from bliss.feedback import News
+from bliss.graph import Graph
 from bliss.loader.gather import Gather
 from bliss.nn.inference import infer
 from bliss.rng import Stream
 from bliss.samplers.base import Sampler
 from bliss.train.batch import NodeData
-from bliss.train.metrics import FUNCTIONS, mean_squared_error
 from bliss.train.task import Task
 
 FEW = 1024
@@ -51,16 +51,20 @@ class SurveyedScores(NamedTuple):
 
 
 def full_logits(
-    task: Task, progress: ProgressCallback | None = None, nodes: Tensor | None = None
+    task: Task,
+    progress: ProgressCallback | None = None,
+    nodes: Tensor | None = None,
+    graph: Graph | None = None,
 ) -> Tensor:
     """Outputs of the network from full neighbourhoods, at all nodes or some. float32[V, C].
 
-    For regression these are standardised targets; `task.predictions` restores their units. Outputs
-    of layers that take more than 1 GiB are kept on disk, in the user's cache.
+    For regression these are standardised targets; `task.labels.predictions` restores their units.
+    Of links, they are embeddings. The graph is that of training by default. Outputs of layers that
+    take more than 1 GiB are kept on disk, in the user's cache.
     """
     return infer(
         task.model,
-        task.graph,
+        graph or task.graph,
         task.x,
         device=task.device,
         progress=progress,
@@ -79,23 +83,28 @@ def evaluate(
     `scored_nodes` and their neighbourhoods.
     """
     scores: dict[str, float] = {}
-    for split, (nodes, outputs) in split_outputs(task, splits, progress).items():
-        scores |= _scores(task, split, nodes, outputs)
+    for split, nodes, outputs in split_outputs(task, splits, progress):
+        scores |= task.objective.scores(split, nodes, outputs)
     return scores
 
 
 def split_outputs(
     task: Task, splits: Sequence[str], progress: ProgressCallback | None = None
-) -> dict[str, tuple[Tensor, Tensor]]:
-    """Nodes of each split that are scored, and their outputs. int64[N] and float32[N, C]."""
+) -> Iterator[tuple[str, Tensor | None, Tensor]]:
+    """Each split, its nodes that are scored (None: all), and their outputs. int64[N], [N, C]."""
     if infers_all(task):
-        logits = full_logits(task, progress)
-        every = task.dataset.splits
-        return {split: (every[split], logits[every[split]]) for split in splits}
-    nodes = [scored_nodes(task, split) for split in splits]
-    logits = full_logits(task, progress, torch.cat(nodes))
-    parts = torch.split(logits, [len(part) for part in nodes])
-    return dict(zip(splits, zip(nodes, parts, strict=True), strict=True))
+        graph, logits = None, torch.empty(0)
+        for split in splits:
+            own = task.graph_of(split)
+            if own is not graph:
+                graph, logits = own, full_logits(task, progress, graph=own)
+            nodes = task.objective.nodes(split)
+            yield split, nodes, logits if nodes is None else logits[nodes]
+        return
+    parts = [scored_nodes(task, split) for split in splits]
+    logits = full_logits(task, progress, torch.cat(parts))
+    outputs = torch.split(logits, [len(part) for part in parts])
+    yield from zip(splits, parts, outputs, strict=True)
 
 
 def evaluate_and_survey(
@@ -112,8 +121,8 @@ def evaluate_and_survey(
     logits, news = sampler.surveyed(task.model, task.x, **options)
     scores: dict[str, float] = {}
     for split in splits:
-        nodes = task.dataset.splits[split]
-        scores |= _scores(task, split, nodes, logits[nodes])
+        nodes = task.objective.nodes(split)
+        scores |= task.objective.scores(split, nodes, logits if nodes is None else logits[nodes])
     return SurveyedScores(scores, news)
 
 
@@ -135,15 +144,6 @@ def scored_nodes(task: Task, split: str) -> Tensor:
     if split != "train" or len(nodes) <= most:
         return nodes
     return nodes[torch.arange(most) * len(nodes) // most]
-
-
-def _scores(task: Task, split: str, nodes: Tensor, outputs: Tensor) -> dict[str, float]:
-    """Scores of the outputs of a split's nodes. [N], [N, C]."""
-    wanted, predicted = task.dataset.y[nodes], task.predictions(outputs)
-    scores = {split: FUNCTIONS[task.metric](predicted, wanted)}
-    if task.scale is not None:
-        scores[f"{split}_mse"] = mean_squared_error(predicted, wanted)
-    return scores
 
 
 @torch.no_grad()
@@ -175,7 +175,7 @@ def evaluate_sampled(
                     logits.append(task.model(x, moved).float().cpu())
                     if progress:
                         progress((number + 1) / (draws * len(batches)))
-                drawn.append(_scores(task, split, nodes, torch.cat(logits)))
+                drawn.append(task.objective.scores(split, nodes, torch.cat(logits)))
             scores |= {name: mean([each[name] for each in drawn]) for name in drawn[0]}
             if draws > 1:
                 scores[f"{split}_error"] = stdev([each[split] for each in drawn]) / draws**0.5

@@ -44,7 +44,6 @@ from bliss.train.evaluation import (
 )
 from bliss.train.folder import REMEDY, RunFolder, settings_digest
 from bliss.train.incremental import Checkpoint
-from bliss.train.losses import TargetScale
 from bliss.train.peak_memory import forget_peak, peak_mb
 from bliss.train.results import (
     DataSchema,
@@ -56,7 +55,7 @@ from bliss.train.results import (
 )
 from bliss.train.schema import check_features, check_schema, schema_of, with_labels_of
 from bliss.train.step import Stepper
-from bliss.train.task import Task, build_task
+from bliss.train.task import Task, build_network, build_task
 
 _TARGETS = "targets."  # before the names of a scale among the weights of a run
 _FEATURES = "features."  # before the names of the statistics of features
@@ -354,9 +353,7 @@ def best_weights(task: Task) -> dict[str, Tensor]:
     """Weights of the network, with the scale of the targets and the statistics of the features."""
     weights = dict(task.model.state_dict())
     weights |= {f"{_FEATURES}{name}": tensor for name, tensor in task.encoder.to_dict().items()}
-    if task.scale is not None:
-        scale = task.scale._asdict()
-        weights |= {f"{_TARGETS}{name}": tensor for name, tensor in scale.items()}
+    weights |= {f"{_TARGETS}{name}": tensor for name, tensor in task.objective.state().items()}
     return weights
 
 
@@ -365,7 +362,7 @@ def load_network(
 ) -> tuple[GNN, FeatureEncoder]:
     """The network of a run's best step, on the CPU and in evaluation mode, and its encoder."""
     weights = _best_weights(folder, config)
-    model = GNN(schema.features, schema.outputs, config.network)
+    model = build_network(config, schema.features, schema.outputs)
     _load(model, weights, folder)
     return model.eval(), _encoder(config, weights, folder)
 
@@ -373,13 +370,11 @@ def load_network(
 def load_weights(task: Task, weights: Mapping[str, Tensor], folder: RunFolder) -> Task:
     """Load weights from a run's folder into the network; returns the task with their scale."""
     _load(task.model, weights, folder)
-    if task.scale is None:
-        return task
+    beside = {k.removeprefix(_TARGETS): t for k, t in weights.items() if k.startswith(_TARGETS)}
     try:
-        scale = TargetScale(*(weights[f"{_TARGETS}{name}"] for name in TargetScale._fields))
+        return replace(task, objective=task.objective.with_state(beside))
     except KeyError as error:
         raise _misfit(folder, error) from error
-    return replace(task, scale=scale, y=scale.standardise(task.dataset.y))
 
 
 def _load(model: GNN, weights: Mapping[str, Tensor], folder: RunFolder) -> None:
@@ -411,7 +406,7 @@ def open_task(
     weights = _best_weights(folder, config)
     dataset = load(config)
     check_features(dataset, schema, folder.path)
-    if not needs_labels:
+    if not needs_labels and not config.objective.is_link:
         dataset = with_labels_of(schema, dataset)
     task = build_task(config, dataset, _encoder(config, weights, folder), trains=False)
     check_schema(task, schema, folder.path)

@@ -186,12 +186,12 @@ FUNCTIONS: dict[str, Callable[[Tensor, Tensor], float]] = {
     "mse": mean_squared_error,
     "mae": mean_absolute_error,
 }
-"""Scores by the name of their metric."""
+"""Scores of nodes by the name of their metric."""
 
 
 def metrics_of(task: str, num_outputs: int) -> list[str]:
     """Metrics of a task; ranking scores of classes exist for two of them only."""
-    is_ranked = task == "labels" or num_outputs == 2
+    is_ranked = task in ("labels", "link") or num_outputs == 2
     return [
         name
         for name, metric in METRICS.items()

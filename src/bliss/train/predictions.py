@@ -47,6 +47,11 @@ def prediction_parts(task: Task, nodes: str = ALL) -> Iterator[dict[str, list[An
     is a column per target, in the user's units, called prediction if there is one without a name.
     """
     checks.choice("nodes", nodes, NODES)
+    if task.objective.unit == "links":
+        raise InputError(
+            "the run was trained on links, so that nodes have no predictions of their own: pass "
+            "pairs (--pairs FILE) or top (--top 20)."
+        )
     dataset = task.dataset
     chosen = None if nodes == ALL else dataset.splits[nodes]
     outputs = full_logits(task, nodes=chosen)
@@ -57,7 +62,7 @@ def prediction_parts(task: Task, nodes: str = ALL) -> Iterator[dict[str, list[An
         columns: dict[str, list[Any]] = {
             "node": ids.tolist() if names is None else [names[i] for i in ids.tolist()]
         }
-        yield columns | _predicted(dataset, task.predictions(part))
+        yield columns | _predicted(dataset, task.labels.predictions(part))
 
 
 def _predicted(dataset: Dataset, outputs: Tensor) -> dict[str, list[Any]]:
@@ -82,7 +87,7 @@ def write_predictions(out: Path, parts: Iterable[dict[str, list[Any]]]) -> int:
             if add is None:
                 add = (_csv if out.suffix == ".csv" else _parquet)(scratch, columns, opened)
             add(columns)
-            rows += len(columns["node"])
+            rows += len(next(iter(columns.values())))
         opened.close()  # before the file is published
     return rows
 

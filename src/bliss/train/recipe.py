@@ -10,7 +10,7 @@ from bliss.data import canonical
 from bliss.nn.model_config import ModelConfig
 from bliss.samplers.configs import sampler_config
 from bliss.train.config import PLACES, TrainConfig
-from bliss.train.config_parts import DataConfig, SamplingConfig
+from bliss.train.config_parts import DataConfig, ObjectiveConfig, SamplingConfig
 
 
 def resolve(**given: Any) -> TrainConfig:
@@ -23,16 +23,18 @@ def resolve(**given: Any) -> TrainConfig:
     A recipe is a JSON file in `bliss/train/recipes`, named after the data set, with settings under
     "all", under a model's name and under a sampler's name. Its "budgets" count sources and its
     "fanouts" neighbours; each applies to samplers of that unit. Options that a sampler does not
-    have are ignored.
+    have are ignored. Recipes are for labels of nodes: they do not apply to links.
     """
     given = {name: value for name, value in given.items() if value is not None}
     for name, spell in (("dataset", canonical), ("model", str.lower), ("sampler", str.lower)):
         if name in given:
             given[name] = spell(str(given[name]))
     sampler = given.get("sampler", SamplingConfig.name)
-    found = recipe(
-        given.get("dataset", DataConfig.dataset), given.get("model", ModelConfig.model), sampler
-    )
+    found: dict[str, Any] = {}
+    if given.get("task", ObjectiveConfig.task) == ObjectiveConfig.task:
+        found = recipe(
+            given.get("dataset", DataConfig.dataset), given.get("model", ModelConfig.model), sampler
+        )
     counts = {"sources": found.pop("budgets", ()), "neighbours": found.pop("fanouts", ())}
     kind = sampler_config(sampler, **{k: v for k, v in given.items() if k not in PLACES})
     budgets = tuple(counts.get(kind.unit, ()))

@@ -21,15 +21,18 @@ class Metric(NamedTuple):
 
 
 CLASSES = "classes", "labels"
+RANKED = *CLASSES, "link"
 METRICS = {
     "f1": Metric("micro-F1", "F1", CLASSES),
     "accuracy": Metric("accuracy", "accuracy", CLASSES),
     "macro_f1": Metric("macro-F1", "macro-F1", CLASSES),
-    "auc": Metric("ROC-AUC", "AUC", CLASSES, is_ranking=True),
-    "average_precision": Metric("average precision", "AP", CLASSES, is_ranking=True),
+    "auc": Metric("ROC-AUC", "AUC", RANKED, is_ranking=True),
+    "average_precision": Metric("average precision", "AP", RANKED, is_ranking=True),
     "r2": Metric("R2", "R2", ("regression",)),
     "mse": Metric("mean squared error", "MSE", ("regression",), is_score=False),
     "mae": Metric("mean absolute error", "MAE", ("regression",), is_score=False),
+    "mrr": Metric("MRR", "MRR", ("link",)),
+    "hits": Metric("hits@K", "hits@K", ("link",)),
 }
 """Metrics by name; the first of a task selects the best step by default."""
 
@@ -93,13 +96,15 @@ class Constant(Record, frozen=True, kw_only=True):
     """
 
     score: float | None
-    """Score of the most frequent class or labels, or of the mean of the targets."""
+    """Score of the most frequent class or labels, of the mean of the targets, or of links in random
+    order."""
     loss: float | None
     """Mean loss of the shares of classes among training nodes, or of the mean of their targets."""
     network_loss: float | None
     """Mean loss of the network, with full neighbourhoods and without dropout."""
     z_score: float | None
-    """Gain in micro-F1 over the constant, in standard errors over nodes; for regression z_loss."""
+    """Gain in micro-F1 over the constant, in standard errors over nodes; for regression z_loss; of
+    links, gain in AUC over 1/2 in its deviations under random order."""
     z_loss: float | None
     """Gain in the loss over the constant, in standard errors over nodes."""
 
@@ -108,7 +113,7 @@ class SplitAssessment(Record, frozen=True, kw_only=True):
     """All scores of one split."""
 
     nodes: int
-    """Nodes that were scored."""
+    """Nodes, or links, that were scored."""
     scores: dict[str, float]
     """Scores by metric; errors are in the units of the targets."""
     classes: list[ClassScores]
@@ -138,8 +143,8 @@ class RunResult(RunSettings, frozen=True, kw_only=True, omit_defaults=True):
     best_step: int
     """Step with the highest validation score."""
     metric: str
-    """Metric of the fields `_score`, which selected the best step: f1, or r2 for regression, unless
-    another was chosen."""
+    """Metric of the fields `_score`, which selected the best step: f1, r2 for regression or auc for
+    links, unless another was chosen."""
     train_score: float
     """With evaluate="split", of as many training nodes as there are validation nodes."""
     val_score: float
@@ -171,13 +176,13 @@ class DataSchema(Record, frozen=True, kw_only=True):
     """What a network needs of a graph; stored with its weights."""
 
     task: str
-    """classes, labels or regression."""
+    """classes, labels, regression or link."""
     features: int
     """Number of features."""
     feature_names: list[str]
     """Names of the features; empty if they have none."""
     outputs: int
-    """Number of classes, labels or targets."""
+    """Number of classes, labels or targets; of links, width of the embeddings."""
     class_names: list[str]
     """Names of the classes, labels or targets; empty if they are numbers."""
     norm: str

@@ -16,13 +16,13 @@ from bliss.train.task import Task
 
 def schema_of(task: Task) -> DataSchema:
     """Schema of the data that a task trains on."""
-    dataset = task.dataset
+    dataset, objective = task.dataset, task.objective
     return DataSchema(
-        task=dataset.task,
+        task=objective.kind,
         features=dataset.num_features,
         feature_names=_feature_names(dataset),
-        outputs=dataset.num_outputs,
-        class_names=list(dataset.class_names),
+        outputs=objective.num_outputs,
+        class_names=list(objective.class_names),
         norm=task.graph.norm,
     )
 
@@ -51,18 +51,18 @@ def check_features(dataset: Dataset, schema: DataSchema, run: Path) -> None:
 
 def check_schema(task: Task, schema: DataSchema, run: Path) -> None:
     """Raise an error if the coefficients or labels of a task do not fit the network of a run."""
-    dataset = task.dataset
+    dataset, objective = task.dataset, task.objective
     if task.graph.norm != schema.norm:
         raise InputError(
             f"dataset={dataset.name!r} has coefficients norm={task.graph.norm!r}, but the run in "
             f"{str(run)!r} was trained with norm={schema.norm!r}: import the graph with edge "
             "weights as for the run, or without."
         )
-    if (dataset.task, dataset.num_outputs) != (schema.task, schema.outputs):
+    if (objective.kind, objective.num_outputs) != (schema.task, schema.outputs):
         raise InputError(
-            f"dataset={dataset.name!r} has the task {dataset.task!r} with {dataset.num_outputs} "
-            f"outputs, but the run in {str(run)!r} was trained for {schema.task!r} with "
-            f"{schema.outputs}: pass the data of the run."
+            f"dataset={dataset.name!r} has the task {objective.kind!r} with "
+            f"{objective.num_outputs} outputs, but the run in {str(run)!r} was trained for "
+            f"{schema.task!r} with {schema.outputs}: pass the data of the run."
         )
 
 

@@ -21,7 +21,7 @@ from bliss.distributed.shared_state import build_shared
 from bliss.errors import DivergedError, InputError
 from bliss.rng import Stream
 from bliss.train.adam import Adam
-from bliss.train.batch import NodeData, NodeLoader
+from bliss.train.batch import NodeData
 from bliss.train.results import Sampled
 from bliss.train.task import Task, torch_seed
 
@@ -66,20 +66,20 @@ class Stepper:
             folder=cache_folder(),
         )
         self.sampler = build_shared(build, self.communicator, draws_ahead=training.prefetch > 0)
-        seeds, batch_size = task.dataset.splits["train"], training.batch_size
-        if training.shards > len(seeds):
+        objective, batch_size = task.objective, training.batch_size
+        if training.shards > objective.num_seeds:
             raise InputError(
-                f"shards={training.shards} exceeds the {len(seeds)} training nodes: lower --shards."
+                f"shards={training.shards} exceeds the {objective.num_seeds} training "
+                f"{objective.unit}: lower --shards."
             )
         if not self.sampler.makes_batches:  # subgraph samplers may draw more nodes than seeds
-            batch_size = min(batch_size, len(seeds) // training.shards)
-        self.loader = NodeLoader(
-            NodeData(x=task.x, y=task.y, num_nodes=task.graph.num_nodes),
+            batch_size = min(batch_size, objective.num_seeds // training.shards)
+        self.loader = objective.loader(
+            task.x,
             self.sampler,
-            seeds,
             batch_size=batch_size,
             # order is irrelevant in a batch of all seeds
-            shuffle=training.batch_size < len(seeds) or training.shards > 1,
+            shuffle=training.batch_size < objective.num_seeds or training.shards > 1,
             drop_last=True,
             prefetch=training.prefetch,
             shards=training.shards,
@@ -150,7 +150,7 @@ class Stepper:
         is_half = config.training.precision == "bfloat16"
         with torch.autocast(self.task.device.type, torch.bfloat16, enabled=is_half):
             logits = self.task.model(batch.x.float(), batch.blocks)  # features may be float16
-        loss = self.task.loss(logits, batch.y, batch.blocks[-1].dst_weight)
+        loss = self.task.objective.loss(logits, batch)
         value = loss.item()
         if not isfinite(value):
             raise DivergedError(f"loss={value} at step {self.steps}: {self._cause(batch.x)}")

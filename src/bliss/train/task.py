@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
-from math import isnan
 
 import torch
 from torch import Tensor
@@ -13,15 +11,17 @@ from bliss.data import Dataset, cache_folder
 from bliss.data.feature_encoder import FeatureEncoder
 from bliss.errors import InputError, ResourceError
 from bliss.graph import WEIGHTED, Graph
+from bliss.links import LinkSplits
+from bliss.nn.decoders import LinkGNN
 from bliss.nn.model import GNN
 from bliss.rng import Stream, derive_key
 from bliss.train.config import TrainConfig
 from bliss.train.config_parts import AUTO
-from bliss.train.losses import TargetScale, balanced_weights, criterion, node_losses
-from bliss.train.metrics import FUNCTIONS, selecting_metric
-from bliss.train.results import METRICS
-
-_NUMBERS = 2**24  # outputs whose losses are computed at a time
+from bliss.train.labels import NodeLabels
+from bliss.train.link_objective import LinkObjective
+from bliss.train.metrics import selecting_metric
+from bliss.train.node_objective import node_objective
+from bliss.train.objective import Objective
 
 
 @dataclass(frozen=True)
@@ -30,46 +30,37 @@ class Task:
 
     config: TrainConfig  # with budgets filled in
     dataset: Dataset
-    graph: Graph  # with the network's coefficients
+    graph: Graph  # the edges that are messages in training, with the network's coefficients
     x: Tensor  # float32 or float16 [V, F] on the CPU, encoded
     model: GNN
     device: torch.device
     encoder: FeatureEncoder  # of the features
-    y: Tensor  # labels on the CPU as the loss takes them: targets are standardised
-    scale: TargetScale | None = None  # of the targets; None for classes and labels
-    class_weight: Tensor | None = None  # float32[C] on the device
+    objective: Objective  # what the network is trained for
 
     @property
     def metric(self) -> str:
         """Metric of the score that selects the best step."""
-        return selecting_metric(
-            self.config.training.select, self.dataset.task, self.dataset.num_outputs
-        )
+        return self.objective.metric
 
-    def loss(self, outputs: Tensor, y: Tensor, weight: Tensor | None = None) -> Tensor:
-        """Training loss of outputs for rows of `y`; weight [N] is each node's share of the loss."""
-        return criterion(
-            outputs.float(),
-            y,
-            weight,
-            class_weight=self.class_weight,
-            is_regression=self.scale is not None,
-        )
+    def graph_of(self, split: str) -> Graph:
+        """Graph whose edges are messages when a split is scored; "all": when pairs are predicted.
 
-    def node_losses(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """Loss of each node, from outputs and rows of `y` on the CPU. [N]."""
-        loss = partial(
-            node_losses,
-            class_weight=None if self.class_weight is None else self.class_weight.cpu(),
-            is_regression=self.scale is not None,
-        )
-        rows = max(_NUMBERS // max(outputs.size(1), 1), 1)
-        parts = zip(torch.split(outputs, rows), torch.split(y, rows), strict=True)
-        return torch.cat([loss(part.float(), own) for part, own in parts])
+        Of a node task, it is that of training.
+        """
+        edges = self.objective.messages(split)
+        if edges is self.objective.messages("train"):
+            return self.graph
+        return _graph(edges, self.config)
 
-    def predictions(self, outputs: Tensor) -> Tensor:
-        """Outputs of the network: logits, or targets in the user's units. [N, C] or [N, T]."""
-        return outputs if self.scale is None else self.scale.restore(outputs)
+    @property
+    def labels(self) -> NodeLabels:
+        """Labels of the nodes of a node task."""
+        if not isinstance(self.objective, NodeLabels):
+            raise InputError(
+                "task='link' is not supported here, where labels of nodes are needed: use "
+                "task='node'."
+            )
+        return self.objective
 
 
 def build_task(
@@ -84,36 +75,47 @@ def build_task(
     By default, the encoder of the features is fitted to the training nodes of the data. Without
     `trains`, splits may be empty.
     """
-    _check(config, dataset, trains)
+    device = _device(config)
+    labels = None if config.objective.is_link else node_objective(config, dataset, device, trains)
     config = config.fitted(dataset.graph.num_nodes)
-    device = torch.device(config.training.device)
     torch.manual_seed(torch_seed(config.seed, Stream.WEIGHTS))
-    model = GNN(dataset.num_features, dataset.num_outputs, config.network).to(device)
-    encoder = encoder or fit_encoder(config, dataset)
-    scale = None
-    if dataset.is_regression:
-        scale = TargetScale.of(dataset.y[dataset.splits["train"]])
-    weight = _class_weight(config, dataset)
+    outputs = 0 if labels is None else labels.num_outputs
+    model = build_network(config, dataset.num_features, outputs).to(device)
+    objective = labels or _link_objective(config, dataset, model)
+    encoder = encoder or fit_encoder(config, dataset, objective.train_nodes)
     return Task(
         config,
         dataset,
-        _graph(dataset.graph, config),
+        _graph(objective.messages("train"), config),
         encoder.transform_all(dataset.x, cache_folder(), lambda: dataset.fingerprint),
         model,
         device,
         encoder,
-        y=dataset.y if scale is None else scale.standardise(dataset.y),
-        scale=scale,
-        class_weight=None if weight is None else weight.to(device),
+        objective,
     )
 
 
-def fit_encoder(config: TrainConfig, dataset: Dataset) -> FeatureEncoder:
-    """Encoder of the features, with statistics of training nodes; see the setting `features`."""
+def build_network(config: TrainConfig, inputs: int, outputs: int) -> GNN:
+    """A new network; of links, with embeddings as outputs and a decoder."""
+    if config.objective.is_link:
+        return LinkGNN(inputs, config.network, config.objective.decoder)
+    return GNN(inputs, outputs, config.network)
+
+
+def _link_objective(config: TrainConfig, dataset: Dataset, model: GNN) -> LinkObjective:
+    """Split the links; the decoder is that of the network."""
+    assert isinstance(model, LinkGNN)
+    metric = selecting_metric(config.training.select, LinkObjective.kind, config.network.hidden)
+    splits = LinkSplits.random(dataset.graph, config.objective.edge_split, config.seed)
+    return LinkObjective(dataset, config.objective, splits, model.decoder, metric, config.seed)
+
+
+def fit_encoder(config: TrainConfig, dataset: Dataset, nodes: Tensor) -> FeatureEncoder:
+    """Encoder of the features, with statistics of some nodes [N]; see the setting `features`."""
     method = config.data.features
     if method == AUTO and dataset.imported is None:  # published features stay as they are
         method = "raw"
-    return FeatureEncoder.fit(method, dataset.x, dataset.splits["train"])
+    return FeatureEncoder.fit(method, dataset.x, nodes)
 
 
 def torch_seed(seed: int, *counters: int) -> int:
@@ -121,56 +123,13 @@ def torch_seed(seed: int, *counters: int) -> int:
     return int(derive_key(seed, *counters)) >> 1  # torch takes 63 bits
 
 
-def _check(config: TrainConfig, dataset: Dataset, trains: bool) -> None:
-    if dataset.num_outputs == 0:
-        raise InputError(
-            f"{dataset.name!r} has no labels, but training needs them: import it with --labels."
-        )
-    for name in ("train", "val", "test") if trains else ():
-        if name not in dataset.splits or len(dataset.splits[name]) == 0:
-            raise InputError(
-                f"the {name} split of {dataset.name!r} is empty, but training needs all three: "
-                "import the graph with train, validation and test nodes."
-            )
-    if trains:
-        _check_metric(config, dataset)
+def _device(config: TrainConfig) -> torch.device:
     device = config.training.device
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise ResourceError(
             f"device={device!r} is not available, because torch sees no GPU: choose --device cpu."
         )
-
-
-def _check_metric(config: TrainConfig, dataset: Dataset) -> None:
-    """Refuse a metric that does not fit the task, or is not defined for a split."""
-    outputs = dataset.num_outputs
-    metric = selecting_metric(config.training.select, dataset.task, outputs)
-    for name, nodes in dataset.splits.items() if METRICS[metric].is_ranking else ():
-        if isnan(FUNCTIONS[metric](torch.zeros(len(nodes), outputs), dataset.y[nodes])):
-            raise InputError(
-                f"select={metric!r} is not defined for the {name} split of {dataset.name!r}, which "
-                "lacks positive or negative nodes: choose another metric or other splits."
-            )
-
-
-def _class_weight(config: TrainConfig, dataset: Dataset) -> Tensor | None:
-    """Weights of the classes in the loss, float32[C]; None if all are 1."""
-    given = config.data.class_weights
-    if given == "none":
-        return None
-    if dataset.is_regression:
-        raise InputError(
-            f"class_weights={given!r} was given, but {dataset.name!r} has targets of a regression "
-            "and no classes: leave it out."
-        )
-    if given == "balanced":
-        return balanced_weights(dataset.y[dataset.splits["train"]], dataset.num_classes)
-    if len(given) != dataset.num_classes:
-        raise InputError(
-            f"class_weights has {len(given)} numbers, but {dataset.name!r} has "
-            f"{dataset.num_classes} classes: give one number per class."
-        )
-    return torch.tensor(given, dtype=torch.float32)
+    return torch.device(device)
 
 
 def _graph(graph: Graph, config: TrainConfig) -> Graph:

@@ -27,6 +27,7 @@ from bliss.studies.comparison.runs import (
     run_each,
 )
 from bliss.studies.comparison.search import candidates, chosen, trials
+from bliss.studies.node_tasks import check_node_task
 from bliss.studies.provenance import graph_facts, load_per_core, machine, today
 from bliss.train import RunFolder, TrainConfig, resolve
 
@@ -90,6 +91,7 @@ def compare(
     target_score
         Validation score whose time is reported; by default the highest that every run reached.
     """
+    check_node_task(settings.get("task"), "compare")
     settings, given = own_dataset(settings)
     request = Request.of(
         settings,

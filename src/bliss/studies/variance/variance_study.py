@@ -32,6 +32,7 @@ from bliss.samplers.config_base import EstimatorConfig
 from bliss.samplers.influence import of_sources
 from bliss.studies.gradients import full_gradients, squared_errors, training_batch
 from bliss.studies.layer_errors import Frontier, Targets, error, exact_frontiers, least_error
+from bliss.studies.node_tasks import check_node_task
 from bliss.studies.variance.variance_record import (
     AgeRatios,
     GradientError,
@@ -85,6 +86,7 @@ class VarianceStudy:
             checks.choice("policies", name, list(POLICIES))
         self.every = checks.whole("every", every, least=1)
         self.survey_every = checks.whole("survey_every", survey_every)
+        check_node_task(config.objective.task, "variance")
         if config.training.shards > 1:
             raise InputError(
                 f"shards={config.training.shards} must be 1 here, because variance is measured "

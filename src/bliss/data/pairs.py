@@ -1,0 +1,51 @@
+"""Pairs of nodes, and lists of nodes, from a user's files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from bliss.arrays import IntArray
+from bliss.data.dataset import Dataset
+from bliss.data.edges import SOURCES, TARGETS
+from bliss.data.nodes import ID_NAMES, Nodes, id_column
+from bliss.data.tables import Table, read_table
+from bliss.errors import InputError
+from bliss.storage.files import check_regular
+
+
+def read_pairs(file: Path, dataset: Dataset) -> IntArray:
+    """Pairs from a table with the columns src and dst, or two columns. int64[2, P]."""
+    table = _table("pairs", file, (*SOURCES, *TARGETS), 2)
+    first = int(table.has_counting_index())
+    places = [*table.places(*SOURCES), *table.places(*TARGETS)] or [first, first + 1]
+    if len(places) != 2:
+        raise InputError(
+            f"pairs={str(file)!r} must have one column of sources and one of targets: call them "
+            "src and dst."
+        )
+    return np.stack([_find("pairs", table, place, dataset) for place in places])
+
+
+def read_nodes(file: Path, dataset: Dataset) -> IntArray:
+    """Nodes from a table with a column of ids, in its order. int64[N]."""
+    table = _table("nodes", file, ID_NAMES, 1)
+    places = table.places(*ID_NAMES) or [int(table.has_counting_index())]
+    return _find("nodes", table, places[0], dataset)
+
+
+def _table(field: str, file: Path, header: tuple[str, ...], columns: int) -> Table:
+    check_regular(file, f"{field}={str(file)!r}")
+    table = read_table(field, file, header, may_lack_header=True)
+    if len(table.columns) < columns + int(table.has_counting_index()):
+        raise InputError(
+            f"{field}={str(file)!r} has {len(table.columns)} columns, but {columns} of ids are "
+            "needed: add them."
+        )
+    return table
+
+
+def _find(field: str, table: Table, place: int, dataset: Dataset) -> IntArray:
+    nodes = Nodes(dataset.graph.num_nodes, dataset.node_names)
+    return nodes.find(field, id_column(field, table, place))

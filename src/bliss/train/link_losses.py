@@ -1,0 +1,53 @@
+"""Losses of links.
+
+With s the score of a pair, P positives, N negatives and K negatives i' of each positive (j, i):
+
+* bce      mean over the P + N pairs of log(1 + exp(-y s)), y = 1 for positives, -1 for negatives
+* bpr      mean over positives and their negatives of log(1 + exp(s_ji' - s_ji))
+* softmax  mean over positives of -log(exp(s_ji) / (exp(s_ji) + sum over i' of exp(s_ji')))
+"""
+
+from __future__ import annotations
+
+from math import log
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from bliss.links import NegativeSampling
+from bliss.nn.decoders import Decoder
+from bliss.train.batch import NodeData
+
+
+def negative_sampling(loss: str, number: int) -> NegativeSampling:
+    """Negatives that a loss needs: pairs for bce, targets of the same source for the others."""
+    return NegativeSampling("binary" if loss == "bce" else "triplet", number)
+
+
+def link_loss(loss: str, decoder: Decoder, z: Tensor, batch: NodeData) -> Tensor:
+    """Loss of a batch of `LinkLoader` with the negatives of `negative_sampling`. z [D, H]."""
+    if loss == "bce":
+        source, target = batch.edge_label_index
+        scores: Tensor = decoder(z[source], z[target])
+        return functional.binary_cross_entropy_with_logits(scores, batch.edge_label)
+    source = z[batch.src_index]
+    negative = batch.dst_neg_index.view(len(source), -1)  # [B, K]
+    positive = decoder(source, z[batch.dst_pos_index])  # [B]
+    scores = decoder(source[:, None], z[negative])  # [B, K]
+    if loss == "bpr":
+        margin: Tensor = functional.softplus(scores - positive[:, None])
+        return margin.mean()
+    every = torch.cat([positive[:, None], scores], 1)
+    losses: Tensor = every.logsumexp(1) - positive
+    return losses.mean()
+
+
+def constant_loss(loss: str, number: int) -> float:
+    """Least loss of a score that is the same for all pairs, with K negatives a positive."""
+    if loss == "bpr":
+        return log(2)
+    if loss == "softmax":
+        return log(1 + number)
+    share = 1 / (1 + number)  # of positives
+    return -share * log(share) - (1 - share) * log(1 - share)

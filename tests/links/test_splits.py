@@ -1,0 +1,85 @@
+"""Splits of links: shares, both directions together, and messages without held-out links."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bliss import Graph, InputError
+from bliss.links import LinkSplits
+from tests.conftest import heavy_tailed_pairs
+
+NODES = 60
+
+
+def make(symmetric: bool, norm: str = "mean") -> Graph:
+    pairs = heavy_tailed_pairs(NODES, 600)
+    pairs = np.unique(pairs[:, pairs[0] != pairs[1]], axis=1)
+    if symmetric:
+        pairs = np.unique(np.concatenate([pairs, pairs[::-1]], axis=1), axis=1)
+    weight = None if norm == "mean" else pairs[0] * NODES + pairs[1] + 1.0
+    return Graph.from_edge_index(pairs, NODES, weight=weight, norm=norm)
+
+
+def edges(graph: Graph) -> list[tuple[int, int]]:
+    target = np.repeat(np.arange(graph.num_nodes), np.diff(graph.indptr))
+    return list(zip(graph.indices.tolist(), target.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_each_link_is_in_one_split_with_its_reverse(symmetric):
+    graph = make(symmetric)
+    splits = LinkSplits.random(graph, (0.7, 0.1, 0.2), seed=3)
+    assert splits.is_symmetric == symmetric
+    parts = [
+        set(zip(*splits.links(name).tolist(), strict=True)) for name in ("train", "val", "test")
+    ]
+    pairs = {frozenset(one) for one in edges(graph) if one[0] != one[1]}
+    as_pairs = [{frozenset(one) for one in part} for part in parts]
+    assert sum(map(len, as_pairs)) == len(set.union(*as_pairs)) == len(pairs)
+    for own, share in zip(as_pairs, (0.7, 0.1, 0.2), strict=True):
+        assert abs(len(own) - share * len(pairs)) <= 1
+    links = {one for one in edges(graph) if one[0] != one[1]}
+    if symmetric:  # once each, and not always from the lower to the higher
+        assert sum(map(len, parts)) == len(pairs)
+        source, target = splits.train
+        assert 0.3 < (source < target).mean() < 0.7
+    else:
+        assert set.union(*parts) == links
+
+
+@pytest.mark.parametrize("norm", ["mean", "weights"])
+def test_messages_are_the_edges_of_the_given_splits(norm):
+    graph = make(True, norm)
+    splits = LinkSplits.random(graph, seed=1)
+    train = splits.messages("train")
+    hidden = {frozenset(one) for n in ("val", "test") for one in splits.links(n).T.tolist()}
+    assert sorted(edges(train)) == sorted(e for e in edges(graph) if frozenset(e) not in hidden)
+    assert train.num_self_loops == graph.num_self_loops
+    if norm == "weights":
+        expected = dict(zip(edges(graph), graph.weight.tolist(), strict=True))
+        assert [expected[e] for e in edges(train)] == train.weight.tolist()
+    both = splits.messages("train", "val")
+    assert both.num_edges == train.num_edges + 2 * splits.val.shape[1]
+    assert edges(splits.messages("train", "val", "test")) == edges(graph)
+
+
+def test_a_split_depends_on_seed_and_pairs_alone():
+    graph = make(True)
+    one, same, other = (LinkSplits.random(graph, seed=seed) for seed in (0, 0, 1))
+    assert np.array_equal(one.test, same.test)
+    assert not np.array_equal(one.test, other.test)
+
+
+@pytest.mark.parametrize(
+    ("fractions", "words"),
+    [
+        ((0.9, 0.1), "three shares"),
+        ((1.2, -0.1, -0.1), "three shares"),
+        ((0.8, 0.1, 0.2), "adds up to 1.1"),
+        ((0.998, 0.001, 0.001), "split has no links"),
+    ],
+)
+def test_bad_fractions_get_one_sentence(fractions, words):
+    with pytest.raises(InputError, match=words):
+        LinkSplits.random(make(True), fractions)
