@@ -25,6 +25,7 @@ from .samplers import Full as Full
 from .samplers import LayerSampler as LayerSampler
 from .samplers import Neighbor as Neighbor
 from .samplers import NodeSampler as NodeSampler
+from .samplers import RandomNodes as RandomNodes
 from .samplers import SaintEdge as SaintEdge
 from .samplers import SaintNode as SaintNode
 from .samplers import SaintWalk as SaintWalk

@@ -32,7 +32,7 @@ def loader(data: Data, name: str, input_nodes=None, **options) -> BlockLoader:
 
 
 def test_there_are_some():
-    assert set(MAKERS) >= {"cluster", "saint-node", "saint-edge", "saint-rw"}
+    assert set(MAKERS) >= {"random-nodes", "cluster", "saint-node", "saint-edge", "saint-rw"}
 
 
 @every_maker

@@ -18,6 +18,7 @@ from .nodewise import EdgeInclusion as EdgeInclusion
 from .nodewise import EdgeSampler as EdgeSampler
 from .nodewise import NodeSampler as NodeSampler
 from .pladies import PLADIES as PLADIES
+from .random_nodes import RandomNodes as RandomNodes
 from .saint import SaintEdge as SaintEdge
 from .saint import SaintNode as SaintNode
 from .saint import SaintWalk as SaintWalk

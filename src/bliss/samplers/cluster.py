@@ -7,14 +7,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bliss.arrays import FloatArray, IntArray
-from bliss.graph import WEIGHTED, Graph
-from bliss.kernels import frontier
+from bliss.arrays import IntArray
 from bliss.rng import Stream, derive_key, hashes
 from bliss.samplers.config_base import SamplerConfig
 from bliss.samplers.configs import ClusterGCNConfig
 from bliss.samplers.partition import check_metis, check_parts, partition
-from bliss.samplers.subgraph import Subgraph, SubgraphSampler, Weights
+from bliss.samplers.subgraph import Subgraph, SubgraphSampler, Weights, renormalised
 
 NODES_PER_PART = 150  # roughly the paper's value for its largest graphs
 LEAST_PARTS = 10
@@ -92,23 +90,6 @@ class ClusterGCN(SubgraphSampler):
         return np.concatenate([seeds, others]), seeds.size
 
     def _weigh(self, subgraph: Subgraph) -> Weights:
-        if self.config.renormalise == "rows":
-            weight = subgraph.alpha.copy()
-            full = self.graph.rows(subgraph.node).coefficient_sum()
-            frontier.rescale_rows(weight, subgraph.indptr, full)
-        else:
-            is_symmetric = self.config.renormalise == "symmetric"
-            weight = batch_coefficients(self.graph, subgraph, is_symmetric)
+        weight = renormalised(self.graph, subgraph, self.config.renormalise)
         certain = np.ones(weight.size, np.float32)
         return Weights(weight, certain, np.ones(subgraph.node.size, np.float32), None)
-
-
-def batch_coefficients(graph: Graph, subgraph: Subgraph, is_symmetric: bool) -> FloatArray:
-    """a_ij / d_i, or a_ij / sqrt(d_i d_j), with sums d over the edges of the batch. float32[E']."""
-    target = np.repeat(np.arange(subgraph.node.size), np.diff(subgraph.indptr))
-    entry = graph.weight[subgraph.edge] if graph.norm in WEIGHTED else np.ones(target.size)
-    degree = np.bincount(target, entry, subgraph.node.size).astype(np.float64)
-    degree[degree == 0] = 1.0  # edges of weight 0, or no edges
-    own = degree[target]
-    scale = np.sqrt(own * degree[subgraph.row]) if is_symmetric else own
-    return np.asarray(entry / scale, dtype=np.float32)

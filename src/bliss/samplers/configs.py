@@ -292,19 +292,35 @@ class SubgraphConfig(SamplerConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClusterGCNConfig(SubgraphConfig):
+class RenormalisedConfig(SubgraphConfig):
+    """Base class of the settings of subgraphs with coefficients of their own."""
+
+    renormalise: Renormalise = "rows"
+    """Coefficients of a batch's edges: rows (rescaled to the row sums of the whole graph), mean
+    ((D+I)^-1 (A+I) of the batch, as in the code of Cluster-GCN) or symmetric (the same for GCN)."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.choice("renormalise", self.renormalise, get_args(Renormalise))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomNodesConfig(RenormalisedConfig):
+    """Settings of random node subgraphs."""
+
+    builds: ClassVar[str] = "random_nodes.RandomNodes"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterGCNConfig(RenormalisedConfig):
     """Settings of Cluster-GCN."""
 
     builds: ClassVar[str] = "cluster.ClusterGCN"
     parts: int | None = None
     """Number of clusters; default one per 150 nodes, at least 10."""
-    renormalise: Renormalise = "rows"
-    """Coefficients of a batch's edges: rows (rescaled to the row sums of the whole graph), mean
-    ((D+I)^-1 (A+I) of the batch, as its authors do) or symmetric (the same for GCN)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        checks.choice("renormalise", self.renormalise, get_args(Renormalise))
         if self.parts is not None:
             checks.whole("parts", self.parts, least=1)
 
@@ -355,6 +371,7 @@ SAMPLERS: dict[str, SamplerConfig] = {
     "asgcn": ASGCNConfig(),
     "gcn-bs": GCNBSConfig(),
     "gat-bs": GATBSConfig(),
+    "random-nodes": RandomNodesConfig(),
     "cluster": ClusterGCNConfig(),
     "saint-node": SaintNodeConfig(),
     "saint-edge": SaintEdgeConfig(),

@@ -19,7 +19,7 @@ from bliss.samplers.config_base import SamplerConfig
 from bliss.samplers.configs import SaintEdgeConfig, SaintNodeConfig, SaintWalkConfig
 from bliss.samplers.draws import at_least_once
 from bliss.samplers.node_masses import node_masses
-from bliss.samplers.subgraph import Subgraph, SubgraphSampler, Weights
+from bliss.samplers.subgraph import DrawnNodes, Subgraph, Weights
 
 _CHUNK = 1 << 16  # walks counted at a time
 _ROUNDING = 1e-12
@@ -36,7 +36,7 @@ class Visits(NamedTuple):
         return at_least_once(self.node, draws)
 
 
-class Saint(SubgraphSampler):
+class Saint(DrawnNodes):
     """Base class of GraphSAINT's samplers (Zeng et al., 2020).
 
     A subgraph consists of the nodes that n = batch_size independent draws visit and all edges
@@ -58,13 +58,8 @@ class Saint(SubgraphSampler):
     nodes and edges. For walks they are counted walk by walk: this needs no subgraphs, and lower
     bounds give a value to every edge of positive probability.
 
-    An epoch has ceil(m / batch_size) batches, about as many draws as there are seed nodes. A batch
-    without any seed node is possible; its loss is 0.
+    An epoch has about as many draws as there are seed nodes.
     """
-
-    @abstractmethod
-    def _visited(self, key: np.uint64) -> IntArray:
-        """Nodes visited by the draws of a batch, repetitions included. int64[any shape]."""
 
     @abstractmethod
     def _find_visits(self) -> Visits:
@@ -81,21 +76,6 @@ class Saint(SubgraphSampler):
         """p_v, the probability that a batch contains node v. float64[V]."""
         return self.visits.included(self._batch_size)
 
-    @cached_property
-    def _is_seed(self) -> Any:
-        return self._mask(self._seed_nodes)
-
-    def batches(self, epoch: int) -> list[IntArray]:
-        """All seed nodes, once per batch; the targets are those that the batch's draws visit."""
-        self._check_prepared()
-        return [self._seed_nodes] * math.ceil(self._seed_nodes.size / self._batch_size)
-
-    def _draw(self, seeds: IntArray, key: np.uint64) -> tuple[IntArray, int]:
-        node = np.unique(self._visited(key))
-        is_seed = self._is_seed if seeds is self._seed_nodes else self._mask(seeds)
-        is_target = is_seed[node]
-        return np.concatenate([node[is_target], node[~is_target]]), int(is_target.sum())
-
     def _weigh(self, subgraph: Subgraph) -> Weights:
         node, row, edge = subgraph.node, subgraph.row, subgraph.edge
         source = node[row]
@@ -111,11 +91,6 @@ class Saint(SubgraphSampler):
         loss = 1.0 / (self._seed_nodes.size * included[node[: subgraph.num_dst]])
         arrays = (subgraph.alpha / given, given, included[node], loss)
         return Weights(*(array.astype(np.float32) for array in arrays))
-
-    def _mask(self, nodes: IntArray) -> Any:
-        mask = np.zeros(self.graph.num_nodes, bool)
-        mask[nodes] = True
-        return mask
 
 
 class SaintNode(Saint):

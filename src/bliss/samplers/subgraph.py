@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +14,8 @@ import torch
 from bliss import checks
 from bliss.arrays import FloatArray, IntArray
 from bliss.errors import InputError
+from bliss.graph import WEIGHTED, Graph
+from bliss.kernels import frontier
 from bliss.nn.block import Block
 from bliss.samplers.base import Sampler
 from bliss.samplers.kept import KeptEdges
@@ -133,3 +137,58 @@ class SubgraphSampler(Sampler):
             dst_weight=None if weights.dst is None else torch.from_numpy(weights.dst),
         )
         return [replace(hidden) for _ in range(self.layers - 1)] + [last]
+
+
+class DrawnNodes(SubgraphSampler):
+    """Base class of samplers whose subgraphs have drawn nodes, whatever the seeds of a batch.
+
+    The targets of a batch are the seed nodes among the drawn ones. An epoch has
+    ceil(m / batch_size) batches for m seed nodes. A batch without any seed node is possible; its
+    loss is 0.
+    """
+
+    @abstractmethod
+    def _visited(self, key: np.uint64) -> IntArray:
+        """Nodes visited by the draws of a batch, repetitions included. int64[any shape]."""
+
+    def batches(self, epoch: int) -> list[IntArray]:
+        """All seed nodes, once per batch; the targets are those that the batch's draws visit."""
+        self._check_prepared()
+        return [self._seed_nodes] * math.ceil(self._seed_nodes.size / self._batch_size)
+
+    @cached_property
+    def _is_seed(self) -> Any:
+        return self._mask(self._seed_nodes)
+
+    def _draw(self, seeds: IntArray, key: np.uint64) -> tuple[IntArray, int]:
+        node = np.unique(self._visited(key))
+        is_seed = self._is_seed if seeds is self._seed_nodes else self._mask(seeds)
+        is_target = is_seed[node]
+        return np.concatenate([node[is_target], node[~is_target]]), int(is_target.sum())
+
+    def _mask(self, nodes: IntArray) -> Any:
+        mask = np.zeros(self.graph.num_nodes, bool)
+        mask[nodes] = True
+        return mask
+
+
+def renormalised(graph: Graph, subgraph: Subgraph, renormalise: str) -> FloatArray:
+    """Coefficients normalised within a subgraph. float32[E'].
+
+    With a_ij the given weight of an edge, otherwise 1, and d_i the sum of a_ik over the kept edges:
+
+        rows       alpha_ij (sum over N_i of alpha_ik) / (sum over kept of alpha_ik)
+        mean       a_ij / d_i
+        symmetric  a_ij / sqrt(d_i d_j)
+    """
+    if renormalise == "rows":
+        weight = subgraph.alpha.copy()
+        frontier.rescale_rows(weight, subgraph.indptr, graph.rows(subgraph.node).coefficient_sum())
+        return weight
+    target = np.repeat(np.arange(subgraph.node.size), np.diff(subgraph.indptr))
+    entry = graph.weight[subgraph.edge] if graph.norm in WEIGHTED else np.ones(target.size)
+    degree = np.bincount(target, entry, subgraph.node.size).astype(np.float64)
+    degree[degree == 0] = 1.0  # edges of weight 0, or no edges
+    own = degree[target]
+    scale = np.sqrt(own * degree[subgraph.row]) if renormalise == "symmetric" else own
+    return np.asarray(entry / scale, dtype=np.float32)
