@@ -17,7 +17,7 @@ from bliss.cli import app
 from bliss.data import Dataset, save_dataset
 from bliss.links import LinkSplits
 from bliss.nn.decoders import Decoder
-from bliss.train import TrainConfig, assess, full_logits, open_task, predict, resolve
+from bliss.train import TrainConfig, assess, full_logits, load, open_task, predict, resolve
 from bliss.train.batch import NodeData
 from bliss.train.link_losses import constant_loss, link_loss
 from bliss.train.task import build_task
@@ -252,7 +252,8 @@ def test_the_command_line_trains_evaluates_and_predicts_links(graph, tmp_path):
 
 def test_runs_of_links_take_another_graph_but_no_labels_of_nodes(run, tmp_path):
     out, trainer, _ = run
-    other = communities(120)
+    few = replace(other := communities(120), graph=Graph.from_edge_index([[0, 1], [1, 0]], 120))
+    assert len(load(out).predict(few, pairs=[[0], [2]])["score"]) == 1  # too few links to split
     assert len(predict(out, other, pairs=[[0, 1], [2, 3]])["score"]) == 2
     task = open_task(trainer.folder, lambda _: other)
     with pytest.raises(InputError, match="task='link' is not supported here"):

@@ -353,15 +353,19 @@ def predict(
     """
     with errors(debug):
         from bliss.checks import choice
-        from bliss.train.entry import predicted_parts
-        from bliss.train.predictions import NODES, check_format, write_predictions
+        from bliss.train.predictions import (
+            NODES,
+            check_format,
+            prediction_parts,
+            write_predictions,
+        )
 
         check_format(out)
         if top is None:
             choice("nodes", nodes, NODES)
         set_threads(threads)
         task = open_run(run, root, verify, dataset, needs_labels=False)
-        rows = write_predictions(out, predicted_parts(task, nodes, pairs, top))
+        rows = write_predictions(out, prediction_parts(task, nodes, pairs, top))
         say(f"{rows:,} predictions written to {out}")
 
 

@@ -71,15 +71,24 @@ class LinkSplits:
         train, val, test = (np.ascontiguousarray(ends[:, of_link == n]) for n in range(3))
         return cls(graph, train, val, test, split, is_symmetric)
 
+    @classmethod
+    def none(cls, graph: Graph) -> LinkSplits:
+        """All edges are messages, and no links are listed: for predictions."""
+        no_links = np.empty((2, 0), np.int64)
+        split = np.zeros(graph.num_edges, np.int8)
+        return cls(graph, no_links, no_links, no_links, split, is_symmetric=False)
+
     def links(self, split: str) -> IntArray:
         """Links of a split. int64[2, P]."""
         links: IntArray = getattr(self, checks.choice("split", split, SPLITS))
         return links
 
     def messages(self, *splits: str) -> Graph:
-        """The graph with the edges of these splits alone, and all self-loops: a copy."""
+        """The graph with the edges of these splits and all self-loops; a copy if some are left out."""
         chosen = [SPLITS.index(checks.choice("split", name, SPLITS)) for name in splits]
         kept = np.isin(self.split, [LOOP, *chosen])
+        if kept.all():
+            return self.graph
         before = np.concatenate([np.zeros(1, np.int64), np.cumsum(kept)])
         graph = self.graph
         weight = graph.weight[kept] if graph.norm in WEIGHTED else None

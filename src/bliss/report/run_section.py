@@ -203,9 +203,9 @@ def _result_words(result: RunResult) -> str:
     return (
         f"{result.sampler}{policy} trained {result.model} on {result.dataset} for "
         f"{plural(result.steps, 'step')} in {significant(result.seconds)} s. The best step on "
-        f"validation nodes is {result.best_step:,}, with {score} of "
-        f"{fixed(result.test_score, 3)} on test nodes and {fixed(result.val_score, 3)} on "
-        "validation nodes."
+        f"the validation split is {result.best_step:,}, with {score} of "
+        f"{fixed(result.test_score, 3)} on the test split and {fixed(result.val_score, 3)} on the "
+        "validation split."
     )
 
 
@@ -228,7 +228,7 @@ def _unlearnt(run: Run, result: RunResult) -> str:
     )
     return (
         f"Warning: the network of the run “{run.name}” is no better than a constant prediction, "
-        f"whose {_score([run])} on test nodes is {score}.{causes}"
+        f"whose {_score([run])} on the test split is {score}.{causes}"
     )
 
 

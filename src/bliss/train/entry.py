@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from bliss import checks
 from bliss.data import Dataset, load_dataset
-from bliss.data.pairs import read_nodes, read_pairs
 from bliss.errors import InputError
 from bliss.train.config import TrainConfig
 from bliss.train.folder import RunFolder
-from bliss.train.link_predictions import link_objective_of, pair_parts, top_parts
 from bliss.train.loop import Trainer, open_task
-from bliss.train.predictions import ALL, prediction_parts
+from bliss.train.predictions import prediction_columns
 from bliss.train.recipe import resolve
 from bliss.train.results import RunResult
-from bliss.train.task import Task
 
 StrPath = str | PathLike[str]
 
@@ -108,30 +105,7 @@ def predict(
             ) from error
 
     task = open_task(RunFolder(checks.path("run", run)), load, needs_labels=False)
-    parts = list(predicted_parts(task, nodes, pairs, top))
-    return {name: [value for part in parts for value in part[name]] for name in parts[0]}
-
-
-def predicted_parts(
-    task: Task, nodes: Any = ALL, pairs: Any = None, top: int | None = None
-) -> Iterator[dict[str, list[Any]]]:
-    """Predictions as columns, in parts; arguments as in `predict`."""
-    if pairs is not None and top is not None:
-        raise InputError("pairs and top are two kinds of predictions: pass one of them.")
-    dataset = task.dataset
-    if pairs is not None:
-        link_objective_of(task)
-        if isinstance(pairs, (str, PathLike)):
-            return pair_parts(task, read_pairs(checks.path("pairs", pairs), dataset))
-        return pair_parts(task, checks.node_pairs("pairs", pairs, dataset.graph.num_nodes))
-    if top is not None:
-        link_objective_of(task)
-        if isinstance(nodes, str) and nodes == ALL:
-            return top_parts(task, top)
-        if isinstance(nodes, (str, PathLike)):
-            return top_parts(task, top, read_nodes(checks.path("nodes", nodes), dataset))
-        return top_parts(task, top, checks.seeds(nodes, dataset.graph.num_nodes, "nodes"))
-    return prediction_parts(task, nodes)
+    return prediction_columns(task, nodes, pairs, top)
 
 
 def run_folder(config: TrainConfig, sampler: str = "") -> Path:

@@ -408,7 +408,8 @@ def open_task(
     check_features(dataset, schema, folder.path)
     if not needs_labels and not config.objective.is_link:
         dataset = with_labels_of(schema, dataset)
-    task = build_task(config, dataset, _encoder(config, weights, folder), trains=False)
+    encoder = _encoder(config, weights, folder)
+    task = build_task(config, dataset, encoder, trains=False, scores=needs_labels)
     check_schema(task, schema, folder.path)
     return load_weights(task, weights, folder)
 

@@ -1,10 +1,11 @@
-"""Predictions as a table on disk: node, label or labels, probability; or node and targets."""
+"""Predictions as a table on disk: of nodes labels or targets, of links scores."""
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,11 @@ from torch import Tensor
 
 from bliss import checks
 from bliss.data import Dataset
+from bliss.data.pairs import read_nodes, read_pairs
 from bliss.errors import InputError
 from bliss.storage.files import replacing
 from bliss.train.evaluation import full_logits
+from bliss.train.link_predictions import link_objective_of, pair_parts, top_parts
 from bliss.train.losses import probabilities
 from bliss.train.task import Task
 
@@ -32,13 +35,40 @@ def check_format(out: Path) -> None:
         raise InputError(f"out={str(out)!r} must end in .csv or .parquet: rename it.")
 
 
-def prediction_columns(task: Task, nodes: str = ALL) -> dict[str, list[Any]]:
+def prediction_columns(
+    task: Task, nodes: Any = ALL, pairs: Any = None, top: int | None = None
+) -> dict[str, list[Any]]:
     """Predictions from full neighbourhoods, by column; see `prediction_parts`."""
-    parts = list(prediction_parts(task, nodes))
+    parts = list(prediction_parts(task, nodes, pairs, top))
     return {name: [value for part in parts for value in part[name]] for name in parts[0]}
 
 
-def prediction_parts(task: Task, nodes: str = ALL) -> Iterator[dict[str, list[Any]]]:
+def prediction_parts(
+    task: Task, nodes: Any = ALL, pairs: Any = None, top: int | None = None
+) -> Iterator[dict[str, list[Any]]]:
+    """Predictions as columns, some thousand at a time: of nodes, of pairs, or of top targets.
+
+    Arguments are those of `bliss.train.predict`.
+    """
+    if pairs is None and top is None:
+        return node_parts(task, nodes)
+    if pairs is not None and top is not None:
+        raise InputError("pairs and top are two kinds of predictions: pass one of them.")
+    link_objective_of(task)
+    dataset = task.dataset
+    if pairs is not None:
+        if isinstance(pairs, (str, PathLike)):
+            return pair_parts(task, read_pairs(checks.path("pairs", pairs), dataset))
+        return pair_parts(task, checks.node_pairs("pairs", pairs, dataset.graph.num_nodes))
+    assert top is not None
+    if isinstance(nodes, str) and nodes == ALL:
+        return top_parts(task, top)
+    if isinstance(nodes, (str, PathLike)):
+        return top_parts(task, top, read_nodes(checks.path("nodes", nodes), dataset))
+    return top_parts(task, top, checks.seeds(nodes, dataset.graph.num_nodes, "nodes"))
+
+
+def node_parts(task: Task, nodes: str = ALL) -> Iterator[dict[str, list[Any]]]:
     """Predictions from full neighbourhoods for all nodes or a split, some thousand at a time.
 
     Nodes have the user's ids, and classes their names. With one class per node, the columns are

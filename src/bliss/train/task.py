@@ -69,11 +69,12 @@ def build_task(
     encoder: FeatureEncoder | None = None,
     *,
     trains: bool = True,
+    scores: bool = True,
 ) -> Task:
     """Check the settings against the data, and initialise the network from the seed.
 
     By default, the encoder of the features is fitted to the training nodes of the data. Without
-    `trains`, splits may be empty.
+    `trains`, splits may be empty. Without `scores`, links are not split: all edges are messages.
     """
     device = _device(config)
     labels = None if config.objective.is_link else node_objective(config, dataset, device, trains)
@@ -81,7 +82,7 @@ def build_task(
     torch.manual_seed(torch_seed(config.seed, Stream.WEIGHTS))
     outputs = 0 if labels is None else labels.num_outputs
     model = build_network(config, dataset.num_features, outputs).to(device)
-    objective = labels or _link_objective(config, dataset, model)
+    objective = labels or _link_objective(config, dataset, model, scores)
     encoder = encoder or fit_encoder(config, dataset, objective.train_nodes)
     return Task(
         config,
@@ -102,11 +103,15 @@ def build_network(config: TrainConfig, inputs: int, outputs: int) -> GNN:
     return GNN(inputs, outputs, config.network)
 
 
-def _link_objective(config: TrainConfig, dataset: Dataset, model: GNN) -> LinkObjective:
-    """Split the links; the decoder is that of the network."""
+def _link_objective(
+    config: TrainConfig, dataset: Dataset, model: GNN, scores: bool
+) -> LinkObjective:
+    """Split the links, to be trained on or scored; the decoder is that of the network."""
     assert isinstance(model, LinkGNN)
     metric = selecting_metric(config.training.select, LinkObjective.kind, config.network.hidden)
-    splits = LinkSplits.random(dataset.graph, config.objective.edge_split, config.seed)
+    splits = LinkSplits.none(dataset.graph)
+    if scores:
+        splits = LinkSplits.random(dataset.graph, config.objective.edge_split, config.seed)
     return LinkObjective(dataset, config.objective, splits, model.decoder, metric, config.seed)
 
 

@@ -23,8 +23,8 @@ class TrainedRun:
     """A run with the weights of its best step."""
 
     model: GNN
-    """The network, on the CPU and in evaluation mode: model(x, blocks) gives logits, or
-    standardised targets."""
+    """The network, on the CPU and in evaluation mode: model(x, blocks) gives logits, standardised
+    targets, or embeddings, whose links `model.decoder` scores."""
     encoder: FeatureEncoder
     """Encoder of features: the network takes `encoder.transform(x)`."""
     settings: TrainConfig
@@ -44,9 +44,11 @@ class TrainedRun:
         """
         return open_task(self.folder, lambda _: dataset, needs_labels=False)
 
-    def predict(self, dataset: Dataset, nodes: str = "all") -> dict[str, list[Any]]:
-        """Predictions of all nodes or a split of a graph, as columns; see `bliss.train.predict`."""
-        return prediction_columns(self.task(dataset), nodes)
+    def predict(
+        self, dataset: Dataset, nodes: Any = "all", pairs: Any = None, top: int | None = None
+    ) -> dict[str, list[Any]]:
+        """Predictions of nodes or links of a graph, as columns; see `bliss.train.predict`."""
+        return prediction_columns(self.task(dataset), nodes, pairs, top)
 
 
 def load(run: str | PathLike[str]) -> TrainedRun:
