@@ -80,7 +80,8 @@ def main(steps: int = 60) -> float:
 
     targets = dataset.splits["val"][:512]
     (block,) = Full(graph, layers=1).sample(targets, step=0)
-    stake = stakes(block, block.edge_weight, x[block.src].norm(dim=1)).absolute
+    alike = np.ones(block.num_dst)
+    stake = stakes(block, block.edge_weight, x[block.src].norm(dim=1), alike).absolute
     learnt, fixed = (
         error(one.inclusion(targets, layer=0).prob, stake)
         for one in (sampler, PLADIES(graph, budgets=[1024, 512]))

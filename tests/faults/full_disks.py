@@ -24,6 +24,7 @@ from unittest import mock
 import numpy as np
 import pooch
 import torch
+from torch_geometric.nn import GraphSAGE
 
 from bliss import Graph
 from bliss.data import load_dataset, manifest, save_dataset
@@ -32,7 +33,7 @@ from bliss.data.store import save_graph
 from bliss.distributed import shared_dataset
 from bliss.engines.ray_worker import copy_run
 from bliss.errors import ResourceError
-from bliss.nn import GNN, ModelConfig, infer, inference
+from bliss.nn import GNN, Blockwise, ModelConfig, infer, inference
 from bliss.report.page import write_figures, write_page
 from bliss.samplers import Bliss, first_hop
 from bliss.samplers.first_hop import FirstHop
@@ -73,6 +74,12 @@ def exact_first_hop(disk: Path) -> None:
 
 def outputs_in_a_file(disk: Path) -> None:
     infer(network(), toy().graph, features(), out=disk / "out.npy")
+
+
+def outputs_of_a_model_in_a_file(disk: Path) -> None:
+    torch.manual_seed(0)
+    model = Blockwise(GraphSAGE(40, 50, num_layers=2, out_channels=30))
+    infer(model, toy().graph, features(), out=disk / "out.npy")
 
 
 def no_outputs_in_a_file(disk: Path) -> None:
@@ -214,6 +221,10 @@ CASES: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
         ("storage/cached.py:cached_npy", "storage/mapped.py:new_npy"),
     ),
     "outputs in a file": (outputs_in_a_file, ("nn/inference.py:infer",)),
+    "outputs of a model in a file": (
+        outputs_of_a_model_in_a_file,
+        ("nn/inference.py:_keep",),
+    ),
     "outputs in a file, none": (no_outputs_in_a_file, ()),
     "outputs in scratch": (
         outputs_in_scratch,
