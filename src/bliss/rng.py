@@ -134,7 +134,7 @@ def _short_hashes(low: Bits32 | np.uint32, high: Bits32 | np.uint32, counter: In
 def _keys(key: np.uint64 | CoinKey, node: IntArray) -> Bits64:
     """Key of the coins of each node; with a plain key it is the same for all. uint64[N] or []."""
     if not isinstance(key, CoinKey):
-        return np.asarray(key)
+        return np.asarray(key, np.uint64)
     if key.turn == NO_PHASE:
         return np.asarray(key.before)
     is_late = _short_hashes(PHASE_LOW, PHASE_HIGH, node) >= key.turn
