@@ -84,7 +84,7 @@ class LinkSplits:
         return links
 
     def messages(self, *splits: str) -> Graph:
-        """The graph with the edges of these splits and all self-loops; a copy if some are left out."""
+        """The graph with the edges of these splits and all self-loops; a copy if others exist."""
         chosen = [SPLITS.index(checks.choice("split", name, SPLITS)) for name in splits]
         kept = np.isin(self.split, [LOOP, *chosen])
         if kept.all():
