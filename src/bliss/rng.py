@@ -153,7 +153,7 @@ def coin_key(seed: int, step: int, *counters: int, lasting: int = 1) -> CoinKey:
     >>> nodes = np.arange(1000)
     >>> coins = [uniforms(coin_key(0, step, 1, lasting=8), nodes) for step in range(2)]
     >>> float((coins[0] != coins[1]).mean())  # an eighth of the nodes
-    0.125
+    0.123
     """
     own = derive_key(seed, step, *counters)
     window, past = divmod(step, lasting)

@@ -20,7 +20,7 @@ import typer
 
 from bliss.cli.console import errors
 from bliss.cli.short_help import HelpAll, with_basic
-from bliss.data.feature_encoder import METHODS
+from bliss.data.feature_methods import METHODS
 from bliss.errors import InputError
 from bliss.nn.model_config import MODELS
 from bliss.policies.configs import POLICIES, PolicyConfig

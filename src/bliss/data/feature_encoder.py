@@ -14,6 +14,7 @@ from torch import Tensor
 
 from bliss import checks
 from bliss.arrays import NOTHING, Array, BoolArray, FloatArray, IntArray
+from bliss.data.feature_methods import METHODS
 from bliss.data.features import rows_per_chunk
 from bliss.data.npy import map_npy_private
 from bliss.errors import InputError
@@ -22,8 +23,6 @@ from bliss.storage.digests import array_digest
 from bliss.storage.files import check_space
 from bliss.storage.limits import allocating, memory_limit
 
-METHODS = ("auto", "raw", "row", "standard")
-"""Ways to encode features."""
 LARGE = 10.0
 """Root mean square above which `auto` divides a sparse column by it."""
 MEMORY_SHARE = 16
