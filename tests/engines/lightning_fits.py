@@ -117,6 +117,8 @@ def main(folder: Path) -> None:
     found["refused"] = refused(2)
     rank = torch.distributed.get_rank()
     (folder / f"rank{rank}.json").write_text(json.dumps(found))
+    torch.distributed.barrier()
+    torch.distributed.destroy_process_group()  # its threads may abort a process that ends first
 
 
 if __name__ == "__main__":
