@@ -135,6 +135,15 @@ def test_one_module_makes_digests():
     assert users == {"digests.py", "page.py"}
 
 
+# one mirrors the other: kernels of a sampler or a sort, and policies beside samplers
+MIRRORS = {"base.py", "configs.py", "labor.py", "ladies.py", "nodewise.py", "sorting.py"}
+
+
+def test_no_file_name_stands_for_two_things():
+    names = [path.name for path in SOURCE.rglob("*.py") if not path.name.startswith("__")]
+    assert {name for name in names if names.count(name) > 1} == MIRRORS
+
+
 def test_no_class_name_is_used_twice():
     trees = [ast.parse(path.read_text(encoding="utf-8")) for path in SOURCE.rglob("*.py")]
     names = [node.name for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)]

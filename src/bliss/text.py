@@ -23,3 +23,12 @@ def shorten(text: str, limit: int = 200) -> str:
     """Text as one line that can be shown, cut to `limit` characters if it is longer."""
     shown = printable(text)
     return shown if len(shown) <= limit else f"{shown[: limit - 3]}..."
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a number, as `float` reads it."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -16,7 +16,7 @@ from bliss.data.names import LONGEST
 from bliss.data.problems import raise_problems
 from bliss.errors import InputError
 from bliss.storage.digests import new_digest
-from bliss.text import printable, shorten
+from bliss.text import is_number, printable, shorten
 
 MAX_CATEGORIES = 64
 """Default of `max_categories`."""
@@ -206,7 +206,7 @@ class _Seen:
                 f"features has a text of {len(longest):,} characters in column {name!r}, but "
                 f"categories have at most {LONGEST:,}: shorten it, or {leave}."
             ]
-        words = [text for text in self.categories if not _is_number(text)]
+        words = [text for text in self.categories if not is_number(text)]
         if words and len(words) <= len(self.categories) / 2:
             return [
                 f"features has text in column {name!r}, such as {shorten(min(words), 40)!r}, among "
@@ -302,11 +302,3 @@ def _hash(text: str) -> int:
     digest = new_digest()
     digest.update(text.encode())
     return int(digest.hexdigest()[:16], 16)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

@@ -20,6 +20,7 @@ from bliss.arrays import Array
 from bliss.data.formats import reader
 from bliss.data.safe_reading import LimitedStream, check_unpacked, in_one_sentence, reading
 from bliss.errors import InputError
+from bliss.text import is_number
 
 INDEX = ("", "__index_level_0__")
 """Names of an index column that pandas writes."""
@@ -320,7 +321,7 @@ def _has_header(fields: Sequence[str], header: Collection[str], counts: bool) ->
     """Whether the first line is a header; None if it depends on the other lines."""
     if counts and len(fields) > 2 and fields == [str(place) for place in range(len(fields))]:
         return True
-    if all(map(_is_number, fields)):
+    if all(map(is_number, fields)):
         return False
     if fields[0] == "" or any(text.lower() in header for text in fields):
         return True
@@ -330,7 +331,7 @@ def _has_header(fields: Sequence[str], header: Collection[str], counts: bool) ->
 def _is_over_numbers(fields: Sequence[str], columns: Sequence[Any]) -> bool:
     """Whether a field that is text stands over a column that is not."""
     return any(
-        not _is_number(text) and "string" not in str(column.type)
+        not is_number(text) and "string" not in str(column.type)
         for text, column in zip(fields, columns, strict=True)
     )
 
@@ -411,11 +412,3 @@ def decoded(file: Path, column: Any) -> Any:
         check_unpacked(file, size)
         column = column.cast(arrow.large_string())
     return column.combine_chunks()
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

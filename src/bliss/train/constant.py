@@ -33,8 +33,8 @@ from math import isfinite
 import torch
 from torch import Tensor
 
-from bliss.train.labels import NodeLabels
 from bliss.train.metrics import FUNCTIONS
+from bliss.train.node_labels import NodeLabels
 from bliss.train.results import Constant
 
 LIMIT = 2.0

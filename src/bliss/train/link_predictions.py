@@ -13,7 +13,7 @@ from bliss import checks
 from bliss.arrays import FloatArray, IntArray
 from bliss.data import Dataset
 from bliss.errors import InputError
-from bliss.links.ranking import MEMORY
+from bliss.links.link_ranking import MEMORY
 from bliss.train.evaluation import full_logits
 from bliss.train.link_objective import LinkObjective, pair_scores
 from bliss.train.task import Task

@@ -17,7 +17,6 @@ from bliss.samplers.base import Sampler
 from bliss.train.batch import NodeData, NodeLoader
 from bliss.train.config import TrainConfig
 from bliss.train.constant import ConstantPrediction, compared, sample
-from bliss.train.labels import NodeLabels
 from bliss.train.losses import TargetScale, balanced_weights
 from bliss.train.metrics import (
     FUNCTIONS,
@@ -28,6 +27,7 @@ from bliss.train.metrics import (
     mean_squared_error,
     selecting_metric,
 )
+from bliss.train.node_labels import NodeLabels
 from bliss.train.results import METRICS, SplitAssessment
 
 

@@ -17,9 +17,9 @@ from bliss.nn.model import GNN
 from bliss.rng import Stream, derive_key
 from bliss.train.config import TrainConfig
 from bliss.train.config_parts import AUTO
-from bliss.train.labels import NodeLabels
 from bliss.train.link_objective import LinkObjective
 from bliss.train.metrics import selecting_metric
+from bliss.train.node_labels import NodeLabels
 from bliss.train.node_objective import node_objective
 from bliss.train.objective import Objective
 
