@@ -133,3 +133,50 @@ def test_a_saved_guard_is_loaded_and_damaged_news_is_refused():
     assert torch.equal(other.sample(SEEDS, 9)[0].src, sampler.sample(SEEDS, 9)[0].src)
     with pytest.raises(Exception, match="four sums"):
         sampler.apply([[{"guard.sums": np.zeros(3)}]])
+
+
+def watched(sampler: Bliss, x: torch.Tensor) -> list:
+    """Observed blocks of the first step whose blocks are all measured."""
+    for step in range(200):
+        blocks = sampler.sample(SEEDS, step)
+        for block in blocks:
+            block.observe(x[block.src])
+        if all(block.observation.spread is not None for block in blocks):
+            return blocks
+    raise AssertionError("no step was measured")
+
+
+@pytest.mark.parametrize("estimator", ["ht", "hajek"])
+def test_measured_errors_are_their_formula(estimator):
+    graph, x = communities(2)
+    (block,) = watched(Bliss(graph, [150], estimator=estimator), x)
+    spread = block.observation.spread.double()
+    edges = int(block.indptr[WATCHED])
+    assert spread.numel() == edges
+    for e in range(edges):
+        i = int(block.col[e])
+        own = slice(int(block.indptr[i]), int(block.indptr[i + 1]))
+        weight, h = block.edge_weight[own].double(), x[block.src[block.row[own]]].double()
+        share, place = weight / weight.sum(), e - own.start
+        apart = h[place].square().sum()
+        if estimator == "hajek":
+            rest = 1 - share[place]
+            apart = (h[place] - share @ h).square().sum() / rest if rest > 1e-6 else 0.0
+        expected = float(weight[place] ** 2 * apart)
+        assert float(spread[e]) == pytest.approx(expected, rel=2e-3, abs=1e-9)
+
+
+def test_errors_count_by_the_influence_of_their_targets():
+    graph, x = communities(3)
+    sampler = Bliss(graph, [150, 80], estimator="hajek")
+    blocks = watched(sampler, x)
+    seen = blocks[0].feedback()
+    influence = seen.rows.influence[blocks[0].col[: seen.spread.size].numpy()]
+    assert influence.min() > 1.5  # the first targets are seeds
+    ones, is_open = np.ones(seen.src.size), seen.prob < 1
+    row = seen.row[: seen.spread.size]
+    expected = Guard.sums(ones, ones, is_open, row, seen.spread * influence)  # nothing is learnt
+    found = sampler.digest(blocks)[0]["guard.sums"]
+    np.testing.assert_allclose(found, expected, rtol=0.05)  # the code of 1 is rounded
+    even = Guard.sums(ones, ones, is_open, row, seen.spread)
+    assert abs(even[3] / expected[3] - 1) > 0.1

@@ -15,6 +15,7 @@ from bliss.errors import InputError
 from bliss.nn import GNN, ModelConfig, infer_layer
 from bliss.nn.aggregate import aggregate
 from bliss.samplers import PLADIES, Bliss, Full, Neighbor
+from bliss.samplers.influence import of_sources
 from bliss.studies import Advice, advise
 from bliss.studies.advice import pilot
 from bliss.studies.advice.advice import command
@@ -162,6 +163,22 @@ def test_the_error_with_a_history_is_that_of_the_change(small):
     draws = squared_errors(sampler, errors.layers[1].x)
     assert agrees(draws, top.error)
     assert not agrees(draws, errors.of(sampler, blocks)[1].error)  # the mutant: whole inputs
+
+
+def test_the_error_below_is_that_of_probabilities_by_influence(small):
+    graph, model, x = small
+    sampler = PLADIES(graph, [16, 12], influence="prior")
+    blocks, errors = sampler.sample(TARGETS, 0), ExactErrors(model, graph, x)
+    found = errors.of(sampler, blocks)[0].error
+    alike = errors.of(PLADIES(graph, [16, 12]), blocks)[0].error
+    dst, size = blocks[0].dst.numpy(), x.norm(dim=1).double().numpy()
+    indptr, edge = graph.rows(dst).edges()
+    alpha = np.repeat(1 / np.diff(indptr), np.diff(indptr))
+    source = graph.indices[edge]
+    stake = np.bincount(source, (alpha * size[source]) ** 2, graph.num_nodes)
+    candidate, prob = sampler.inclusion(dst, 0, of_sources(blocks[1]))
+    assert found == pytest.approx(((1 / prob - 1) * stake[candidate]).sum(), rel=1e-4)
+    assert abs(alike / found - 1) > 0.01
 
 
 def test_projected_inputs_keep_their_squares():

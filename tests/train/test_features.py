@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import safetensors.torch
 import torch
 
+from bliss import load
 from bliss.errors import DamagedError, InputError
 from bliss.train import RunFolder, evaluate, open_task, predict
+from bliss.train.results import DataSchema
+from bliss.train.schema import check_features
 from tests.train.runs import settings, trained
 
 IMPORTED = {"reciprocal": 1.0}  # of an import, so that features="auto" applies
@@ -66,3 +70,28 @@ def test_damaged_statistics_are_refused(own, tmp_path):
 def test_unknown_encodings_are_refused():
     with pytest.raises(InputError, match="features='log'"):
         settings(features="log")
+
+
+def test_a_loaded_run_has_the_encoder_it_was_trained_with(own, tmp_path):
+    trainer, _ = trained(own, tmp_path / "run", steps=10)
+    encoder = load(tmp_path / "run").encoder
+    assert encoder.method == "standard"
+    assert torch.equal(encoder.transform(own.x), trainer.task.encoder.transform(own.x))
+
+
+def test_features_of_other_names_are_refused(own, tmp_path):
+    names = [f"column {n}" for n in range(own.num_features)]
+    schema = DataSchema(
+        task="classes",
+        features=own.num_features,
+        feature_names=names,
+        outputs=3,
+        class_names=[],
+        norm="mean",
+    )
+    check_features(own, schema, tmp_path)  # without names of its own
+    same = replace(own, encoder=SimpleNamespace(feature_names=names))
+    check_features(same, schema, tmp_path)
+    other = replace(own, encoder=SimpleNamespace(feature_names=["age", *names[1:]]))
+    with pytest.raises(InputError, match=r"feature 0 of .* is 'age', but 'column 0'"):
+        check_features(other, schema, tmp_path)
