@@ -93,7 +93,8 @@ News: TypeAlias = Mapping[str, Array]
 """The part of one layer's feedback that learners apply, as named arrays: ids and their values.
 
 Empty if there is nothing to learn. Processes exchange news, never state. Arrays of ids have fixed
-names: `source` and `dst` hold nodes, `edge` holds edges, `indptr` points into `edge`. Other arrays
+names: `source` holds nodes, `dst` groups (`Rows.group_id`: nodes, if there are no types), `edge`
+edges, and `indptr` points into `edge`. Other arrays
 have one entry per edge, or per source if there are no edges; `log_size` and `log_score` are rounded
 to half precision between processes. Arrays with a common prefix ("history.source") form a separate
 group. The group "survey" covers the whole graph: `norm` float32[V] and, with attention, `attention`
@@ -106,7 +107,7 @@ LOGARITHMS = ("log_size", "log_score")
 SURVEY = "survey."
 """Prefix of the news of a survey."""
 
-_IDS = {"source": "nodes", "dst": "nodes", "edge": "edges"}
+_IDS = {"source": "nodes", "dst": "groups", "edge": "edges"}
 _BY_EDGE = {"dst", "indptr", "edge"}
 
 
@@ -141,7 +142,8 @@ def check_feedback(feedback: Feedback, graph: Graph) -> None:
 
 def check_news(news: News, graph: Graph) -> None:
     """Reject ids and lengths that would make a kernel read or write out of bounds."""
-    limits = {"nodes": graph.num_nodes, "edges": graph.num_edges}
+    groups_of_graph = graph.group_ptr.size - 1
+    limits = {"nodes": graph.num_nodes, "groups": groups_of_graph, "edges": graph.num_edges}
     groups: dict[str, dict[str, Array]] = {}
     for name, array in news.items():
         prefix, _, own = name.rpartition(".")

@@ -351,7 +351,8 @@ def test_node_kernels_agree(seed):
         given = *case.rows.ranges, case.indices, states[0][1], table, coded, table
         ours, twin = (module.coded_sums(*given) for module in (node_bandit, reference))
         np.testing.assert_allclose(ours, twin, rtol=1e-6)  # products are in float32
-    given = case.indptr, case.indices, edge_code, table + np.float32(0.1), 4
+    nodes = case.indptr.size - 1
+    given = case.indptr, case.indices, nodes, edge_code, table + np.float32(0.1), 4
     ours, twin = (module.fit_scores(*given) for module in (node_bandit, reference))
     np.testing.assert_allclose(ours, twin, rtol=1e-9)
 

@@ -405,16 +405,21 @@ def coded_sums(
 
 
 def fit_scores(
-    indptr: IntArray, indices: IntArray, edge_code: IntArray, table: FloatArray, rounds: int
+    indptr: IntArray,
+    indices: IntArray,
+    num_nodes: int,
+    edge_code: IntArray,
+    table: FloatArray,
+    rounds: int,
 ) -> FloatArray:
     """Scores a_j of attention a_j / sum over N_i of a_k with the given column sums. float64[V]."""
-    nodes = indptr.size - 1
-    target = np.repeat(np.arange(nodes), np.diff(indptr))
-    column = np.bincount(indices, weights=table[edge_code], minlength=nodes)
-    score = np.ones(nodes)
+    groups = indptr.size - 1
+    target = np.repeat(np.arange(groups), np.diff(indptr))
+    column = np.bincount(indices, weights=table[edge_code], minlength=num_nodes)
+    score = np.ones(num_nodes)
     for _ in range(rounds):
-        total = np.bincount(target, weights=score[indices], minlength=nodes)
-        inverse = np.bincount(indices, weights=1 / total[target], minlength=nodes)
+        total = np.bincount(target, weights=score[indices], minlength=groups)
+        inverse = np.bincount(indices, weights=1 / total[target], minlength=num_nodes)
         score = np.where(inverse > 0, column / np.where(inverse > 0, inverse, 1), score)
     return score
 

@@ -40,15 +40,30 @@ def edges_of_codes(
 def split_rows(
     indptr: IntArray, dst: IntArray, node: IntArray, edge: IntArray
 ) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+    return split_ranges(indptr[dst], indptr[dst + 1], dst, node, edge)
+
+
+def split_ranges(
+    first: IntArray, last: IntArray, target: IntArray, node: IntArray, edge: IntArray
+) -> tuple[IntArray, IntArray, IntArray, IntArray]:
     ranges = []
-    for i in dst:
-        hidden = edge[(edge >= indptr[i]) & (edge < indptr[i + 1])]
-        starts = np.concatenate([[indptr[i]], hidden + 1])
-        ranges.append((starts, np.concatenate([hidden, [indptr[i + 1]]])))
+    for low, high in zip(first, last, strict=True):
+        hidden = edge[(edge >= low) & (edge < high)]
+        ranges.append((np.concatenate([[low], hidden + 1]), np.concatenate([hidden, [high]])))
     degree = np.array([(stop - start).sum() for start, stop in ranges])
     pointer = np.cumsum([0, *(start.size for start, _ in ranges)])
     start, stop = (np.concatenate(parts) for parts in zip(*ranges, strict=True))
     return pointer, start, stop, degree
+
+
+def typed_ranges(
+    dst: IntArray, group_ptr: IntArray, group_start: IntArray, group_relation: IntArray
+) -> tuple[IntArray, ...]:
+    number = group_ptr[dst + 1] - group_ptr[dst]
+    owner = np.repeat(np.arange(dst.size), number)
+    parts = [np.arange(group_ptr[i], group_ptr[i + 1]) for i in dst]
+    group = np.concatenate([np.empty(0, np.int64), *parts])
+    return owner, group, group_relation[group], group_start[group], group_start[group + 1]
 
 
 def is_edge(indptr: IntArray, indices: IntArray, is_sorted: bool, j: int, i: int) -> bool:

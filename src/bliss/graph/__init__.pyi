@@ -2,5 +2,7 @@ from .csc import WEIGHTED as WEIGHTED
 from .graph import NORMS as NORMS
 from .graph import Graph as Graph
 from .graph import Norm as Norm
+from .graph_types import EdgeType as EdgeType
+from .graph_types import GraphTypes as GraphTypes
 from .rows import HiddenEdges as HiddenEdges
 from .rows import Rows as Rows

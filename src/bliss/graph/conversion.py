@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -59,6 +60,47 @@ def edge_attributes(data: Any) -> set[str]:
     }
 
 
+def hetero_arguments(data: Any, norm: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Arguments of `Graph.from_relations` for a PyG `HeteroData`."""
+    for name in ("self_loops", "duplicates"):
+        if options.pop(name, "keep") != "keep":
+            raise InputError(
+                f"{name} cannot be changed for HeteroData, whose edges are used as they are: "
+                "change the edges of the data, for instance with data.coalesce()."
+            )
+    edges = {}
+    for edge_type in data.edge_types:
+        if getattr(data[edge_type], "edge_index", None) is None:
+            raise InputError(
+                f"data[{edge_type}] has no edge_index: set it, or remove the relation."
+            )
+        edges[edge_type] = data[edge_type].edge_index
+    is_weighted = norm in ("weights", "weighted-mean")
+    weight = {key: getattr(data[key], "edge_weight", None) for key in edges}
+    attributes = set().union(*hetero_edge_attributes(data).values()) - {"edge_weight"}
+    options.setdefault("edge_ids", bool(attributes))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of PyG, where it does not know the number
+        sizes = {name: data[name].num_nodes for name in data.node_types}
+    given = {"edge_index": edges, "num_nodes": sizes, "weight": weight if is_weighted else None}
+    return given | {"norm": norm} | options
+
+
+def hetero_edge_attributes(data: Any) -> dict[tuple[str, str, str], set[str]]:
+    """Names of the attributes of a `HeteroData` with a row per edge, by relation."""
+    found = {}
+    for edge_type in data.edge_types:
+        store = data[edge_type]
+        found[edge_type] = {
+            name
+            for name, value in store.items()
+            if name not in ("edge_index", "adj_t")
+            and store.is_edge_attr(name)
+            and data.__cat_dim__(name, value, store) == 0  # not edge_label_index [2, E]
+        }
+    return found
+
+
 def edges_of(source: Any) -> Pairs | None:
     """Edges of a networkx graph, a tensor, an array or a `SparseTensor`; None for other types.
 
@@ -69,7 +111,7 @@ def edges_of(source: Any) -> Pairs | None:
         return _of_networkx(source)
     if kind == "torch_sparse.SparseTensor":
         row, column, value = source.coo()
-        return _of_matrix(source.sparse_sizes(), row, column, value)
+        return matrix_pairs(source.sparse_sizes(), row, column, value)
     if kind == "torch.Tensor" and str(source.layout) != "torch.strided":
         return _of_torch(source)
     if kind == "torch.Tensor" or isinstance(source, np.ndarray):
@@ -109,7 +151,7 @@ def _of_torch(matrix: Any) -> Pairs:
     if layout == "coo":
         merged = matrix.coalesce()
         row, column = merged.indices()
-        return _of_matrix(matrix.shape, row, column, merged.values())
+        return matrix_pairs(matrix.shape, row, column, merged.values())
     if layout not in ("csr", "csc"):
         raise InputError(
             f"a torch tensor of layout {matrix.layout} cannot be converted to a graph: convert it "
@@ -120,10 +162,11 @@ def _of_torch(matrix: Any) -> Pairs:
     lengths = np.diff(checks.as_array("indptr", pointers))
     outer = np.repeat(np.arange(lengths.size), lengths)
     row, column = (outer, inner) if layout == "csr" else (inner, outer)
-    return _of_matrix(matrix.shape, row, column, matrix.values())
+    return matrix_pairs(matrix.shape, row, column, matrix.values())
 
 
-def _of_matrix(shape: Any, row: Any, column: Any, value: Any) -> Pairs:
+def matrix_pairs(shape: Any, row: Any, column: Any, value: Any) -> Pairs:
+    """Edges of a square matrix given by the rows, columns and values of its entries."""
     sides = tuple(int(side) for side in shape)
     if len(sides) != 2 or sides[0] != sides[1]:
         raise InputError(

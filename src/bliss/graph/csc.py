@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,11 @@ from bliss import checks
 from bliss.arrays import NOTHING, Array, FloatArray, IntArray
 from bliss.errors import InputError
 from bliss.kernels import bounds
+from bliss.kernels.frontier import group_by_target
 
 WEIGHTED = ("weights", "weighted-mean")
 """Norms that use given weights."""
+_CHUNK = 1 << 18  # nodes
 
 
 def index_type(num_nodes: int) -> type[np.int32] | type[np.int64]:
@@ -44,6 +47,16 @@ def check_weight(norm: str, weight: Any, num_edges: int) -> FloatArray:
     return checks.weights("weight", weight, num_edges)
 
 
+def check_edge_id(edge_id: IntArray, num_edges: int) -> IntArray:
+    """The columns of the edges, checked. int[E]."""
+    if np.shape(edge_id) != (num_edges,) or edge_id.dtype.kind not in "iu":
+        raise InputError(
+            f"edge_id has shape {np.shape(edge_id)} for {num_edges} edges: pass one whole number "
+            "per edge, or leave it out."
+        )
+    return edge_id
+
+
 def check_arrays(indptr: Any, indices: Any) -> tuple[IntArray, IntArray]:
     """Checked pointers int64[V + 1] and sources int32[E] or int64[E]; kernels do not check."""
     sources = checks.as_array("indices", indices)
@@ -71,6 +84,68 @@ def check_pointers(indptr: Any, num_edges: int) -> IntArray:
             "together."
         )
     return pointers
+
+
+def compress(
+    pairs: Array,
+    num_nodes: int,
+    weight: Any,
+    norm: str,
+    self_loops: str,
+    duplicates: str,
+    edge_ids: bool,
+) -> tuple[IntArray, IntArray, FloatArray, IntArray]:
+    """Arrays of a graph from pairs [2, E] and the options of `Graph.from_edge_index`.
+
+    Returns indptr int64[V + 1], indices [E'] sorted by source in each row, weights float32[E'] or
+    empty, and the column of each edge [E'], without meaning unless `edge_ids`.
+    """
+    checks.choice("self_loops", self_loops, ("add", "keep", "remove"))
+    checks.choice("duplicates", duplicates, ("keep", "coalesce"))
+    kind = index_type(num_nodes)
+    source: IntArray = checks.node_ids("edge_index", pairs[0], num_nodes).astype(kind)
+    target: IntArray = checks.node_ids("edge_index", pairs[1], num_nodes).astype(kind)
+    value = check_weight(norm, weight, source.size)
+    column: IntArray = np.arange(source.size if edge_ids else 0).astype(index_type(source.size))
+    if self_loops != "keep":
+        others = source != target
+        loop_column = loop_columns(source, ~others, column, num_nodes) if edge_ids else column
+        source, target = source[others], target[others]
+        value = value[others] if value.size else value
+        column = column[others] if edge_ids else column
+    if self_loops == "add":
+        loops = np.arange(num_nodes, dtype=kind)
+        source, target = np.concatenate([source, loops]), np.concatenate([target, loops])
+        if norm in WEIGHTED:
+            value = np.concatenate([value, np.ones(num_nodes, np.float32)])
+        column = np.concatenate([column, loop_column]) if edge_ids else column
+    indptr, order = group_by_target(source, target, num_nodes)
+    indices = source[order]
+    value = value[order] if value.size else value
+    column = column[order] if edge_ids else column
+    if duplicates == "coalesce":
+        indptr, indices, value, column = coalesce(indptr, indices, value, column)
+    if norm == "weighted-mean" and self_loops == "add":
+        value, _ = mean_self_loops(indptr, indices, value)
+    return indptr, indices, value, column
+
+
+def source_factors(indptr: IntArray, power: float) -> FloatArray:
+    """|N_j|^(-power / 2) of every node, a chunk at a time. float32[V]."""
+    factor = np.empty(indptr.size - 1, np.float32)
+    for start in range(0, factor.size, _CHUNK):
+        degree = np.diff(indptr[start : start + _CHUNK + 1])
+        factor[start : start + _CHUNK] = inverse_power(degree, 0.5) ** power
+    return factor
+
+
+def self_loops_of(indptr: IntArray, indices: IntArray) -> Iterator[tuple[int, IntArray]]:
+    """Self-loops in chunks of nodes: the number of nodes, and the node of each self-loop."""
+    for start in range(0, indptr.size - 1, _CHUNK):
+        pointers = indptr[start : start + _CHUNK + 1]
+        nodes = np.arange(start, start + pointers.size - 1)
+        source = indices[pointers[0] : pointers[-1]]
+        yield nodes.size, source[source == np.repeat(nodes, np.diff(pointers))]
 
 
 def loop_columns(source: IntArray, is_loop: Array, column: IntArray, num_nodes: int) -> IntArray:

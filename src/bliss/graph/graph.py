@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
@@ -20,23 +20,25 @@ from bliss.graph.conversion import (
     adjacency_of,
     edge_attributes,
     edges_of,
+    hetero_arguments,
     is_edge_index,
     library_of,
+    matrix_pairs,
     pairs_of,
 )
 from bliss.graph.csc import (
     WEIGHTED,
     check_arrays,
+    check_edge_id,
     check_pointers,
     check_weight,
-    coalesce,
-    index_type,
-    inverse_power,
-    loop_columns,
-    mean_self_loops,
+    compress,
+    self_loops_of,
+    source_factors,
 )
+from bliss.graph.graph_types import EdgeType, GraphTypes, compress_relations, refuse_gcn
 from bliss.graph.rows import Rows
-from bliss.kernels import frontier, links
+from bliss.kernels import links
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -46,8 +48,7 @@ SelfLoops = Literal["add", "keep", "remove"]
 Duplicates = Literal["keep", "coalesce"]
 
 NORMS = ("mean", "gcn", *WEIGHTED)
-_CHUNK = 1 << 18  # nodes
-_COUNTED = 10**8  # edges among which `repr` counts self-loops
+_COUNTED = 10**8  # edges up to which `repr` counts self-loops
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -80,6 +81,7 @@ class Graph:
     norm: Norm = "mean"
     weight: FloatArray = field(default_factory=lambda: NOTHING)  # float32[E], or empty: no weights
     edge_id: IntArray | None = None  # int32[E] or int64[E], column of the given edge_index
+    types: GraphTypes | None = None  # of a heterogeneous graph
 
     def __post_init__(self) -> None:
         checks.choice("norm", self.norm, NORMS)
@@ -89,15 +91,19 @@ class Graph:
         weight = check_weight(self.norm, given, indices.size)
         self._freeze(indptr=indptr, indices=indices, weight=weight)
         if self.edge_id is not None:
-            if np.shape(self.edge_id) != indices.shape or self.edge_id.dtype.kind not in "iu":
-                raise InputError(
-                    f"edge_id has shape {np.shape(self.edge_id)} for {indices.size} edges: pass "
-                    "one whole number per edge, or leave it out."
-                )
-            self._freeze(edge_id=self.edge_id)
+            self._freeze(edge_id=check_edge_id(self.edge_id, indices.size))
+        if self.types is not None:
+            self.types.check(self.num_nodes, self.num_edges)
 
     @classmethod
-    def trusted(cls, indptr: IntArray, indices: IntArray, norm: Norm, weight: FloatArray) -> Graph:
+    def trusted(
+        cls,
+        indptr: IntArray,
+        indices: IntArray,
+        norm: Norm,
+        weight: FloatArray,
+        types: GraphTypes | None = None,
+    ) -> Graph:
         """A graph from arrays that were checked before; only the pointers are checked again.
 
         Kernels do not check indices: with wrong ones they would read and write outside the arrays.
@@ -108,19 +114,26 @@ class Graph:
             or indices.ndim != 1
             or (has_weights and (weight.dtype != np.float32 or weight.shape != indices.shape))
         ):
-            return cls(indptr, indices, norm, weight)
-        graph = object.__new__(cls)
-        object.__setattr__(graph, "norm", norm)
-        object.__setattr__(graph, "edge_id", None)
+            return cls(indptr, indices, norm, weight, types=types)
         pointers = check_pointers(indptr, indices.size)
-        graph._freeze(indptr=pointers, indices=indices, weight=weight)
+        if types is not None:
+            types.check(pointers.size - 1, indices.size)
+        return cls._unchecked(pointers, indices, norm, weight, types=types)
+
+    @classmethod
+    def _unchecked(
+        cls, indptr: IntArray, indices: IntArray, norm: Norm, weight: FloatArray, **others: Any
+    ) -> Graph:
+        graph = object.__new__(cls)
+        graph.__dict__.update({"edge_id": None, "types": None, "norm": norm} | others)
+        graph._freeze(indptr=indptr, indices=indices, weight=weight)
         return graph
 
     def __deepcopy__(self, memo: Any) -> Graph:
         return self  # immutable, and as large as the data
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
+        self.__dict__.update({"types": None} | state)
         arrays = {"indptr": self.indptr, "indices": self.indices, "weight": self.weight}
         self._freeze(**arrays, **({} if self.edge_id is None else {"edge_id": self.edge_id}))
 
@@ -136,7 +149,8 @@ class Graph:
         else:
             loops = self.num_self_loops
             counts = f"edges={self.num_edges - loops}, self_loops={loops}"
-        return f"Graph(nodes={self.num_nodes}, {counts}, norm={self.norm!r})"
+        types = "" if self.types is None else f", relations={len(self.types.edge_types)}"
+        return f"Graph(nodes={self.num_nodes}, {counts}{types}, norm={self.norm!r})"
 
     @property
     def num_nodes(self) -> int:
@@ -159,6 +173,18 @@ class Graph:
         return degree
 
     @property
+    def group_ptr(self) -> IntArray:
+        """Edges of each group: a node's in-edges, or those under one relation. int64[Q + 1]."""
+        return self.indptr if self.types is None else self.types.group_start
+
+    def relation_of(self, edges: IntArray) -> IntArray:
+        """Relation of each edge of a graph with types: its position in types.edge_types. int64."""
+        if self.types is None:
+            return np.zeros(np.shape(edges), np.int64)
+        group = np.searchsorted(self.types.group_start, edges, side="right") - 1
+        return self.types.group_relation[group].astype(np.int64)
+
+    @property
     def edge_index(self) -> Tensor:
         """All edges in PyG's form, sources over targets, in the order of edge ids. int64[2, E].
 
@@ -176,26 +202,21 @@ class Graph:
         import torch
 
         nodes, edges = np.arange(self.num_nodes), np.arange(self.num_edges)
-        alpha = self.rows(nodes).coefficients(nodes, self.indptr, self.indices, edges)
+        alpha = self.rows(nodes).coefficients(nodes, self.group_ptr, self.indices, edges)
         return torch.from_numpy(alpha)
 
     @cached_property
     def has_self_loops(self) -> bool:
         """Whether every node has a self-loop. The first call may take a pass over the edges."""
-        return all(np.unique(loop).size == number for number, loop in self._self_loops())
+        return all(
+            np.unique(loop).size == number
+            for number, loop in self_loops_of(self.indptr, self.indices)
+        )
 
     @cached_property
     def num_self_loops(self) -> int:
         """Number of self-loops. The first call may take a pass over the edges."""
-        return sum(loop.size for _, loop in self._self_loops())
-
-    def _self_loops(self) -> Iterator[tuple[int, IntArray]]:
-        """Self-loops in chunks of nodes: the number of nodes, and the node of each self-loop."""
-        for start in range(0, self.num_nodes, _CHUNK):
-            pointers = self.indptr[start : start + _CHUNK + 1]
-            nodes = np.arange(start, start + pointers.size - 1)
-            source = self.indices[pointers[0] : pointers[-1]]
-            yield nodes.size, source[source == np.repeat(nodes, np.diff(pointers))]
+        return sum(loop.size for _, loop in self_loops_of(self.indptr, self.indices))
 
     def note_self_loops(self) -> None:
         """Note that each node has one self-loop, which is then known without a pass."""
@@ -223,12 +244,7 @@ class Graph:
             return NOTHING.astype(np.float32)
         factors: dict[float, FloatArray] = self.__dict__.setdefault("_source_factors", {})
         if power not in factors:
-            factor = np.empty(self.num_nodes, np.float32)
-            for start in range(0, self.num_nodes, _CHUNK):
-                part = factor[start : start + _CHUNK]
-                degree = self.degree_of(np.arange(start, start + part.size))
-                part[:] = inverse_power(degree, 0.5) ** power
-            factors[power] = factor
+            factors[power] = source_factors(self.indptr, power)
         return factors[power]
 
     def rows(self, dst: IntArray, without: Any = None) -> Rows:
@@ -253,11 +269,11 @@ class Graph:
             )
         if norm == self.norm:
             return self
-        graph = object.__new__(Graph)  # skips the checks, which these arrays passed
-        object.__setattr__(graph, "norm", norm)
-        object.__setattr__(graph, "edge_id", self.edge_id)
+        if self.types is not None:
+            refuse_gcn(norm)
         weight = self.weight if norm in WEIGHTED else NOTHING
-        graph._freeze(indptr=self.indptr, indices=self.indices, weight=weight)
+        others = {"edge_id": self.edge_id, "types": self.types}
+        graph = self._unchecked(self.indptr, self.indices, norm, weight, **others)
         kept = {"degree", "has_self_loops", "num_self_loops", "has_sorted_rows"}
         for name in kept & self.__dict__.keys():  # do not depend on norm
             graph.__dict__[name] = self.__dict__[name]
@@ -279,9 +295,9 @@ class Graph:
         Parameters
         ----------
         source
-            A `Graph`; a PyG `Data` or `EdgeIndex`; a networkx graph; a SciPy or torch sparse matrix
-            (COO, CSR, CSC) or a `SparseTensor`, in which [j, i] is the edge j -> i; or a tensor or
-            array edge_index [2, E].
+            A `Graph`; a PyG `Data`, `HeteroData` or `EdgeIndex`; a networkx graph; a SciPy or torch
+            sparse matrix (COO, CSR, CSC) or a `SparseTensor`, in which [j, i] is the edge j -> i;
+            or a tensor or array edge_index [2, E].
         norm
             Aggregation coefficients. Default: those of a graph, otherwise "mean". With
             "weighted-mean" and "weights", weights are data.edge_weight, the values of a matrix or
@@ -309,7 +325,6 @@ class Graph:
                     f"or pass graph.with_norm({norm!r})."
                 )
             return source
-        options.setdefault("self_loops", _loops_of(norm))
         if isinstance(source, (str, PathLike)):
             raise InputError(
                 f"the path {str(source)!r} cannot be converted to a graph: open a saved graph "
@@ -317,10 +332,8 @@ class Graph:
             )
         kind = library_of(source)
         if kind == "torch_geometric.HeteroData":
-            raise InputError(
-                "HeteroData has several types of nodes or edges and cannot be converted to a "
-                "graph: pass data.to_homogeneous()."
-            )
+            return cls.from_relations(**hetero_arguments(source, norm or "mean", options))
+        options.setdefault("self_loops", _loops_of(norm))
         if kind == "torch_geometric.Data":
             if norm is None and getattr(source, "edge_weight", None) is not None:
                 warnings.warn(
@@ -408,36 +421,9 @@ class Graph:
             bytes per edge, 8 for more than 2^31 edges.
         """
         checks.choice("norm", norm, NORMS)
-        checks.choice("self_loops", self_loops, ("add", "keep", "remove"))
-        checks.choice("duplicates", duplicates, ("keep", "coalesce"))
         pairs, num_nodes = pairs_of(edge_index, num_nodes)
-        kind = index_type(num_nodes)
-        source: IntArray = checks.node_ids("edge_index", pairs[0], num_nodes).astype(kind)
-        target: IntArray = checks.node_ids("edge_index", pairs[1], num_nodes).astype(kind)
-        value = check_weight(norm, weight, source.size)
-        column: IntArray = np.arange(source.size if edge_ids else 0).astype(index_type(source.size))
-
-        if self_loops != "keep":
-            others = source != target
-            loop_column = loop_columns(source, ~others, column, num_nodes) if edge_ids else column
-            source, target = source[others], target[others]
-            value = value[others] if value.size else value
-            column = column[others] if edge_ids else column
-        if self_loops == "add":
-            loops = np.arange(num_nodes, dtype=kind)
-            source, target = np.concatenate([source, loops]), np.concatenate([target, loops])
-            if norm in WEIGHTED:
-                value = np.concatenate([value, np.ones(num_nodes, np.float32)])
-            column = np.concatenate([column, loop_column]) if edge_ids else column
-
-        indptr, order = frontier.group_by_target(source, target, num_nodes)
-        indices = source[order]
-        value = value[order] if value.size else value
-        column = column[order] if edge_ids else column
-        if duplicates == "coalesce":
-            indptr, indices, value, column = coalesce(indptr, indices, value, column)
-        if norm == "weighted-mean" and self_loops == "add":
-            value, _ = mean_self_loops(indptr, indices, value)
+        choices = norm, self_loops, duplicates, edge_ids
+        indptr, indices, value, column = compress(pairs, num_nodes, weight, *choices)
         graph = cls(indptr, indices, norm, value, column if edge_ids else None)
         graph.__dict__["has_sorted_rows"] = True  # known without a pass over the edges
         if self_loops == "add":
@@ -445,22 +431,45 @@ class Graph:
         return graph
 
     @classmethod
+    def from_relations(
+        cls,
+        edge_index: Mapping[EdgeType, Any],
+        num_nodes: Mapping[str, int],
+        weight: Mapping[EdgeType, Any] | None = None,
+        norm: Norm = "mean",
+        edge_ids: bool = False,
+    ) -> Graph:
+        """Build a graph with types of nodes and edges, in one id space; see `GraphTypes`.
+
+        Coefficients are those of each relation: 1 / |N_i^r| for "mean", w_ij over the sum of the
+        weights of the edges of i under r for "weighted-mean". Self-loops are kept as they are.
+
+        Parameters
+        ----------
+        edge_index
+            Integers [2, E_r] for each (source type, name, target type): ids within these types.
+        num_nodes
+            Number of nodes of each type.
+        weight
+            One number per edge of each relation, for norm="weighted-mean" and norm="weights".
+        norm
+            Aggregation coefficients: "mean", "weighted-mean" or "weights".
+        edge_ids
+            Whether to keep, for each edge, its column in the edge_index of its relation.
+        """
+        checks.choice("norm", norm, NORMS)
+        refuse_gcn(norm)
+        return cls(*compress_relations(edge_index, num_nodes, weight, norm, edge_ids))
+
+    @classmethod
     def from_scipy(cls, matrix: Any, norm: Norm = "mean", **options: Any) -> Graph:
         """Build from a square SciPy sparse matrix: entry [j, i] is the weight of edge j -> i.
 
         Options are those of `from_edge_index`.
         """
-        if len(matrix.shape) != 2 or matrix.shape[0] != matrix.shape[1]:
-            raise InputError(
-                f"matrix has shape {matrix.shape}, but an adjacency matrix is square: pass one "
-                "row and one column per node."
-            )
         entries = matrix.tocoo()
-        weight = entries.data if norm in WEIGHTED else None
-        pairs = np.stack([entries.row, entries.col])
-        return cls.from_edge_index(
-            pairs, num_nodes=matrix.shape[0], weight=weight, norm=norm, **options
-        )
+        pairs = matrix_pairs(matrix.shape, entries.row, entries.col, entries.data)
+        return cls._from_pairs(pairs, norm, num_nodes=pairs.num_nodes, **options)
 
     @classmethod
     def from_csc(
@@ -481,16 +490,10 @@ class Graph:
         if self_loops == "keep" and duplicates == "keep":
             return cls(indptr, indices, norm, NOTHING if weight is None else weight)
         pointers, sources = check_arrays(indptr, indices)
-        num_nodes = pointers.size - 1
-        targets = np.repeat(np.arange(num_nodes), np.diff(pointers))
-        return cls.from_edge_index(
-            np.stack([sources.astype(np.int64), targets]),
-            num_nodes=num_nodes,
-            weight=weight,
-            norm=norm,
-            self_loops=self_loops,
-            duplicates=duplicates,
-        )
+        targets = np.repeat(np.arange(pointers.size - 1), np.diff(pointers))
+        pairs = np.stack([sources.astype(np.int64), targets])
+        choices = norm, self_loops, duplicates
+        return cls.from_edge_index(pairs, pointers.size - 1, weight, *choices)
 
 
 def _loops_of(norm: Norm | None) -> SelfLoops:

@@ -14,7 +14,7 @@ from bliss.errors import InputError
 from bliss.graph.csc import WEIGHTED, inverse_power
 from bliss.kernels import frontier, nodewise
 from bliss.kernels.histories import full_sums
-from bliss.kernels.links import edges_of_codes, split_rows
+from bliss.kernels.links import edges_of_codes, split_ranges, split_rows, typed_ranges
 
 if TYPE_CHECKING:
     from bliss.graph.graph import Graph
@@ -113,20 +113,31 @@ class Rows:
     start: IntArray  # int64[R] first edge of a range
     stop: IntArray  # int64[R] end of a range
     degree: IntArray  # int64[G] |N_g|, the number of visible edges
-    relation: IntArray = field(default_factory=lambda: NO_IDS)  # int64[G]; empty without relations
+    relation: IntArray = field(default_factory=lambda: NO_IDS)  # int64[G]; empty without types
+    group: IntArray = field(default_factory=lambda: NO_IDS)  # int64[G]; see `group_id`
     hidden: HiddenEdges | None = None  # edges that are left out
     influence: FloatArray = field(default_factory=lambda: NOTHING)  # float64[D] g_i^2; empty: 1
 
     @classmethod
     def of(cls, graph: Graph, dst: IntArray, without: Any = None) -> Rows:
         """Rows of the targets dst [D], whole or without some edges; see `Graph.rows`."""
-        owner = np.arange(dst.size)
-        if without is not None:
-            hidden = HiddenEdges.of(graph, without)
-            pointer, start, stop, degree = split_rows(graph.indptr, dst, hidden.node, hidden.edge)
-            return cls(graph, dst, owner, pointer, start, stop, degree, hidden=hidden)
-        start, stop = graph.indptr[dst], graph.indptr[dst + 1]
-        return cls(graph, dst, owner, np.arange(dst.size + 1), start, stop, stop - start)
+        hidden = None if without is None else HiddenEdges.of(graph, without)
+        if graph.types is None:
+            owner, by_type = np.arange(dst.size), {}
+            if hidden is not None:
+                ranges = split_rows(graph.indptr, dst, hidden.node, hidden.edge)
+                return cls(graph, dst, owner, *ranges, hidden=hidden)
+            start, stop = graph.indptr[dst], graph.indptr[dst + 1]
+        else:
+            types = graph.types
+            pointers = types.group_ptr, types.group_start, types.group_relation
+            owner, group, relation, start, stop = typed_ranges(dst, *pointers)
+            by_type = {"relation": relation, "group": group}
+            if hidden is not None:
+                ranges = split_ranges(start, stop, dst[owner], hidden.node, hidden.edge)
+                return cls(graph, dst, owner, *ranges, **by_type, hidden=hidden)
+        pointer = np.arange(owner.size + 1)
+        return cls(graph, dst, owner, pointer, start, stop, stop - start, **by_type)
 
     def __repr__(self) -> str:
         size = f"targets={self.dst.size}, groups={self.owner.size}, edges={self.num_edges}"
@@ -145,12 +156,18 @@ class Rows:
     @cached_property
     def node(self) -> IntArray:
         """Target of each group. int64[G]."""
-        return self.dst if self.dst.size == self.owner.size else self.dst[self.owner]
+        return self.dst if self.graph.types is None else self.dst[self.owner]
+
+    @property
+    def group_id(self) -> IntArray:
+        """Position of each group in `Graph.group_ptr`; without types, its target. int64[G]."""
+        return self.dst if self.graph.types is None else self.group
 
     @property
     def is_partial(self) -> BoolArray:
-        """Whether a group has fewer edges than its target has in the graph. bool[G]."""
-        return self.degree < self.graph.degree_of(self.node)
+        """Whether a group has fewer edges than it has in the graph. bool[G]."""
+        whole, group = self.graph.group_ptr, self.group_id
+        return self.degree < whole[group + 1] - whole[group]
 
     def ranges_of(self, groups: IntArray) -> tuple[IntArray, IntArray, IntArray]:
         """pointer, start and stop of some groups. groups int64[N]."""
@@ -166,7 +183,7 @@ class Rows:
 
     def by_target(self, kept_indptr: IntArray) -> IntArray:
         """Convert pointers by group to pointers by target. int64[G + 1] -> int64[D + 1]."""
-        if not self.relation.size:
+        if self.graph.types is None:
             return kept_indptr
         indptr: IntArray = kept_indptr[np.searchsorted(self.owner, np.arange(self.dst.size + 1))]
         return indptr
@@ -269,16 +286,16 @@ class Rows:
         return means
 
     def visible_sums(self, whole: FloatArray, value: Any) -> FloatArray:
-        """`full_sums`, computed from sums over whole rows by subtracting hidden edges, in place.
+        """`full_sums`, computed from sums over whole groups by subtracting hidden edges, in place.
 
-            z'_i = (a'_i / a_i) (z_i - sum over hidden edges of alpha_ij value_j)
+            z'_g = (a'_g / a_g) (z_g - sum over hidden edges of alpha_ij value_j)
 
-        with a_i the target factor of the whole row and a'_i that of the visible edges. O(hidden
+        with a_g the target factor of the whole group and a'_g that of the visible edges. O(hidden
         edges F); norm="gcn" also takes one pass over the visible edges, since the factors of
         sources that lose edges change. With norm="weighted-mean", the sums of targets that lose
         edges are computed again: a_i may grow so much that the difference would be inexact.
 
-        whole  float32[D, F]  sums over all in-edges of the targets
+        whole  float32[G, F]  sums over all edges of the groups in the graph
         value  [V, F]
         """
         if self.hidden is None:

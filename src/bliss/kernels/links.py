@@ -117,41 +117,77 @@ def edges_of_codes(indptr: IntArray, indices: IntArray, codes: IntArray) -> tupl
 def split_rows(
     indptr: IntArray, dst: IntArray, node: IntArray, edge: IntArray
 ) -> tuple[Any, Any, Any, Any]:
-    """Ranges of the rows of the targets around hidden edges: one ends before each hidden edge.
-
-    dst      int64[D]  targets, distinct
-    node     int64[N]  targets of the hidden edges
-    edge     int64[H]  hidden edges, distinct, increasing
-    returns  pointer int64[D + 1], start int64[R], stop int64[R], degree int64[D]
-    """
-    may_lose = np.zeros(1 << 14, np.bool_)  # by the last bits of a node's id
-    last = may_lose.size - 1
-    for n in range(node.size):
-        may_lose[node[n] & last] = True
-    pointer = np.zeros(dst.size + 1, np.int64)
-    start = np.empty(dst.size + edge.size, np.int64)
-    stop = np.empty(dst.size + edge.size, np.int64)
+    """`split_ranges` of the rows of the targets dst int64[D], distinct."""
     first = np.empty(dst.size, np.int64)
-    degree = np.empty(dst.size, np.int64)
+    last = np.empty(dst.size, np.int64)
     for t in range(dst.size):  # reads alone: they wait for memory together
         first[t] = indptr[np.uint64(dst[t])]
-        degree[t] = indptr[np.uint64(dst[t] + 1)] - first[t]
+        last[t] = indptr[np.uint64(dst[t] + 1)]
+    return split_ranges(first, last, dst, node, edge)
+
+
+@compiled
+def split_ranges(
+    first: IntArray, last: IntArray, target: IntArray, node: IntArray, edge: IntArray
+) -> tuple[Any, Any, Any, Any]:
+    """Split groups of edges around hidden edges: a range ends before each hidden edge.
+
+    first, last  int64[G]  edges of each group: first to last
+    target       int64[G]  target of each group
+    node         int64[N]  targets of the hidden edges
+    edge         int64[H]  hidden edges, distinct, increasing
+    returns      pointer int64[G + 1], start int64[R], stop int64[R], degree int64[G]
+    """
+    may_lose = np.zeros(1 << 14, np.bool_)  # by the last bits of a node's id
+    bits = may_lose.size - 1
+    for n in range(node.size):
+        may_lose[node[n] & bits] = True
+    pointer = np.zeros(target.size + 1, np.int64)
+    start = np.empty(target.size + edge.size, np.int64)
+    stop = np.empty(target.size + edge.size, np.int64)
+    degree = np.empty(target.size, np.int64)
     r = 0
-    for t in range(dst.size):
-        end = first[t] + degree[t]
+    for t in range(target.size):
         start[r] = first[t]
-        if may_lose[dst[t] & last]:
+        if may_lose[target[t] & bits]:
             h = lower_bound(edge, 0, edge.size, first[t])
-            while h < edge.size and edge[h] < end:
+            while h < edge.size and edge[h] < last[t]:
                 stop[r] = edge[h]
                 r += 1
                 start[r] = edge[h] + 1
                 h += 1
-        stop[r] = end
-        degree[t] -= r - pointer[t]
+        stop[r] = last[t]
+        degree[t] = last[t] - first[t] - (r - pointer[t])
         r += 1
         pointer[t + 1] = r
     return pointer, start[:r], stop[:r], degree
+
+
+@compiled
+def typed_ranges(
+    dst: IntArray, group_ptr: IntArray, group_start: IntArray, group_relation: IntArray
+) -> tuple[Any, Any, Any, Any, Any]:
+    """Groups of the targets in a graph with types; see `bliss.graph.GraphTypes`.
+
+    dst             int64[D]
+    group_ptr       int64[V + 1]  groups of each node
+    group_start     int64[Q + 1]  edges of each group
+    group_relation  int[Q]
+    returns         int64[G] each: owner (position in dst), group, relation, start and stop
+    """
+    first = np.empty(dst.size, np.int64)
+    count = 0
+    for t in range(dst.size):
+        first[t] = group_ptr[np.uint64(dst[t])]
+        count += group_ptr[np.uint64(dst[t] + 1)] - first[t]
+    owner, group, relation, start, stop = np.empty((5, count), np.int64)
+    g = 0
+    for t in range(dst.size):
+        for q in range(first[t], group_ptr[np.uint64(dst[t] + 1)]):
+            owner[g], group[g], relation[g] = t, q, group_relation[np.uint64(q)]
+            start[g], stop[g] = group_start[np.uint64(q)], group_start[np.uint64(q + 1)]
+            g += 1
+    return owner, group, relation, start, stop
 
 
 @compiled

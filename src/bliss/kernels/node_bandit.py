@@ -117,7 +117,12 @@ def _coded_sums(
 
 @compiled
 def fit_scores(
-    indptr: IntArray, indices: IntArray, edge_code: IntArray, table: FloatArray, rounds: int
+    indptr: IntArray,
+    indices: IntArray,
+    num_nodes: int,
+    edge_code: IntArray,
+    table: FloatArray,
+    rounds: int,
 ) -> Any:
     """Fit one score per node to given attention: alpha_ij = a_j / Z_i, Z_i = sum over N_i of a_k.
 
@@ -128,26 +133,26 @@ def fit_scores(
     so that the columns of the fitted attention sum to those of the given one. No round decreases
     the likelihood sum_ij alpha_ij log(a_j / Z_i), whose maximum is the fixed point.
 
+    indptr     int64[Q + 1]  edges of each group i, a target or a target under one relation
     edge_code  uint8[E]      alpha_ij = table[edge_code_ij]
     table      float32[256]
     returns    float64[V]    a_j; 1 for nodes without an out-edge
     """
-    nodes = indptr.size - 1
-    column = np.zeros(nodes, np.float64)  # sum_i alpha_ij
+    column = np.zeros(num_nodes, np.float64)  # sum_i alpha_ij
     for e in range(indices.size):
         column[np.uint64(indices[e])] += table[np.uint64(edge_code[e])]
-    score = np.ones(nodes, np.float64)
-    inverse = np.empty(nodes, np.float64)  # sum_i 1 / Z_i
+    score = np.ones(num_nodes, np.float64)
+    inverse = np.empty(num_nodes, np.float64)  # sum_i 1 / Z_i
     for _ in range(rounds):
         inverse[:] = 0.0
-        for i in range(nodes):
+        for i in range(indptr.size - 1):
             first, last = np.uint64(indptr[i]), np.uint64(indptr[i + 1])
             total = 0.0
             for e in range(first, last):
                 total += score[np.uint64(indices[e])]
             for e in range(first, last):
                 inverse[np.uint64(indices[e])] += 1.0 / total
-        for j in range(nodes):
+        for j in range(num_nodes):
             if inverse[j] > 0.0:
                 score[j] = column[j] / inverse[j]
     return score

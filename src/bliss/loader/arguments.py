@@ -27,11 +27,14 @@ def own_shards(shard: int | Sequence[int], shards: int) -> tuple[int, ...]:
 
 
 def check_data(data: Any, sampler: Any) -> None:
-    """Raise an error unless this is one homogeneous graph, with the nodes of the sampler's."""
-    if library_of(data) == "torch_geometric.HeteroData":
+    """Raise an error unless the data has the nodes, and the types, of the sampler's graph."""
+    graph = sampler.graph
+    is_typed = library_of(data) == "torch_geometric.HeteroData"
+    if is_typed != (graph.types is not None):
+        has, lacks = ("data has", "graph has none") if is_typed else ("graph has", "data has none")
         raise InputError(
-            "data is a HeteroData, but a sampler has one type of nodes and edges: pass "
-            "data.to_homogeneous(), to the sampler as well."
+            f"the {has} types of nodes and edges, but the {lacks}: build the sampler from the same "
+            "data."
         )
     if not hasattr(data, "num_nodes"):
         raise InputError(
@@ -39,10 +42,20 @@ def check_data(data: Any, sampler: Any) -> None:
             "edges in memory or memory-mapped: pass Data(x=..., edge_index=...); a pair of "
             "FeatureStore and GraphStore is not supported."
         )
-    if data.num_nodes != sampler.graph.num_nodes:
+    if graph.types is not None:
+        sizes = {name: data[name].num_nodes for name in data.node_types}
+        expected = dict(
+            zip(graph.types.node_types, np.diff(graph.types.node_ptr).tolist(), strict=True)
+        )
+        if list(sizes.items()) != list(expected.items()):
+            raise InputError(
+                f"data has the nodes {sizes}, but the sampler's graph has {expected}: build the "
+                "sampler from the same data."
+            )
+    elif data.num_nodes != graph.num_nodes:
         raise InputError(
-            f"data has {data.num_nodes} nodes, but the sampler's graph has "
-            f"{sampler.graph.num_nodes}: build the sampler from the same data."
+            f"data has {data.num_nodes} nodes, but the sampler's graph has {graph.num_nodes}: "
+            "build the sampler from the same data."
         )
 
 

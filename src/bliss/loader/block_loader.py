@@ -30,6 +30,11 @@ class BlockLoader(SeedLoader):
       ``batch_size``, ``num_nodes``, ``num_edges`` (of all blocks)
     * ``seconds``: time to ``sample`` the blocks and to ``gather`` the attributes
 
+    If the data is a `HeteroData`, batches are, too: each type of nodes has its attributes and
+    ``n_id``, the type of the seeds also ``y`` of the seeds, ``input_id`` and ``batch_size``; each
+    relation has its attributes and ``e_id`` as lists, if the graph has edge ids. A type that was
+    not reached has 0 rows. The blocks are ``batch.blocks``; see `Block.edge_index_dict`.
+
     Batches are numbered over all epochs. A draw depends only on its number and the seed, so a
     resumed run needs no generator state; the order of an epoch depends only on seed and epoch. A
     sampler that makes its own batches, such as `bliss.ClusterGCN`, chooses the seeds of each batch;
@@ -46,7 +51,8 @@ class BlockLoader(SeedLoader):
     node_sampler
         A sampler, such as `bliss.Bliss`.
     input_nodes
-        Seed nodes: a mask [V], ids, or None for all nodes.
+        Seed nodes: a mask [V], ids, or None for all nodes. With types, the type of the nodes, or a
+        pair of type and nodes, such as ("paper", mask).
     batch_size
         Seeds per batch.
     shuffle
@@ -85,6 +91,9 @@ class BlockLoader(SeedLoader):
         self, data: Data, node_sampler: Sampler, input_nodes: Any = None, **options: Any
     ) -> None:
         def make_seeds() -> NodeSeeds:
+            types = node_sampler.graph.types
+            if types is not None:
+                return NodeSeeds.of_type(input_nodes, types)
             return NodeSeeds.of(input_nodes, int(data.num_nodes))
 
         super().__init__(data, node_sampler, make_seeds, **options)

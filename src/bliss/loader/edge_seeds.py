@@ -120,6 +120,7 @@ class EdgeBatch:
     node: IntArray  # int64[B] distinct ends of the links and negatives, increasing
     without: HiddenEdges | None  # edges that no layer may see
     own: dict[str, Tensor]
+    node_type: str | None = None
 
     def attributes(self, targets: Tensor) -> dict[str, Tensor]:
         """Links and negatives as rows of the network's output, and labels; see `LinkLoader`."""

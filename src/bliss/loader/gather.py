@@ -30,14 +30,23 @@ class Gather:
         The sampler of the batches.
     cache
         Bytes of memory for rows of `x`.
+    node_type
+        Type of the nodes, if the data is a `HeteroData`.
     """
 
-    def __init__(self, data: Any, sampler: Sampler, cache: int = 0) -> None:
-        self.sampler = sampler
+    def __init__(
+        self, data: Any, sampler: Sampler, cache: int = 0, node_type: str | None = None
+    ) -> None:
+        self.sampler, types = sampler, sampler.graph.types
+        self._nodes = slice(None)  # of the sampler's graph
+        self._title = "data"
+        if node_type is not None and types is not None:
+            self._nodes, self._title = types.range_of(node_type), f"data[{node_type!r}]"
+            data = data[node_type]
         self.readers: dict[str, RowReader] = {}  # of the mapped attributes
         self._address: dict[str, int] = {}  # of the attributes that have a reader
         self._sizes: dict[str, int] = {}  # rows of the attributes of nodes and edges
-        of_edges = edge_attributes(data)
+        of_edges = edge_attributes(data) if node_type is None else set()
         graph = sampler.graph
         arrays = [graph.indptr, graph.indices, graph.weight]
         for name, value in data.to_dict().items():
@@ -46,7 +55,7 @@ class Gather:
             if name in of_edges or data.is_node_attr(name):
                 self._sizes[name] = value.size(0)
             if value.layout != torch.strided:
-                _check_layout(name, value)
+                _check_layout(f"{self._title}.{name}", value)
                 continue
             if value.device.type != "cpu" or value.dtype == torch.bfloat16:
                 continue
@@ -72,8 +81,8 @@ class Gather:
             value = getattr(data, name, None)
             if isinstance(value, Tensor) and (value.ndim == 0 or value.size(0) != size):
                 raise InputError(
-                    f"data.{name} had {size} rows when the loader was built, and now has shape "
-                    f"{tuple(value.shape)}: build a new loader, or restore it."
+                    f"{self._title}.{name} had {size} rows when the loader was built, and now has "
+                    f"shape {tuple(value.shape)}: build a new loader, or restore it."
                 )
 
     def __call__(self, name: str, value: Tensor, ids: Tensor) -> Tensor:
@@ -87,15 +96,15 @@ class Gather:
         """Cache the rows that the sampler is now most likely to draw."""
         for reader in self.readers.values():
             if reader.capacity:
-                reader.renew(draw_scores(self.sampler))
+                reader.renew(draw_scores(self.sampler)[self._nodes])
 
 
 def _check_layout(name: str, value: Tensor) -> None:
     """Raise an error unless rows of a sparse tensor can be selected."""
     if value.layout != torch.sparse_coo:
         raise InputError(
-            f"data.{name} is {value.layout}, whose rows cannot be selected: store a dense tensor, "
-            f"data.{name}.to_dense(), or to_sparse_coo()."
+            f"{name} is {value.layout}, whose rows cannot be selected: store a dense tensor, "
+            f"{name}.to_dense(), or to_sparse_coo()."
         )
 
 

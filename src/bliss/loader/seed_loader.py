@@ -27,6 +27,8 @@ from bliss.loader.gather import Gather
 from bliss.loader.order import EpochOrder, GivenOrder, Order
 from bliss.loader.pyg_options import refuse_options
 from bliss.loader.seeds import SeedBatch, Seeds
+from bliss.loader.typed_content import TypedContent
+from bliss.nn.block import Block
 from bliss.samplers.base import Sampler
 
 if TYPE_CHECKING:
@@ -100,7 +102,12 @@ class SeedLoader:
                 f"shards={self.shards} exceeds the {self._batches_of_epoch()}: lower shards or "
                 "batch_size."
             )
-        self._gather = Gather(data, node_sampler, checks.whole("feature_cache", feature_cache))
+        cache = checks.whole("feature_cache", feature_cache)
+        self._content: TypedContent | None = None
+        if node_sampler.graph.types is None:
+            self._gather = Gather(data, node_sampler, cache)
+        else:
+            self._content = TypedContent(data, node_sampler, cache)
         self._has_edge_ids = node_sampler.graph.edge_id is not None
         self._warn_of_dropped()
         self._batch, self._step = 0, 0
@@ -129,7 +136,8 @@ class SeedLoader:
         graph, data = self.node_sampler.graph, self.data
         used = {"edge_weight"} if graph.norm in WEIGHTED else set()
         used |= self._skipped
-        dropped = [] if self._has_edge_ids else sorted(edge_attributes(data) - used)
+        given = edge_attributes(data) if self._content is None else self._content.edge_attributes
+        dropped = [] if self._has_edge_ids else sorted(given - used)
         if dropped:
             warnings.warn(
                 f"{', '.join(dropped)} is left out of batches, because the sampler's graph has no "
@@ -155,7 +163,7 @@ class SeedLoader:
 
         Call it from time to time, for instance after a survey. Batches do not depend on the cache.
         """
-        self._gather.renew()
+        (self._content or self._gather).renew()
 
     @property
     def step(self) -> int:
@@ -245,7 +253,7 @@ class SeedLoader:
     def _load(self, part: _Part, step: int) -> Data:
         """Draw the blocks of a batch and gather the attributes of their nodes."""
         batch = self._new_batch()
-        self._gather.check()
+        (self._content or self._gather).check()
         started = perf_counter()
         seeds = part.choose()
         options: dict[str, Any] = {"shard": part.shard} if part.shard else {}
@@ -253,6 +261,16 @@ class SeedLoader:
             options["without"] = seeds.without
         blocks = self.node_sampler.sample(seeds.node, step, **options)
         sampled = perf_counter()
+        batch.blocks = blocks
+        if self._content is None:
+            self._fill(batch, blocks, seeds)
+        else:
+            self._content.fill(batch, blocks, seeds, self._skipped)
+        batch.seconds = Seconds(sampled - started, perf_counter() - sampled)
+        return batch if self.transform is None else self.transform(batch)
+
+    def _fill(self, batch: Data, blocks: list[Block], seeds: SeedBatch) -> None:
+        """Set the attributes of a batch of a graph without types."""
         nodes, targets = blocks[0].src, blocks[-1].dst
         of_edges = edge_attributes(self.data)
         self._gather.check_sizes(self.data)
@@ -267,7 +285,6 @@ class SeedLoader:
                 rows = targets if name == "y" else nodes
                 value = self._gather(name, value, rows)
             batch[name] = value
-        batch.blocks = blocks
         batch.n_id = nodes
         if self._has_edge_ids:
             batch.e_id = [block.e_id for block in blocks]
@@ -276,14 +293,12 @@ class SeedLoader:
         batch.num_nodes = nodes.numel()
         batch.num_edges = sum(block.num_edges for block in blocks)
         batch.batch_size = targets.numel()
-        batch.seconds = Seconds(sampled - started, perf_counter() - sampled)
-        return batch if self.transform is None else self.transform(batch)
 
-    def _new_batch(self) -> Data:
+    def _new_batch(self) -> Any:
         """A batch without attributes."""
-        from torch_geometric.data import Data
+        from torch_geometric.data import Data, HeteroData
 
-        return Data()
+        return Data() if self._content is None else HeteroData()
 
     def _load_all(self, parts: Iterable[_Part], step: int) -> list[Data]:
         return [self._load(part, step) for part in parts]

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from bliss import checks
 from bliss.arrays import IntArray
-from bliss.graph import HiddenEdges
+from bliss.errors import InputError
+from bliss.graph import GraphTypes, HiddenEdges
 
 
 class SeedBatch(Protocol):
@@ -26,6 +27,11 @@ class SeedBatch(Protocol):
     @property
     def without(self) -> HiddenEdges | None:
         """Edges that no layer of the batch may see."""
+        ...
+
+    @property
+    def node_type(self) -> str | None:
+        """Type of the nodes that `attributes` describes, in a graph with types."""
         ...
 
     def attributes(self, targets: Tensor) -> dict[str, Tensor]:
@@ -53,6 +59,8 @@ class NodeSeeds:
     node: IntArray  # int64[N] distinct graph ids
     num_nodes: int
     is_mask: bool = False  # whether they were given as a mask
+    node_type: str | None = None  # in a graph with types
+    first: int = 0  # graph id of the first node of this type
     kind = "input nodes"
 
     @classmethod
@@ -62,6 +70,20 @@ class NodeSeeds:
             return cls(np.arange(num_nodes), num_nodes)
         is_mask = checks.as_array("input_nodes", nodes).dtype == np.bool_
         return cls(checks.seeds(nodes, num_nodes, "input_nodes"), num_nodes, is_mask)
+
+    @classmethod
+    def of_type(cls, nodes: Any, types: GraphTypes) -> NodeSeeds:
+        """Seeds from a type of nodes, or a pair of type and nodes: a mask, ids or None for all."""
+        is_pair = isinstance(nodes, (tuple, list)) and len(nodes) == 2
+        name, chosen = nodes if is_pair else (nodes, None)
+        if not isinstance(name, str):
+            raise InputError(
+                f"input_nodes is a {type(nodes).__name__}, but must name a type of nodes, because "
+                f"the graph has types: pass for instance ({types.node_types[0]!r}, mask)."
+            )
+        place = types.range_of(name)
+        own = cls.of(chosen, place.stop - place.start)
+        return cls(own.node + place.start, types.group_ptr.size - 1, own.is_mask, name, place.start)
 
     def __len__(self) -> int:
         return self.node.size
@@ -76,7 +98,7 @@ class NodeSeeds:
 
     def input_id(self, place: Tensor) -> Tensor:
         """Position in the seeds as given, or node id for a mask. int64[B] -> int64[B]."""
-        return torch.from_numpy(self.node)[place] if self.is_mask else place
+        return torch.from_numpy(self.node)[place] - self.first if self.is_mask else place
 
     @cached_property
     def place(self) -> Tensor:
@@ -94,6 +116,11 @@ class NodeBatch:
     node: IntArray  # int64[B] graph ids
     index: IntArray | None = None  # int64[B] positions; None: looked up from the outputs
     without: HiddenEdges | None = None
+
+    @property
+    def node_type(self) -> str | None:
+        """Type of the seeds in a graph with types."""
+        return self.seeds.node_type
 
     def attributes(self, targets: Tensor) -> dict[str, Tensor]:
         """input_id [B]."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -16,10 +16,11 @@ from torch import Tensor
 from bliss.arrays import Array
 from bliss.errors import InputError
 from bliss.feedback import Feedback
-from bliss.graph import Graph, Rows
+from bliss.graph import EdgeType, Graph, GraphTypes, Rows
 from bliss.kernels import pool
 from bliss.kernels.frontier import group_by_target
 from bliss.nn.propagation import propagate
+from bliss.nn.typed_block import TypedView
 
 # torch warns once per process that CSR is in beta; `Block.matrix` uses only its stable part.
 warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
@@ -79,6 +80,7 @@ class Block:
     observation: Observation | None = None
     origin: Block | None = field(default=None, repr=False)  # the CPU block this is a copy of
     rows: Rows | None = field(default=None, repr=False)  # the edges that the targets could see
+    group_indptr: Tensor | None = None  # int64[G + 1] kept edges by group of rows; None: indptr
 
     """Layer-wise samplers draw sources and keep every edge of a kept source, so `edge_prob` is p_j.
     Node-wise samplers draw edges: `edge_prob` is the edge's probability or, with replacement, its
@@ -95,14 +97,18 @@ class Block:
     ) -> Block:
         """Build a block from the first seven fields and prob, as NumPy arrays that it shares.
 
-        `rows` are the edges that the targets could see: by default all in-edges in `graph`.
+        `rows` are the edges that the targets could see: by default all in-edges in `graph`. If it
+        has types, indptr [G + 1] points to the kept edges of each group of rows.
         """
         dst, src, indptr, row, edge, edge_prob, edge_weight = map(torch.from_numpy, draw)
         inclusion = None if prob is None else torch.from_numpy(prob)
-        draws = dst, src, indptr, row, edge, edge_prob, edge_weight
         if rows is None and graph is not None:
             rows = graph.rows(draw[0])
-        return cls(*draws, prob=inclusion, rows=rows)
+        groups = None
+        if rows is not None and rows.graph.types is not None:
+            groups, indptr = indptr, torch.from_numpy(rows.by_target(draw[2]))
+        draws = dst, src, indptr, row, edge, edge_prob, edge_weight
+        return cls(*draws, prob=inclusion, rows=rows, group_indptr=groups)
 
     def __repr__(self) -> str:
         return f"Block({self.num_src} sources -> {self.num_dst} targets, {self.num_edges} edges)"
@@ -133,6 +139,55 @@ class Block:
         """(row, col) in the form of PyG's bipartite convolutions. int64[2, E']."""
         return torch.stack([self.row, self.col])
 
+    @property
+    def types(self) -> GraphTypes | None:
+        """Types of the graph; None if it has none."""
+        return None if self.rows is None else self.rows.graph.types
+
+    @cached_property
+    def by_type(self) -> TypedView:
+        """The block in parts by type, if its graph has types."""
+        if self.types is None:
+            raise InputError(
+                "the block's graph has no types of nodes and edges: build the sampler from a "
+                "HeteroData, or use edge_index and num_dst."
+            )
+        return TypedView(self, self.types, self._visible("types"))
+
+    @property
+    def relation(self) -> Tensor:
+        """Relation of each kept edge, its position in types.edge_types. int64[E']."""
+        return self.by_type.relation
+
+    @cached_property
+    def edge_index_dict(self) -> dict[EdgeType, Tensor]:
+        """Edges of each relation as positions within the types of their ends. int64[2, E_r].
+
+        Within each type, the targets come first among the sources.
+        """
+        return self.by_type.edge_index_dict(self)
+
+    @property
+    def num_dst_dict(self) -> dict[str, int]:
+        """Number of targets of each type."""
+        view = self.by_type
+        return dict(zip(view.types.node_types, view.num_dst_by_type, strict=True))
+
+    @property
+    def num_src_dict(self) -> dict[str, int]:
+        """Number of sources of each type."""
+        view = self.by_type
+        sizes = [place.numel() for place in view.src_place]
+        return dict(zip(view.types.node_types, sizes, strict=True))
+
+    def split(self, x: Tensor) -> dict[str, Tensor]:
+        """Rows of the sources, or of the targets, by type. [S, ...] -> {type: [S_t, ...]}."""
+        return self.by_type.split(x)
+
+    def join(self, x: Mapping[str, Tensor]) -> Tensor:
+        """The inverse of `split`: the rows of all types, of one width. {type: ...} -> [S, ...]."""
+        return self.by_type.join(x)
+
     @cached_property
     def by_source(self) -> tuple[Tensor, Tensor]:
         """Edges grouped by source, for backward passes: pointers int64[S + 1], order int64[E']."""
@@ -158,7 +213,7 @@ class Block:
     def coefficient(self) -> Tensor:
         """alpha_ij of the kept edges, the graph's coefficients. float32[E']."""
         rows, draw = self._visible("coefficients"), self.origin or self
-        kept = (_to_numpy(tensor) for tensor in (draw.src, draw.indptr, draw.row, draw.edge))
+        kept = (_to_numpy(tensor) for tensor in (draw.src, draw._groups, draw.row, draw.edge))
         return torch.from_numpy(rows.coefficients(*kept)).to(self.row.device)
 
     @cached_property
@@ -175,7 +230,7 @@ class Block:
         """|N_i|, the number of in-edges that each target could see, kept or not. int64[D]."""
         rows = self._visible("degrees")
         degree = rows.degree
-        if rows.relation.size:
+        if rows.graph.types is not None:
             degree = np.bincount(rows.owner, degree, rows.dst.size).astype(np.int64)
         return torch.from_numpy(degree).to(self.row.device)
 
@@ -244,6 +299,11 @@ class Block:
 
             return eager_propagate(self, conv, x, observed, options)
         return propagate(self, conv, x, observed, options)
+
+    @property
+    def _groups(self) -> Tensor:
+        """Kept edges by group of rows. int64[G + 1]."""
+        return self.indptr if self.group_indptr is None else self.group_indptr
 
     def _visible(self, quantity: str) -> Rows:
         if self.rows is None:
@@ -359,7 +419,7 @@ class Block:
         feedback = Feedback(
             rows=rows,
             src=_to_numpy(draw.src),
-            indptr=_to_numpy(draw.indptr),
+            indptr=_to_numpy(draw._groups),
             row=_to_numpy(draw.row),
             edge=_to_numpy(draw.edge),
             edge_prob=_to_numpy(draw.edge_prob),

@@ -59,7 +59,7 @@ def full_block(rows: Rows, number: IntArray) -> Block:
     weight = rows.coefficients(source, indptr, row, edge)
     certain = np.ones(edge.size, np.float32)
     targets = source[: rows.dst.size]
-    arrays = (targets, source, rows.by_target(indptr), row, edge, certain, weight)
+    arrays = (targets, source, indptr, row, edge, certain, weight)
     return Block.from_arrays(*arrays, prob=np.ones(source.size, np.float32), rows=rows)
 
 

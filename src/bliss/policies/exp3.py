@@ -9,7 +9,7 @@ import numpy as np
 from bliss.arrays import NOTHING, FloatArray
 from bliss.feedback import EdgeMass, Feedback, News, optional
 from bliss.graph import WEIGHTED, Graph, Rows
-from bliss.kernels import edge_bandits, frontier
+from bliss.kernels import edge_bandits, frontier, nodewise
 from bliss.policies.base import Policy
 from bliss.policies.configs import Exp3Config
 from bliss.policies.learner import RowSets, State
@@ -30,7 +30,8 @@ class Exp3(Policy):
     normalised on reading, so a step costs nothing beyond its kept edges. A row is scaled down
     before a weight can overflow.
 
-    State: 8 bytes per edge and layer, 16 per node and layer. Surveys are ignored.
+    State: 8 bytes per edge and layer, 16 per group (node, if there are no types) and layer. Surveys
+    are ignored. With types, N_i is the neighbourhood of i under one relation.
     """
 
     name = "exp3"
@@ -46,7 +47,8 @@ class Exp3(Policy):
         self.config = config or Exp3Config()
         self._excess = [zeros(graph.num_edges) for _ in range(layers)]
         # base_i and the sum of excess_ij, side by side because random reads need both
-        self._scale = [full((graph.num_nodes, 2), [1.0, 0.0]) for _ in range(layers)]
+        groups = graph.group_ptr.size - 1
+        self._scale = [full((groups, 2), [1.0, 0.0]) for _ in range(layers)]
 
     def edge_mass(self, layer: int, rows: Rows) -> EdgeMass:
         """q_ij, normalised on reading."""
@@ -56,14 +58,16 @@ class Exp3(Policy):
 
     def _sums(self, layer: int, rows: Rows) -> tuple[FloatArray, FloatArray]:
         """base_i and the sum of excess_ij over the visible edges. float64[G] each."""
-        base, excess_sum = self._scale[layer][rows.node].T
+        base, excess_sum = self._scale[layer][rows.group_id].T
         return base, visible_sums(rows, excess_sum, self._excess[layer])
 
     def edge_prob(self, layer: int, node: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-        """q_ij over the in-edges of one node. float64[|N_i|]; sums to 1."""
-        offset, slope, excess, _ = self.edge_mass(layer, self.graph.rows(np.array([node])))
+        """q_ij over the in-edges of one node. float64[|N_i|]; sums to 1 in each group."""
+        rows = self.graph.rows(np.array([node]))
+        offset, slope, excess, _ = self.edge_mass(layer, rows)
         in_edges = slice(self.graph.indptr[node], self.graph.indptr[node + 1])
-        return np.asarray(offset[0] + slope[0] * excess[in_edges], dtype=np.float64)
+        offset, slope = np.repeat(offset, rows.degree), np.repeat(slope, rows.degree)
+        return np.asarray(offset + slope * excess[in_edges], dtype=np.float64)
 
     def digest(self, layer: int, feedback: Feedback) -> News:
         """Growth of log w_ij for each kept edge."""
@@ -74,7 +78,7 @@ class Exp3(Policy):
         for shard in news:
             edge_bandits.grow(
                 shard["dst"],
-                self.graph.indptr,
+                self.graph.group_ptr,
                 shard["indptr"],
                 shard["edge"],
                 shard["growth"],
@@ -86,14 +90,15 @@ class Exp3(Policy):
         """The kept edges, and all in-edges of targets that were ever scaled down (base_i < 1)."""
         dst = np.concatenate([shard["dst"] for shard in news])
         scaled = dst[self._scale[layer][dst, 0] < 1]
-        _, whole = self.graph.rows(scaled).edges()
+        first, last = self.graph.group_ptr[scaled], self.graph.group_ptr[scaled + 1]
+        _, whole = nodewise.all_edges(np.arange(scaled.size + 1), first, last)
         edge = np.concatenate([*(shard["edge"] for shard in news), whole])
         return {(f"exp3.{layer}.excess",): edge, (f"exp3.{layer}.scale",): dst}
 
     @staticmethod
     def _news(feedback: Feedback, growth: FloatArray) -> News:
         return {
-            "dst": feedback.dst,
+            "dst": feedback.rows.group_id,
             "indptr": feedback.indptr,
             "edge": feedback.edge,
             "growth": growth,
@@ -139,10 +144,10 @@ class Exp3(Policy):
 def visible_sums(rows: Rows, total: FloatArray, value: FloatArray) -> FloatArray:
     """Sums of an edge's values over the visible edges of each group. float64[G].
 
-    total  float64[G]  sums over whole rows, kept while learning
+    total  float64[G]  sums over whole groups, kept while learning
     value  float[E]
     """
-    if rows.hidden is None and not rows.relation.size:
+    if rows.hidden is None:
         return total
     partial = np.flatnonzero(rows.is_partial)
     if partial.size:

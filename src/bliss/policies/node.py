@@ -244,9 +244,8 @@ class NodeBandit(CoefficientPolicy):
     def _fitted(self, attention: Codes) -> FloatArray:
         """log a_j fitted to surveyed attention, with mean 0. float64[V]."""
         graph = self.graph
-        score = np.log(
-            kernels.fit_scores(graph.indptr, graph.indices, attention, ATTENTION_TABLE, FIT_ROUNDS)
-        )
+        edges = graph.group_ptr, graph.indices, graph.num_nodes
+        score = np.log(kernels.fit_scores(*edges, attention, ATTENTION_TABLE, FIT_ROUNDS))
         return np.asarray(score - score.mean())
 
     def _base(self, layer: int, kind: str, source: IntArray) -> FloatArray:

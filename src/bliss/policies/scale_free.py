@@ -47,7 +47,8 @@ class ScaleFreeExp3(Policy):
         super().__init__(graph, layers)
         self.config = config or ScaleFreeConfig()
         self._weight = [full(graph.num_edges, 1.0, np.float32) for _ in range(layers)]
-        self._total = [full(graph.num_nodes, np.diff(graph.indptr)) for _ in range(layers)]
+        groups = graph.group_ptr.size - 1
+        self._total = [full(groups, np.diff(graph.group_ptr)) for _ in range(layers)]
         self._level = zeros(layers)
         self._steps = zeros(layers, np.int64)
 
@@ -55,7 +56,7 @@ class ScaleFreeExp3(Policy):
         """q_ij, normalised on reading."""
         eta = self.config.eta
         degree = np.maximum(rows.degree, 1)
-        total = visible_sums(rows, self._total[layer][rows.node], self._weight[layer])
+        total = visible_sums(rows, self._total[layer][rows.group_id], self._weight[layer])
         total = np.maximum(total, 1e-30)
         return EdgeMass(eta / degree, (1 - eta) / total, self._weight[layer])
 
@@ -65,7 +66,7 @@ class ScaleFreeExp3(Policy):
             return {}
         relative = np.maximum(self._relative_coefficient(feedback), SMALLEST_COEFFICIENT)
         return {
-            "dst": feedback.dst,
+            "dst": feedback.rows.group_id,
             "indptr": feedback.indptr,
             "edge": feedback.edge,
             "signal": np.log(relative) + log_size(feedback.norm)[feedback.row],

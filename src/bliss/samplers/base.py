@@ -103,6 +103,11 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         self.layers = len(self.budgets) or checks.whole("layers", layers, least=1)
         self.seed = checks.whole("seed", seed)
         self.graph = Graph.of(data, norm, **of_graph)
+        if self.graph.types is not None and self.makes_batches:
+            raise InputError(
+                f"{type(self).__name__} draws one subgraph for all layers, but the graph has types "
+                "of nodes and edges: use a layer-wise or node-wise sampler, such as bliss.Bliss."
+            )
         self.budgets = tuple(self._all() if budget == -1 else budget for budget in self.budgets)
         if self.config.needs_features:
             given = getattr(data, "x", None) if x is None else x

@@ -59,6 +59,6 @@ class KeptEdges(NamedTuple):
     def block(self, estimator: Estimator) -> Block:
         """The block of these edges, with the estimator's weights."""
         rows, weight = self.rows, estimator.weights(self)
-        edges = rows.by_target(self.indptr), self.row, self.edge, self.edge_prob, weight
+        edges = self.indptr, self.row, self.edge, self.edge_prob, weight
         dst = self.source[: rows.dst.size]
         return Block.from_arrays(dst, self.source, *edges, prob=self.prob, rows=rows)

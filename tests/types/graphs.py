@@ -1,0 +1,52 @@
+"""A small graph with three types and five relations, and the homogeneous graph of each relation."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch_geometric.data import HeteroData
+
+SIZES = {"author": 40, "paper": 60, "venue": 5}
+WIDTHS = {"author": 4, "paper": 6, "venue": 3}
+RELATIONS = {
+    ("author", "writes", "paper"): 200,
+    ("paper", "cites", "paper"): 150,
+    ("venue", "publishes", "paper"): 60,
+    ("author", "reviews", "paper"): 40,
+}
+
+
+def hetero(width: int | None = None, seed: int = 0) -> HeteroData:
+    """The data, with features of different widths, or of one width."""
+    generator = torch.Generator().manual_seed(seed)
+    data = HeteroData()
+    for name, size in SIZES.items():
+        data[name].x = torch.randn(size, width or WIDTHS[name], generator=generator)
+    data["paper"].y = torch.randint(0, 3, (SIZES["paper"],), generator=generator)
+    data["paper"].train_mask = torch.arange(SIZES["paper"]) % 3 == 0
+    for edge_type, number in RELATIONS.items():
+        ends = [
+            torch.randint(0, SIZES[name], (number,), generator=generator)
+            for name in (edge_type[0], edge_type[2])
+        ]
+        data[edge_type].edge_index = torch.stack(ends)
+        data[edge_type].edge_weight = torch.rand(number, generator=generator) + 0.1
+        data[edge_type].edge_attr = torch.randn(number, 2, generator=generator)
+    back = data["author", "writes", "paper"].edge_index.flip(0)
+    data["paper", "rev_writes", "author"].edge_index = back
+    data["paper", "rev_writes", "author"].edge_weight = torch.ones(back.size(1))
+    return data
+
+
+def relation_means(data: HeteroData, x: dict[str, torch.Tensor]) -> dict[tuple, np.ndarray]:
+    """Mean over the in-edges of each target under each relation; 0 without any. {type: [n, F]}."""
+    means = {}
+    for edge_type in data.edge_types:
+        source, target = data[edge_type].edge_index
+        size = SIZES[edge_type[2]]
+        total = torch.zeros(size, x[edge_type[0]].size(1)).index_add(
+            0, target, x[edge_type[0]][source]
+        )
+        degree = torch.bincount(target, minlength=size).clamp(min=1)
+        means[edge_type] = (total / degree[:, None]).numpy()
+    return means
