@@ -50,6 +50,7 @@ from bliss.train.results import (
     Evaluation,
     RunResult,
     StepTime,
+    gain,
     score_fields,
     short_name,
 )
@@ -268,8 +269,8 @@ class Trainer:
             self.folder.add_times(StepTime(step=step, seconds=stepper.step_seconds))
         progress.evaluated, progress.val_score = step, evaluation.val_score
         progress.stale += 1
-        if progress.val_score > progress.best_val_score:
-            progress.best_step, progress.best_val_score = step, progress.val_score
+        if gain(metric, progress.val_score) > progress.best_gain:
+            progress.best_step, progress.best_gain = step, gain(metric, progress.val_score)
             progress.stale = 0
             if self.communicator.is_root:
                 self.folder.save_best(best_weights(self.task), schema_of(self.task))
