@@ -306,7 +306,7 @@ def test_a_belief_grows_with_the_age_of_a_history():
     before = sampler.inclusion(TARGETS, 0)
     old = before.candidate[np.argmax(sampler.history.ages(0, before.candidate))]
     place = list(before.candidate).index(old)
-    stamp[old] = sampler.history.now[0] - 1  # as if it had just been seen
+    stamp[old] = sampler.history.now[0]  # as if the last step had seen it
     assert sampler.inclusion(TARGETS, 0).prob[place] < before.prob[place]
 
 
@@ -317,11 +317,24 @@ def test_ages_count_steps_and_start_at_zero():
     assert (sampler.history.ages(0, np.arange(60)) == 0).all()
     for number in range(6):
         blocks = step(net, sampler, x, number)
+        np.testing.assert_array_equal(
+            blocks[1].feedback().age, np.where(last < 0, 0, number - last)[blocks[1].src]
+        )
         last[blocks[1].src] = number
-        expected = np.where(last < 0, 0, np.maximum(number - last, 1))
+        expected = np.where(last < 0, 0, number + 1 - last)
         np.testing.assert_array_equal(sampler.history.ages(0, np.arange(60)), expected)
         found |= set(expected.tolist())
     assert found >= {0, 1, 2, 3}
+
+
+def test_the_age_of_a_block_drawn_ahead_is_that_of_its_history():
+    x = torch.from_numpy(features().astype(np.float32))
+    sampler, net = make("bliss", "mean", [12, 12], [3, 8, 8]), network()
+    ahead = sampler.sample(TARGETS, 1)  # drawn before the first step has written a history
+    step(net, sampler, x, 0)
+    net(x[ahead[0].src], ahead)
+    assert (ahead[1].feedback().age == 0).all()
+    assert (sampler.history.ages(0, ahead[1].src.numpy()) > 0).any()
 
 
 def test_state_loads_into_a_fresh_sampler():

@@ -35,8 +35,8 @@ def age_bin(age: int) -> int:
 
 
 def ages(node: IntArray, stamp: IntArray, now: int) -> IntArray:
-    """Steps since each node's history was written, at least 1; 0 without a history. int64[N]."""
-    return np.where(stamp[node] < 0, 0, np.maximum(now - stamp[node], 1))
+    """Age of each node's history in the coming step; 0 without a history. int64[N]."""
+    return np.where(stamp[node] < 0, 0, now + 1 - stamp[node])
 
 
 def scale_by_age(

@@ -136,19 +136,22 @@ def age_bin(age: int) -> int:
 
 
 @compiled
+def _age(written: int, now: int) -> int:
+    return now + 1 - written if written >= 0 else 0
+
+
+@compiled
 def ages(node: IntArray, stamp: IntArray, now: int) -> Any:
-    """Steps since each node's history was written; 0 without a history.
+    """Age of each node's history in the coming step: now + 1 - written; 0 without a history.
 
     node     int64[N]
-    stamp    int32[V]   step at which the history was written; -1: never
+    stamp    int32[V]   steps taken when the history was written, its own included; -1: never
     now      number of steps taken
     returns  int64[N]
     """
     age = np.zeros(node.size, np.int64)
     for n in range(node.size):
-        written = stamp[np.uint64(node[n])]
-        if written >= 0:
-            age[n] = max(now - written, 1)
+        age[n] = _age(stamp[np.uint64(node[n])], now)
     return age
 
 
@@ -161,6 +164,4 @@ def scale_by_age(
     stamp int32[V], factor float32[AGE_BINS]
     """
     for c in range(mass.size):
-        written = stamp[np.uint64(candidate[c])]
-        age = max(now - written, 1) if written >= 0 else 0
-        mass[c] *= factor[age_bin(age)]
+        mass[c] *= factor[age_bin(_age(stamp[np.uint64(candidate[c])], now))]

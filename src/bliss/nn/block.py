@@ -53,6 +53,7 @@ class Control:
 
     baseline: Tensor  # float32[D, F] sum over all in-edges of alpha_ij h~_j
     history: Tensor | None = None  # float32[S, F] h~_j, the input of each source when last seen
+    age: Tensor | None = None  # int64[S] steps since h~_j was written, when the block was drawn
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -351,6 +352,7 @@ class Block:
                 "block.observe(x) in the forward pass, before sampler.update(blocks)."
             )
         draw, rows = self.origin or self, self._visible("feedback")
+        age = None if draw.control is None else draw.control.age
         if not np.array_equal(_to_numpy(draw.dst), rows.dst):
             raise InputError(
                 "a block's dst differ from the targets that it was drawn for: update each sampler "
@@ -367,6 +369,7 @@ class Block:
             prob=None if draw.prob is None else _to_numpy(draw.prob),
             attention=None if seen.attention is None else _to_numpy(seen.attention),
             input=None if seen.input is None else _to_numpy(seen.input),
+            age=None if age is None else _to_numpy(age),
             spread=None if seen.spread is None else _to_numpy(seen.spread),
         )
         for name in ("norm", "attention", "input"):

@@ -10,6 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 
 from bliss import checks
@@ -308,8 +309,7 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         feedback = [block.feedback() for block in sampled]
         self._check(feedback)
         if self.history is not None:
-            ages = [self.history.ages(layer, seen.src) for layer, seen in enumerate(feedback)]
-            feedback = [seen._replace(age=age) for seen, age in zip(feedback, ages, strict=True)]
+            feedback = [_with_age(seen) for seen in feedback]
         return self.learning.digest(feedback)
 
     def apply(self, shards: Sequence[StepNews]) -> None:
@@ -362,3 +362,10 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
             self._scratch.workspace = Workspace(self.graph)
         workspace: Workspace = self._scratch.workspace
         return workspace
+
+
+def _with_age(feedback: Feedback) -> Feedback:
+    """The feedback of a sampler with a history; age 0 if the block was drawn before the first."""
+    if feedback.age is not None:
+        return feedback
+    return feedback._replace(age=np.zeros(feedback.src.size, np.int64))

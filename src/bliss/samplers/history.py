@@ -107,7 +107,11 @@ class History(Learner):
         return self._value[layer]
 
     def ages(self, layer: int, node: IntArray) -> IntArray:
-        """Steps since the history of each node was written; 0 without a history. int64[N]."""
+        """Age of each node's history in the coming step; 0 without a history. int64[N].
+
+        It is 1 if the step before wrote it, or a survey after that step, and k if it was written k
+        steps before.
+        """
         age: IntArray = kernels.ages(node, self._stamp[layer], int(self.now[0]))
         return age
 
@@ -128,8 +132,10 @@ class History(Learner):
             baseline = rows.visible_sums(self._sums[layer]()[dst], value)
         else:
             baseline = rows.full_sums(value)
-        history = value[block.src.numpy()].astype(np.float32, copy=False)
-        control = Control(torch.from_numpy(baseline), torch.from_numpy(history))
+        source = block.src.numpy()
+        history = value[source].astype(np.float32, copy=False)
+        parts = baseline, history, self.ages(layer, source)
+        control = Control(*map(torch.from_numpy, parts))
         return replace(block, control=control, keeps_input=self.kind == "nodes")
 
     def digest(self, layer: int, feedback: Feedback) -> News:
