@@ -50,6 +50,7 @@ def test_default_budgets_are_filled_in_for_the_graph_and_count_what_the_sampler_
         ({"sampler": "pladies", "first_hop": "exact"}, "exact"),
         ({"dataset": "cora"}, "sampled"),  # the recipe has budgets for all layers
         ({"task": "link"}, "exact"),
+        ({"task": "link", "embedding": 8}, "sampled"),  # inputs change
     ],
 )
 def test_the_first_hop_is_exact_where_it_can_be(given, expected):

@@ -199,9 +199,9 @@ class EstimatorConfig(SamplerConfig):
     """Weights of kept edges; see docs/samplers.md."""
     first_hop: FirstHop = "sampled"
     """Input layer: sampled, exact (features are aggregated once and exactly; not for attention), or
-    auto: in training exact for policy node, unless the network has attention, there are as many
-    budgets as layers, or the sums take more than 4 GiB; otherwise sampled. With exact, budgets are
-    those of the layers above."""
+    auto: in training exact for policy node, unless the network has attention or learnt embeddings,
+    there are as many budgets as layers, or the sums take more than 4 GiB; otherwise sampled. With
+    exact, budgets are those of the layers above."""
     history: HistoryKind = "none"
     """Sample only the change of a node's input since it was last seen (nodes) or since the last
     survey, a full evaluation (surveys); or sample the whole input (none). Sets first_hop exact,

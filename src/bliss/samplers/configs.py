@@ -78,9 +78,9 @@ class BlissConfig(PoissonConfig):
     """Policy that sets the masses; see docs/policies.md."""
     first_hop: FirstHop = "auto"
     """Input layer: sampled, exact (features are aggregated once and exactly; not for attention), or
-    auto: in training exact for policy node, unless the network has attention, there are as many
-    budgets as layers, or the sums take more than 4 GiB; otherwise sampled. With exact, budgets are
-    those of the layers above."""
+    auto: in training exact for policy node, unless the network has attention or learnt embeddings,
+    there are as many budgets as layers, or the sums take more than 4 GiB; otherwise sampled. With
+    exact, budgets are those of the layers above."""
     influence: Influence = "auto"
     """Weight of each target in the masses: none (all alike, as published), prior (its influence on
     the loss, as far as the weights of the layers above tell), or auto: prior for policy node

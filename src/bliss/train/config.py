@@ -176,9 +176,11 @@ class TrainConfig:
 
     def _suits_exact_first_hop(self) -> bool:
         """Whether first_hop="auto" may mean "exact" with this network and these budgets."""
-        layers = self.network.layers
-        has_input_budget = len(self.sampler.budgets) == layers
-        return layers > 1 and not self.network.is_attention and not has_input_budget
+        network = self.network
+        has_fixed_inputs = not network.embedding and not network.is_light
+        has_input_budget = len(self.sampler.budgets) == network.layers
+        can_be = network.layers > 1 and not network.is_attention and has_fixed_inputs
+        return can_be and not has_input_budget
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
         """Settings by part and field, as plain values, for JSON."""
