@@ -34,7 +34,7 @@ ALLOWED: dict[str, set[str]] = {
     "distributed": {"arrays", "data", "errors", "feedback", "storage"},
     "samplers": (BASE - {"text"}) | CONTRACTS | {"distributed", "kernels", "policies", "rng"},
     "links": {"arrays", "checks", "errors", "graph", "kernels", "rng"},
-    "loader": BASE - {"text"} | {"graph", "kernels", "links", "rng", "samplers"},
+    "loader": BASE - {"text"} | {"graph", "kernels", "links", "nn", "rng", "samplers"},
     "train": BASE | CONTRACTS | LEARNING | {"data", "distributed", "links", "loader"},
     "studies": BASE | CONTRACTS | LEARNING | {"data", "loader", "train"},
     "report": BASE | {"studies", "train"},
