@@ -144,9 +144,8 @@ class Graph:
             object.__setattr__(self, name, view)
 
     def __repr__(self) -> str:
-        if "num_self_loops" not in self.__dict__ and self.num_edges > _COUNTED:
-            counts = f"edges={self.num_edges} with self-loops"
-        else:
+        counts = f"edges={self.num_edges} with self-loops"
+        if "num_self_loops" in self.__dict__ or self.num_edges <= _COUNTED:
             loops = self.num_self_loops
             counts = f"edges={self.num_edges - loops}, self_loops={loops}"
         types = "" if self.types is None else f", relations={len(self.types.edge_types)}"
@@ -233,9 +232,8 @@ class Graph:
         source, target  int64[N]
         returns         position n of each edge int64[H], not decreasing, and its id int64[H]
         """
-        pair, edge = links.edges_of_pairs(
-            self.indptr, self.indices, self.has_sorted_rows, source, target
-        )
+        edges = self.indptr, self.indices, self.has_sorted_rows
+        pair, edge = links.edges_of_pairs(*edges, source, target)
         return pair, edge
 
     def source_factor(self, power: float) -> FloatArray:
@@ -492,8 +490,7 @@ class Graph:
         pointers, sources = check_arrays(indptr, indices)
         targets = np.repeat(np.arange(pointers.size - 1), np.diff(pointers))
         pairs = np.stack([sources.astype(np.int64), targets])
-        choices = norm, self_loops, duplicates
-        return cls.from_edge_index(pairs, pointers.size - 1, weight, *choices)
+        return cls.from_edge_index(pairs, pointers.size - 1, weight, norm, self_loops, duplicates)
 
 
 def _loops_of(norm: Norm | None) -> SelfLoops:
