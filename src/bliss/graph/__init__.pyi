@@ -4,3 +4,4 @@ from .graph import Graph as Graph
 from .graph import Norm as Norm
 from .rows import HiddenEdges as HiddenEdges
 from .rows import Rows as Rows
+from .times import Cutoff as Cutoff
