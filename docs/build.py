@@ -5,18 +5,25 @@
 
 The pages are those of docs/, the experiments and benchmarks with the files they link to, the
 changelog and the guide for contributors. Links between them are written for the repository;
-they are rewritten here for the site, in which docs/ is the root.
+they are rewritten here for the site, in which docs/ is the root. Formulas become MathML. The site
+links to the repository that `git remote get-url origin` names, if there is one.
+
+The pages need no network and no server: open site/index.html, or `python -m http.server -d site`.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path, PurePosixPath
+
+sys.path.insert(0, str(Path(__file__).parent))
+from mathematics import convert
 
 ROOT = Path(__file__).resolve().parents[1]
 LINK = re.compile(r"(\]\()(?!https?:|#)([^)#\s]+)")
@@ -67,7 +74,7 @@ def rewrite(page: PurePosixPath, text: str) -> tuple[str, set[PurePosixPath]]:
 def collect(folder: Path) -> None:
     """Write all pages and the files they link to into a folder."""
     own = pages()
-    files = {PurePosixPath("docs/site.css")}
+    files = {PurePosixPath(path.relative_to(ROOT).as_posix()) for path in ROOT.glob("docs/theme/*")}
     for page in own:
         text, linked = rewrite(page, (ROOT / page).read_text(encoding="utf-8"))
         out = folder / place(page)
@@ -81,18 +88,50 @@ def collect(folder: Path) -> None:
             shutil.copyfile(ROOT / path, out)
 
 
+def repository() -> str | None:
+    """Address of the repository for a browser, from git's remote `origin`."""
+    command = ["git", "-C", str(ROOT), "remote", "get-url", "origin"]
+    try:
+        url = subprocess.run(command, capture_output=True, text=True).stdout.strip()
+    except OSError:  # no git
+        return None
+    url = re.sub(r"^(?:ssh://)?git@([^:/]+)[:/]", r"https://\1/", url).removesuffix(".git")
+    return url if url.startswith("https://") and "@" not in url else None
+
+
+def settings() -> str:
+    """The site's settings, with the address of the repository."""
+    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    url = repository()
+    return text if url is None else f"{text}\nrepo_url: {url}\n"
+
+
+def finish(site: Path) -> None:
+    """Write formulas as MathML, and as their LaTeX in the index of the search."""
+    for page in site.rglob("*.html"):
+        page.write_text(convert(page.read_text(encoding="utf-8")), encoding="utf-8")
+    for index in (site / "search.json", site / "search.js"):
+        if index.exists():
+            text = re.sub(r"\\\\[()\[\]]", "", index.read_text(encoding="utf-8"))
+            index.write_text(text, encoding="utf-8")
+    if (site / "search.json").exists():
+        json.loads((site / "search.json").read_text(encoding="utf-8"))
+
+
 def build(out: Path) -> int:
     """Build the site into a folder; returns the exit code of Zensical."""
     with tempfile.TemporaryDirectory() as scratch:
         work = Path(scratch)
         collect(work / "pages")
-        shutil.copyfile(ROOT / "mkdocs.yml", work / "mkdocs.yml")
+        (work / "mkdocs.yml").write_text(settings(), encoding="utf-8")
         (work / "src").symlink_to(ROOT / "src")  # for the docstrings
         command = [sys.executable, "-m", "zensical", "build", "--strict", "--clean"]
         code = subprocess.run(command, cwd=work).returncode
         if code == 0:
+            finish(work / "site")
             shutil.rmtree(out, ignore_errors=True)
             shutil.copytree(work / "site", out)
+            print(f"Open {out / 'index.html'}, or serve it: python -m http.server -d {out}")
     return code
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import gc
 import json
 import os
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -14,6 +16,11 @@ import pytest
 from bliss import Graph
 from bliss.data import Dataset
 from tests.build import make_dataset
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
 def pytest_collection_finish() -> None:
@@ -77,3 +84,19 @@ def data_root() -> Path:
             pytest.fail(f"under CI the real graphs must be there, and {root} is not a folder")
         pytest.skip("the real graphs are not here: set BLISS_DATA to the folder that holds them")
     return root
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """Chromium; without it the tests fail in CI and are skipped elsewhere."""
+    from playwright.sync_api import sync_playwright
+
+    program = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if program is None:
+        if os.environ.get("CI"):
+            pytest.fail(f"CI needs a browser, and none of {', '.join(BROWSERS)} is installed")
+        pytest.skip("these tests open pages in a browser: install Debian's package chromium")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield browser
+        browser.close()

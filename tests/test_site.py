@@ -9,11 +9,13 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from typer.testing import CliRunner
 
 from bliss.cli import app
+from docs.mathematics import mathml
 from tests.test_docs import full_help
 
 pytestmark = pytest.mark.slow
@@ -32,19 +34,65 @@ def build(*options: str, source: Path = ROOT) -> subprocess.CompletedProcess[str
     )
 
 
-def test_the_site_builds_without_warnings_and_loads_nothing_from_elsewhere(tmp_path):
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    """The site, built once."""
     pytest.importorskip("zensical")
-    done = build("--out", str(tmp_path / "site"))
+    folder = tmp_path_factory.mktemp("site") / "site"
+    done = build("--out", str(folder))
     assert done.returncode == 0, done.stdout + done.stderr
-    pages = list((tmp_path / "site").rglob("*.html"))
+    assert "python -m http.server" in done.stdout
+    return folder
+
+
+def test_the_site_loads_nothing_from_elsewhere_and_has_formulas_and_docstrings(site):
+    pages = {path: path.read_text(encoding="utf-8") for path in site.rglob("*.html")}
     assert len(pages) > 30
-    for page in pages:
-        loaded = re.findall(
-            r'<(?:script|link|img)[^>]*(?:src|href)="([a-z]+:)?//', page.read_text()
-        )
-        assert not loaded, page.name
-    reference = (tmp_path / "site/reference/core.html").read_text()
-    assert "Whether to drop the last batch" in reference  # from the docstring
+    for path, text in pages.items():
+        assert not re.findall(FOREIGN, text), path.name
+        assert "arithmatex" not in text, path.name
+    assert pages[site / "explanation.html"].count("<math ") > 50
+    assert "Whether to drop the last batch" in pages[site / "reference/core.html"]
+
+
+def test_the_search_works_in_pages_from_the_disk(site, browser):
+    page = browser.new_page()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto((site / "explanation.html").as_uri())
+    page.keyboard.press("Control+k")
+    page.keyboard.type("larger than memory")
+    page.get_by_text("Use a graph larger than memory").last.wait_for(timeout=20_000)
+    assert all(url.startswith("file:") for url in asked)
+    page.close()
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_pages_do_not_scroll_sideways(site, browser, width):
+    page = browser.new_page(viewport={"width": width, "height": 800})
+    for name in ("index", "tutorial", "labels", "explanation", "samplers", "own-models"):
+        page.goto((site / f"{name}.html").as_uri())
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, name
+    page.close()
+
+
+def test_formulas_become_mathml():
+    found = mathml(r"V = \sum_j \frac{1}{p_j} \lvert h_j \rvert^2 < \text{a b}", display=True)
+    for part in (
+        'display="block"',
+        "<munder><mo>∑</mo><mi>j</mi></munder>",
+        "<mfrac><mrow><mn>1</mn></mrow><mrow><msub><mi>p</mi><mi>j</mi></msub></mrow></mfrac>",
+        "<mo>&lt;</mo><mtext>a b</mtext>",
+    ):
+        assert part in found
+    assert "<msub><mo>∑</mo><mi>j</mi></msub>" in mathml(r"\sum_j")
+    ElementTree.fromstring(found)
+
+
+@pytest.mark.parametrize("wrong", [r"\unknown", r"\frac{1}", "a_", r"\left( a", "{a"])
+def test_a_formula_that_is_not_understood_is_an_error(wrong):
+    with pytest.raises(ValueError, match=r"formula|known"):
+        mathml(wrong)
 
 
 def copied(folder: Path) -> Path:
@@ -55,8 +103,8 @@ def copied(folder: Path) -> Path:
         (folder / name).write_text("# One\n")
     (folder / "benchmarks").mkdir()
     (folder / "benchmarks/README.md").write_text("# Benchmarks\n")
-    (folder / "docs/site.css").write_text("")
-    (folder / "docs/build.py").write_text((DOCS / "build.py").read_text())
+    for name in ("build.py", "mathematics.py"):
+        (folder / "docs" / name).write_text((DOCS / name).read_text())
     (folder / "mkdocs.yml").write_text("site_name: s\ndocs_dir: pages\nsite_dir: site\n")
     return folder
 

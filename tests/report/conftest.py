@@ -1,22 +1,17 @@
-"""Example results, their pages, and a browser to open them."""
+"""Example results and their pages."""
 
 from __future__ import annotations
 
-import os
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
 
 from bliss.report.build import build
 from bliss.report.page import page
 from bliss.report.sections import Section
 from tests.report.factory import every_kind
-
-NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
 @pytest.fixture(scope="session")
@@ -49,17 +44,3 @@ def page_of(sections_of, tmp_path_factory) -> Callable[[str], Path]:
         return path
 
     return written
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    """Chromium; without it the tests fail in CI and are skipped elsewhere."""
-    program = next(filter(None, map(shutil.which, NAMES)), None)
-    if program is None:
-        if os.environ.get("CI"):
-            pytest.fail(f"CI needs a browser, and none of {', '.join(NAMES)} is installed")
-        pytest.skip("these tests open pages in a browser: install Debian's package chromium")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        yield browser
-        browser.close()

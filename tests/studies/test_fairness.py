@@ -333,6 +333,17 @@ def test_samplers_that_do_not_differ_share_a_rank():
     assert ranks([by_seed(0.5), by_seed(0.4)]) == [(None, False)] * 2
 
 
+def test_the_lowest_error_leads_and_reaches_a_target(tmp_path, run_comparison):
+    found = run_comparison(tmp_path, shares=(1.0,), settings={"select": "loss", "lr": 0.02})
+    assert found.metric == "loss"
+    best = [min(row.curve.val_score) for row in found.rows]
+    assert found.target_score >= max(best)  # the run whose lowest loss is the highest reaches it
+    assert [row.reached for row in found.rows] == [3, 3]
+    means = [row.test_score for row in found.rows]
+    ranked = [row.rank for row in found.rows]
+    assert ranked[means.index(min(means))] == 1
+
+
 def test_holms_correction_is_part_of_a_rank():
     """p of the pair is 0.02: significant alone, not among five."""
     other = by_seed(0.897, 0.906, 0.919, 0.903, 0.897)

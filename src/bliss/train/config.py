@@ -78,6 +78,27 @@ class TrainConfig:
             )
         if self.objective.is_link:
             self._check_links()
+        self._check_network()
+
+    def _check_network(self) -> None:
+        """Refuse networks that the sampler or the task cannot have."""
+        network, kind = self.network, self.sampler.config
+        if network.embedding and kind.needs_features:
+            raise InputError(
+                f"embedding={network.embedding} is learnt, but sampler {self.sampler.name!r} with "
+                "these options needs features that do not change: leave it out, or sample the "
+                "first hop, too."
+            )
+        if network.is_light and not self.objective.is_link:
+            raise InputError(
+                "model='lightgcn' has embeddings as outputs, and no weights that would turn them "
+                "into labels: pass task='link' (--task link), or choose another model."
+            )
+        if network.is_light and kind.has_history:
+            raise InputError(
+                "model='lightgcn' passes on sums over layers, of which there is no history: leave "
+                "history out, or choose model gcn."
+            )
 
     def _check_links(self) -> None:
         """Refuse settings that do not fit links."""

@@ -9,7 +9,7 @@ from typing import Any
 from bliss.storage import records
 from bliss.studies.comparison.comparison_record import Comparison, Search
 from bliss.studies.comparison.comparison_rows import (
-    best_validation,
+    best_gain,
     comparison_rows,
     mismatches,
     unlearnt,
@@ -30,6 +30,7 @@ from bliss.studies.comparison.search import candidates, chosen, trials
 from bliss.studies.node_tasks import check_node_task
 from bliss.studies.provenance import graph_facts, load_per_core, machine, today
 from bliss.train import RunFolder, TrainConfig, resolve
+from bliss.train.results import gain
 
 IDLE = 0.3
 """Largest load per core of a machine that is called idle."""
@@ -126,7 +127,9 @@ def compare(
         grouped: dict[RowKey, list[Outcome]] = {}
         for (key, _), outcome in zip(runs, outcomes, strict=True):
             grouped.setdefault(key, []).append(outcome)
-        target = min(map(best_validation, outcomes)) if target_score is None else target_score
+        metric = outcomes[0].result.metric
+        worst = gain(metric, min(map(best_gain, outcomes)))
+        target = worst if target_score is None else target_score
         compared = comparison_rows(grouped, target, request.match, searches)
         unmatched = [*unlearnt(grouped), *mismatches(compared, request.match)]
         for note in unmatched:
@@ -146,7 +149,7 @@ def compare(
             graph=graph_facts(dataset),
             skipped=made.skipped,
             notes=[*notes, *unmatched],
-            metric=outcomes[0].result.metric,
+            metric=metric,
         )
         records.write(out / "compare.json", result)
     return result
