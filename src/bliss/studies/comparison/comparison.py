@@ -84,8 +84,7 @@ def compare(
     sizes
         "authors": sizes that the samplers' authors published for the data set.
     estimator
-        Estimator of all samplers that offer it; "own" for the default of each. Default: the
-        recipe's, otherwise "hajek".
+        Estimator of all samplers that offer it. Default: "own", that of each in `bliss train`.
     search
         Number of settings of learning rate and dropout that are tried for each sampler, with a
         seed that is not a test seed. That with the best validation score is used; 0: the recipe's.
@@ -108,7 +107,7 @@ def compare(
     )
     folder, data = RunFolder(out), DataCache(root, given)
     dataset = data.load(resolve(dataset=settings.get("dataset"), seed=seeds[0]))
-    made = plan(request, dataset.graph.num_nodes)
+    made = plan(request, dataset.graph.num_nodes, dataset.num_features)
     tried = candidates(made.starts[0].config, search)
     load = load_per_core()
     with folder.locked():
@@ -144,7 +143,7 @@ def compare(
             rows=compared,
             match="" if request.match == "none" else request.match,
             sizes=request.sizes,
-            estimator=made.starts[0].estimator,
+            estimator=request.estimator,
             load=load,
             graph=graph_facts(dataset),
             skipped=made.skipped,

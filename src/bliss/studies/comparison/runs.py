@@ -107,7 +107,7 @@ def run_each(
                 on_progress(StudyProgress(before + now.step, total, label, False))
 
         result, dataset = folder.result(), data.load(config, run.split_seed)
-        config = config.fitted(dataset.graph.num_nodes)
+        config = config.fitted(dataset.graph.num_nodes, dataset.num_features)
         done += config.training.steps
         if result is None:
             trainer = Trainer(config, dataset, folder.path, say)
