@@ -34,8 +34,8 @@ from bliss.graph.csc import (
     compress,
     degree_factors,
 )
+from bliss.graph.cutoff import Cutoff, check_edge_times, check_times, seen_at, times_of
 from bliss.graph.rows import Rows
-from bliss.graph.times import Cutoff, check_edge_times, check_times, seen_at, times_of
 from bliss.kernels import links
 
 if TYPE_CHECKING:

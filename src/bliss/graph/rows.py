@@ -12,7 +12,7 @@ from bliss import checks
 from bliss.arrays import NO_IDS, NOTHING, BoolArray, FloatArray, IntArray
 from bliss.errors import InputError
 from bliss.graph.csc import WEIGHTED, inverse_power
-from bliss.graph.times import Cutoff
+from bliss.graph.cutoff import Cutoff
 from bliss.kernels import frontier, nodewise, times
 from bliss.kernels.histories import full_sums
 from bliss.kernels.links import edges_of_codes, split_rows

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from bliss.errors import InputError
-from bliss.graph.times import times_of
+from bliss.graph.cutoff import times_of
 from bliss.loader.edge_seeds import EdgeSeeds
 from bliss.loader.seed_loader import SeedLoader
 from bliss.loader.seed_times import SeedTimes

@@ -11,7 +11,7 @@ from bliss import checks
 from bliss.arrays import IntArray
 from bliss.errors import InputError
 from bliss.graph import Cutoff
-from bliss.graph.times import check_times
+from bliss.graph.cutoff import check_times
 from bliss.samplers.base import Sampler
 
 

@@ -20,7 +20,7 @@ from bliss.distributed.packing import pack_news, unpack_news
 from bliss.errors import InputError
 from bliss.feedback import Feedback, News, Survey, check_feedback
 from bliss.graph import Cutoff, Graph, HiddenEdges, Rows
-from bliss.graph.times import check_times
+from bliss.graph.cutoff import check_times
 from bliss.kernels.coins import CoinKey
 from bliss.nn.block import Block, Observation
 from bliss.nn.inference import LayerSurvey, infer
