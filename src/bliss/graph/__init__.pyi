@@ -1,7 +1,8 @@
+from .constructors import NORMS as NORMS
+from .constructors import Norm as Norm
 from .csc import WEIGHTED as WEIGHTED
-from .graph import NORMS as NORMS
+from .cutoff import Cutoff as Cutoff
 from .graph import Graph as Graph
-from .graph import Norm as Norm
 from .graph_types import EdgeType as EdgeType
 from .graph_types import GraphTypes as GraphTypes
 from .rows import HiddenEdges as HiddenEdges

@@ -2,62 +2,43 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.sparse
 
 from bliss import checks
-from bliss.arrays import NOTHING, Array, FloatArray, IntArray
+from bliss.arrays import NO_IDS, NOTHING, Array, FloatArray, IntArray
 from bliss.errors import InputError
-from bliss.graph.conversion import (
-    Pairs,
-    adjacency_of,
-    edge_attributes,
-    edges_of,
-    hetero_arguments,
-    is_edge_index,
-    library_of,
-    matrix_pairs,
-    pairs_of,
-)
+from bliss.graph.constructors import NORMS, GraphConstructors, Norm
 from bliss.graph.csc import (
     WEIGHTED,
     check_arrays,
-    check_edge_id,
+    check_edge_ids,
     check_pointers,
     check_weight,
-    compress,
+    degree_factors,
     self_loops_of,
-    source_factors,
 )
-from bliss.graph.graph_types import EdgeType, GraphTypes, compress_relations, refuse_gcn
+from bliss.graph.cutoff import Cutoff, check_edge_times, check_times, seen_at
+from bliss.graph.graph_types import GraphTypes, refuse_gcn
 from bliss.graph.rows import Rows
 from bliss.kernels import links
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-Norm = Literal["mean", "gcn", "weights", "weighted-mean"]
-SelfLoops = Literal["add", "keep", "remove"]
-Duplicates = Literal["keep", "coalesce"]
-
-NORMS = ("mean", "gcn", *WEIGHTED)
-_COUNTED = 10**8  # edges up to which `repr` counts self-loops
+_COUNTED = 10**8  # edges among which `repr` counts self-loops
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Graph:
+class Graph(GraphConstructors):
     """A directed graph in compressed sparse column form, with aggregation coefficients.
 
     The in-edges of node i are the positions indptr[i] to indptr[i + 1] of `indices`; a position is
-    the edge's id. Rows are sorted by source, unless CSC arrays were used without a copy. The
-    coefficient alpha_ij of edge j -> i is
+    the edge's id. Rows are sorted by source, or by time if edges have times, unless CSC arrays were
+    used without a copy. The coefficient alpha_ij of edge j -> i is
 
     * ``norm="mean"``: 1 / |N_i|
     * ``norm="gcn"``: 1 / sqrt(|N_i| |N_j|), with in-degrees
@@ -81,6 +62,7 @@ class Graph:
     norm: Norm = "mean"
     weight: FloatArray = field(default_factory=lambda: NOTHING)  # float32[E], or empty: no weights
     edge_id: IntArray | None = None  # int32[E] or int64[E], column of the given edge_index
+    time: IntArray = field(default_factory=lambda: NO_IDS)  # int64[E], or empty: no times
     types: GraphTypes | None = None  # of a heterogeneous graph
 
     def __post_init__(self) -> None:
@@ -91,9 +73,10 @@ class Graph:
         weight = check_weight(self.norm, given, indices.size)
         self._freeze(indptr=indptr, indices=indices, weight=weight)
         if self.edge_id is not None:
-            self._freeze(edge_id=check_edge_id(self.edge_id, indices.size))
+            self._freeze(edge_id=check_edge_ids(self.edge_id, indices.size))
         if self.types is not None:
             self.types.check(self.num_nodes, self.num_edges)
+        self._freeze(time=check_edge_times(self.time, self.group_ptr))
 
     @classmethod
     def trusted(
@@ -102,6 +85,7 @@ class Graph:
         indices: IntArray,
         norm: Norm,
         weight: FloatArray,
+        time: IntArray = NO_IDS,
         types: GraphTypes | None = None,
     ) -> Graph:
         """A graph from arrays that were checked before; only the pointers are checked again.
@@ -114,19 +98,20 @@ class Graph:
             or indices.ndim != 1
             or (has_weights and (weight.dtype != np.float32 or weight.shape != indices.shape))
         ):
-            return cls(indptr, indices, norm, weight, types=types)
+            return cls(indptr, indices, norm, weight, time=time, types=types)
         pointers = check_pointers(indptr, indices.size)
+        times = check_times("time", time, indices.size if time.size else 0, "edge")
         if types is not None:
             types.check(pointers.size - 1, indices.size)
-        return cls._unchecked(pointers, indices, norm, weight, types=types)
+        return cls._unchecked(norm, None, types, pointers, indices, weight, times)
 
     @classmethod
     def _unchecked(
-        cls, indptr: IntArray, indices: IntArray, norm: Norm, weight: FloatArray, **others: Any
+        cls, norm: Norm, edge_id: IntArray | None, types: GraphTypes | None, *arrays: Array
     ) -> Graph:
         graph = object.__new__(cls)
-        graph.__dict__.update({"edge_id": None, "types": None, "norm": norm} | others)
-        graph._freeze(indptr=indptr, indices=indices, weight=weight)
+        graph.__dict__.update({"norm": norm, "edge_id": edge_id, "types": types})
+        graph._freeze(**dict(zip(("indptr", "indices", "weight", "time"), arrays, strict=True)))
         return graph
 
     def __deepcopy__(self, memo: Any) -> Graph:
@@ -135,6 +120,7 @@ class Graph:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update({"types": None} | state)
         arrays = {"indptr": self.indptr, "indices": self.indices, "weight": self.weight}
+        arrays["time"] = self.time
         self._freeze(**arrays, **({} if self.edge_id is None else {"edge_id": self.edge_id}))
 
     def _freeze(self, **arrays: Array) -> None:
@@ -148,8 +134,9 @@ class Graph:
         if "num_self_loops" in self.__dict__ or self.num_edges <= _COUNTED:
             loops = self.num_self_loops
             counts = f"edges={self.num_edges - loops}, self_loops={loops}"
-        types = "" if self.types is None else f", relations={len(self.types.edge_types)}"
-        return f"Graph(nodes={self.num_nodes}, {counts}{types}, norm={self.norm!r})"
+        more = "" if self.types is None else f", relations={len(self.types.edge_types)}"
+        more += ", times=True" if self.has_times else ""
+        return f"Graph(nodes={self.num_nodes}, {counts}, norm={self.norm!r}{more})"
 
     @property
     def num_nodes(self) -> int:
@@ -160,6 +147,11 @@ class Graph:
     def num_edges(self) -> int:
         """|E|, including self-loops."""
         return self.indices.size
+
+    @property
+    def has_times(self) -> bool:
+        """Whether edges have times."""
+        return self.time.size > 0
 
     @cached_property
     def degree(self) -> IntArray:
@@ -177,7 +169,7 @@ class Graph:
         return self.indptr if self.types is None else self.types.group_start
 
     def relation_of(self, edges: IntArray) -> IntArray:
-        """Relation of each edge of a graph with types: its position in types.edge_types. int64."""
+        """Relation of each edge: its position in types.edge_types; 0 without types. int64[N]."""
         if self.types is None:
             return np.zeros(np.shape(edges), np.int64)
         group = np.searchsorted(self.types.group_start, edges, side="right") - 1
@@ -207,10 +199,8 @@ class Graph:
     @cached_property
     def has_self_loops(self) -> bool:
         """Whether every node has a self-loop. The first call may take a pass over the edges."""
-        return all(
-            np.unique(loop).size == number
-            for number, loop in self_loops_of(self.indptr, self.indices)
-        )
+        chunks = self_loops_of(self.indptr, self.indices)
+        return all(np.unique(loop).size == number for number, loop in chunks)
 
     @cached_property
     def num_self_loops(self) -> int:
@@ -242,21 +232,44 @@ class Graph:
             return NOTHING.astype(np.float32)
         factors: dict[float, FloatArray] = self.__dict__.setdefault("_source_factors", {})
         if power not in factors:
-            factors[power] = source_factors(self.indptr, power)
+            factors[power] = degree_factors(self.indptr, power)
         return factors[power]
 
-    def rows(self, dst: IntArray, without: Any = None) -> Rows:
-        """The edges that targets may see.
+    def rows(
+        self, dst: IntArray, without: Any = None, before: Any = None, after: Any = None
+    ) -> Rows:
+        """The edges that targets may see; degrees and coefficients are those of these edges.
 
         Parameters
         ----------
         dst
-            Distinct targets, int64[D].
+            Targets, int64[D]; distinct, unless they have times.
         without
-            Edge ids [H] that no target may see, or `HiddenEdges`; degrees and coefficients are
-            those of the graph without them.
+            Edge ids [H] that no target may see, or `HiddenEdges`.
+        before, after
+            Times int64[D]: each target sees edges of times after <= time < before. `before` may be
+            a `Cutoff`.
         """
-        return Rows.of(self, dst, without)
+        if before is None or isinstance(before, Cutoff):
+            return Rows.of(self, dst, without, before)
+        start = NO_IDS if after is None else check_times("after", after, dst.size, "target")
+        cutoff = Cutoff(check_times("before", before, dst.size, "target"), start)
+        return Rows.of(self, dst, without, cutoff)
+
+    def at(self, time: int, strict: bool = False) -> Graph:
+        """The graph as it was at a time: with edges of at most this time, or below it if strict.
+
+        Makes new arrays, without times.
+        """
+        seen = seen_at(self.time, time, strict)
+        if self.types is not None:
+            raise InputError(
+                "the graph has types, and its past cannot be built: pass time=... to the sampler."
+            )
+        count = np.concatenate([[0], np.cumsum(seen)])
+        weight = self.weight[seen] if self.weight.size else self.weight
+        edge_id = None if self.edge_id is None else self.edge_id[seen]
+        return Graph(count[self.indptr], self.indices[seen], self.norm, weight, edge_id)
 
     def with_norm(self, norm: Norm) -> Graph:
         """The same edges, and the same weights if there are any, with other coefficients."""
@@ -270,229 +283,9 @@ class Graph:
         if self.types is not None:
             refuse_gcn(norm)
         weight = self.weight if norm in WEIGHTED else NOTHING
-        others = {"edge_id": self.edge_id, "types": self.types}
-        graph = self._unchecked(self.indptr, self.indices, norm, weight, **others)
+        arrays = self.indptr, self.indices, weight, self.time
+        graph = self._unchecked(norm, self.edge_id, self.types, *arrays)
         kept = {"degree", "has_self_loops", "num_self_loops", "has_sorted_rows"}
         for name in kept & self.__dict__.keys():  # do not depend on norm
             graph.__dict__[name] = self.__dict__[name]
         return graph
-
-    @classmethod
-    def of(
-        cls,
-        source: Any,
-        norm: Norm | None = None,
-        num_nodes: int | None = None,
-        **options: Any,
-    ) -> Graph:
-        """Convert a graph, matrix or edge_index of another library, with its edges as they are.
-
-        Self-loops are neither added nor removed, unless norm="gcn", whose coefficients are those of
-        a graph with one self-loop per node, as in `GCNConv`.
-
-        Parameters
-        ----------
-        source
-            A `Graph`; a PyG `Data`, `HeteroData` or `EdgeIndex`; a networkx graph; a SciPy or torch
-            sparse matrix (COO, CSR, CSC) or a `SparseTensor`, in which [j, i] is the edge j -> i;
-            or a tensor or array edge_index [2, E].
-        norm
-            Aggregation coefficients. Default: those of a graph, otherwise "mean". With
-            "weighted-mean" and "weights", weights are data.edge_weight, the values of a matrix or
-            the edge attribute "weight" of networkx.
-        num_nodes
-            |V| of an edge_index; by default one more than the largest id.
-        options
-            Options of `from_edge_index`, such as self_loops and edge_ids. By default, self_loops is
-            "keep", and "add" with norm="gcn".
-        """
-        if num_nodes is not None and not is_edge_index(source):
-            raise InputError(
-                f"num_nodes={num_nodes} was given with a {type(source).__name__}, which knows its "
-                "number of nodes: leave it out."
-            )
-        if isinstance(source, Graph):
-            if options:
-                raise InputError(
-                    f"{', '.join(options)} cannot be changed, because the graph is already built: "
-                    "pass it to Graph.of(data, ...) when you build the graph."
-                )
-            if norm is not None and norm != source.norm:
-                raise InputError(
-                    f"norm={norm!r} differs from the graph's norm={source.norm!r}: leave norm out, "
-                    f"or pass graph.with_norm({norm!r})."
-                )
-            return source
-        if isinstance(source, (str, PathLike)):
-            raise InputError(
-                f"the path {str(source)!r} cannot be converted to a graph: open a saved graph "
-                "with bliss.data.open_graph."
-            )
-        kind = library_of(source)
-        if kind == "torch_geometric.HeteroData":
-            return cls.from_relations(**hetero_arguments(source, norm or "mean", options))
-        options.setdefault("self_loops", _loops_of(norm))
-        if kind == "torch_geometric.Data":
-            if norm is None and getattr(source, "edge_weight", None) is not None:
-                warnings.warn(
-                    "data.edge_weight is not used, because the coefficients are 1 / degree: pass "
-                    'norm="weighted-mean" or norm="weights" to use it, or norm="mean" to silence '
-                    "this warning.",
-                    stacklevel=2,
-                )
-            return cls.from_data(source, norm=norm or "mean", **options)
-        if kind == "torch_geometric.EdgeIndex":
-            return cls.from_edge_index(source, num_nodes, norm=norm or "mean", **options)
-        if scipy.sparse.issparse(source):
-            return cls.from_scipy(source, norm=norm or "mean", **options)
-        pairs = edges_of(source)
-        if pairs is None:
-            raise InputError(
-                f"{type(source).__name__} cannot be converted to a graph: pass a Graph, a PyG Data "
-                "or EdgeIndex, a networkx graph, a sparse matrix, or an edge_index [2, E]."
-            )
-        size = pairs.num_nodes or num_nodes
-        return cls._from_pairs(pairs, norm or "mean", num_nodes=size, **options)
-
-    @classmethod
-    def _from_pairs(cls, pairs: Pairs, norm: Norm, **options: Any) -> Graph:
-        weight = pairs.weight if norm in WEIGHTED else None
-        return cls.from_edge_index(pairs.edge_index, weight=weight, norm=norm, **options)
-
-    @classmethod
-    def from_data(cls, data: Any, norm: Norm = "mean", **options: Any) -> Graph:
-        """Build from a PyG `Data`: its edge_index, or adj_t, in which [i, j] is the edge j -> i.
-
-        If the norm takes weights, they are edge_weight, or the values of adj_t. Options are those
-        of `from_edge_index`. By default, self-loops are kept as they are, except with norm="gcn";
-        edge ids are kept if the data has attributes of edges other than edge_weight.
-        """
-        options.setdefault("self_loops", _loops_of(norm))
-        if data.edge_index is None:
-            pairs = adjacency_of(data)
-            if pairs is None:
-                raise InputError(
-                    "data.edge_index is None, but it or data.adj_t must hold the edges: set it "
-                    "first."
-                )
-            return cls._from_pairs(pairs, norm, num_nodes=pairs.num_nodes, **options)
-        attributes = edge_attributes(data) - {"edge_weight"}
-        options.setdefault("edge_ids", bool(attributes))
-        weight = getattr(data, "edge_weight", None) if norm in WEIGHTED else None
-        return cls.from_edge_index(
-            data.edge_index, num_nodes=data.num_nodes, weight=weight, norm=norm, **options
-        )
-
-    @classmethod
-    def from_edge_index(
-        cls,
-        edge_index: Any,
-        num_nodes: int | None = None,
-        weight: Any = None,
-        norm: Norm = "mean",
-        self_loops: SelfLoops = "add",
-        duplicates: Duplicates = "keep",
-        edge_ids: bool = False,
-    ) -> Graph:
-        """Build from pairs (source, target), in PyG's format.
-
-        Parameters
-        ----------
-        edge_index
-            Integers [2, E]: sources in edge_index[0], targets in edge_index[1].
-        num_nodes
-            |V|; by default one more than the largest id.
-        weight
-            One number per edge, for norm="weighted-mean" and norm="weights".
-        norm
-            Aggregation coefficients: "mean", "gcn", "weighted-mean" or "weights".
-        self_loops
-            "add": replace existing self-loops by one per node, of weight 1, or with
-            norm="weighted-mean" of the mean weight of the node's other in-edges; "keep": leave them
-            unchanged; "remove": remove them.
-        duplicates
-            "keep": keep parallel edges, each as a separate edge; "coalesce": merge them and add
-            their weights.
-        edge_ids
-            Whether to keep, for each edge, its column in edge_index, which `Block.e_id` returns: -1
-            for an added self-loop, and the first column for merged edges and replaced self-loops. 4
-            bytes per edge, 8 for more than 2^31 edges.
-        """
-        checks.choice("norm", norm, NORMS)
-        pairs, num_nodes = pairs_of(edge_index, num_nodes)
-        choices = norm, self_loops, duplicates, edge_ids
-        indptr, indices, value, column = compress(pairs, num_nodes, weight, *choices)
-        graph = cls(indptr, indices, norm, value, column if edge_ids else None)
-        graph.__dict__["has_sorted_rows"] = True  # known without a pass over the edges
-        if self_loops == "add":
-            graph.note_self_loops()
-        return graph
-
-    @classmethod
-    def from_relations(
-        cls,
-        edge_index: Mapping[EdgeType, Any],
-        num_nodes: Mapping[str, int],
-        weight: Mapping[EdgeType, Any] | None = None,
-        norm: Norm = "mean",
-        edge_ids: bool = False,
-    ) -> Graph:
-        """Build a graph with types of nodes and edges, in one id space; see `GraphTypes`.
-
-        Coefficients are those of each relation: 1 / |N_i^r| for "mean", w_ij over the sum of the
-        weights of the edges of i under r for "weighted-mean". Self-loops are kept as they are.
-
-        Parameters
-        ----------
-        edge_index
-            Integers [2, E_r] for each (source type, name, target type): ids within these types.
-        num_nodes
-            Number of nodes of each type.
-        weight
-            One number per edge of each relation, for norm="weighted-mean" and norm="weights".
-        norm
-            Aggregation coefficients: "mean", "weighted-mean" or "weights".
-        edge_ids
-            Whether to keep, for each edge, its column in the edge_index of its relation.
-        """
-        checks.choice("norm", norm, NORMS)
-        refuse_gcn(norm)
-        return cls(*compress_relations(edge_index, num_nodes, weight, norm, edge_ids))
-
-    @classmethod
-    def from_scipy(cls, matrix: Any, norm: Norm = "mean", **options: Any) -> Graph:
-        """Build from a square SciPy sparse matrix: entry [j, i] is the weight of edge j -> i.
-
-        Options are those of `from_edge_index`.
-        """
-        entries = matrix.tocoo()
-        pairs = matrix_pairs(matrix.shape, entries.row, entries.col, entries.data)
-        return cls._from_pairs(pairs, norm, num_nodes=pairs.num_nodes, **options)
-
-    @classmethod
-    def from_csc(
-        cls,
-        indptr: Any,
-        indices: Any,
-        weight: Any = None,
-        norm: Norm = "mean",
-        self_loops: SelfLoops = "add",
-        duplicates: Duplicates = "keep",
-    ) -> Graph:
-        """Build from arrays compressed by target; options as in `from_edge_index`.
-
-        With self_loops="keep" and duplicates="keep" the arrays are checked and used without a copy,
-        so they may be memory-mapped.
-        """
-        checks.choice("norm", norm, NORMS)
-        if self_loops == "keep" and duplicates == "keep":
-            return cls(indptr, indices, norm, NOTHING if weight is None else weight)
-        pointers, sources = check_arrays(indptr, indices)
-        targets = np.repeat(np.arange(pointers.size - 1), np.diff(pointers))
-        pairs = np.stack([sources.astype(np.int64), targets])
-        return cls.from_edge_index(pairs, pointers.size - 1, weight, norm, self_loops, duplicates)
-
-
-def _loops_of(norm: Norm | None) -> SelfLoops:
-    """Self-loops of a converted graph: as they are; one per node for the coefficients of GCN."""
-    return "add" if norm == "gcn" else "keep"

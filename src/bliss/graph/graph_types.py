@@ -10,9 +10,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from bliss import checks
-from bliss.arrays import FloatArray, IntArray
+from bliss.arrays import NO_IDS, FloatArray, IntArray
 from bliss.errors import InputError
 from bliss.graph.csc import check_weight, index_type
+from bliss.graph.cutoff import check_times
 from bliss.kernels.frontier import group_by_target
 
 EdgeType: TypeAlias = tuple[str, str, str]
@@ -113,15 +114,20 @@ class GraphTypes:
 
 
 def sort_relations(
-    source: IntArray, target: IntArray, relation: IntArray, num_nodes: int
+    source: IntArray, target: IntArray, relation: IntArray, time: IntArray, num_nodes: int
 ) -> tuple[IntArray, IntArray]:
-    """Sort edges by (target, relation, source), stably. O(E + V + R).
+    """Sort edges by (target, relation, source), or by (target, relation, time, source), stably.
 
     source, target, relation  int[E]
+    time                      int64[E], or empty
     returns                   indptr int64[V + 1], order int64[E] (positions in the input)
     """
     size = max(num_nodes, int(relation.max(initial=0)) + 1)
-    _, by_source = group_by_target(relation, source, size)
+    by_source: IntArray
+    if time.size:
+        by_source = np.lexsort((source, time))
+    else:
+        _, by_source = group_by_target(relation, source, size)
     indptr, order = group_by_target(relation[by_source], target[by_source], size)
     return indptr[: num_nodes + 1], by_source[order]
 
@@ -158,18 +164,24 @@ def compress_relations(
     weight: Mapping[EdgeType, Any] | None,
     norm: Any,
     edge_ids: bool,
-) -> tuple[IntArray, IntArray, Any, FloatArray, IntArray | None, GraphTypes]:
+    time: Mapping[EdgeType, Any] | None = None,
+) -> tuple[IntArray, IntArray, Any, FloatArray, IntArray | None, IntArray, GraphTypes]:
     """Fields of a `Graph` from the arguments of `Graph.from_relations`."""
     refuse_gcn(norm)
     given = Relations(edge_index, num_nodes)
     size = sum(given.sizes.values())
     source, target, relation, column = given.concatenated(index_type(size))
-    values = None if weight is None else given.values("weight", weight, norm)
+    values = None if weight is None else given.values("weight", weight)
     value = check_weight(norm, values, source.size)
-    indptr, order = sort_relations(source, target, relation, size)
+    times = NO_IDS
+    if time is not None:
+        times = check_times("time", given.values("time", time), source.size, "edge")
+    indptr, order = sort_relations(source, target, relation, times, size)
     ids: IntArray | None = column[order].astype(index_type(column.size)) if edge_ids else None
     types = types_of(given.sizes, list(given.edges), indptr, relation[order])
-    return indptr, source[order], norm, value[order] if value.size else value, ids, types
+    value = value[order] if value.size else value
+    times = times[order] if times.size else times
+    return indptr, source[order], norm, value, ids, times, types
 
 
 def refuse_gcn(norm: str) -> None:
@@ -226,12 +238,12 @@ class Relations:
         column = np.concatenate([np.arange(size) for size in number])
         return np.concatenate(ends[0]), np.concatenate(ends[1]), relation, column
 
-    def values(self, name: str, given: Mapping[Any, Any], norm: str) -> Any:
+    def values(self, name: str, given: Mapping[Any, Any]) -> Any:
         """Values of the edges of all relations, concatenated; each relation must have some."""
         missing = [key for key in self.edges if given.get(key) is None]
         if missing:
             raise InputError(
-                f"{name} has no entry for relation {missing[0]}, but norm={norm!r} needs one "
-                'number per edge of every relation: add it, or choose norm="mean".'
+                f"{name} has no entry for relation {missing[0]}, but every relation needs one "
+                "number per edge: add it, or leave the others out."
             )
         return np.concatenate([checks.as_array(name, given[key]) for key in self.edges])

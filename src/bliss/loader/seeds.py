@@ -13,7 +13,8 @@ from torch import Tensor
 from bliss import checks
 from bliss.arrays import IntArray
 from bliss.errors import InputError
-from bliss.graph import GraphTypes, HiddenEdges
+from bliss.graph import Cutoff, GraphTypes, HiddenEdges
+from bliss.loader.seed_times import SeedTimes
 
 
 class SeedBatch(Protocol):
@@ -21,7 +22,7 @@ class SeedBatch(Protocol):
 
     @property
     def node(self) -> IntArray:
-        """Distinct nodes whose outputs the batch needs. int64[B]."""
+        """Nodes whose outputs the batch needs, distinct unless they have times. int64[B]."""
         ...
 
     @property
@@ -32,6 +33,11 @@ class SeedBatch(Protocol):
     @property
     def node_type(self) -> str | None:
         """Type of the nodes that `attributes` describes, in a graph with types."""
+        ...
+
+    @property
+    def cutoff(self) -> Cutoff | None:
+        """Times that each node may see; None: all. [B]."""
         ...
 
     def attributes(self, targets: Tensor) -> dict[str, Tensor]:
@@ -45,6 +51,11 @@ class Seeds(Protocol):
     kind: str
     """What a seed is, in error messages."""
 
+    @property
+    def times(self) -> SeedTimes | None:
+        """Times of the seeds."""
+        ...
+
     def __len__(self) -> int: ...
 
     def batch(self, index: IntArray, epoch: int) -> SeedBatch:
@@ -56,23 +67,24 @@ class Seeds(Protocol):
 class NodeSeeds:
     """Seed nodes. Build them with `NodeSeeds.of`."""
 
-    node: IntArray  # int64[N] distinct graph ids
+    node: IntArray  # int64[N] graph ids, distinct unless they have times
     num_nodes: int
     is_mask: bool = False  # whether they were given as a mask
+    times: SeedTimes | None = None
     node_type: str | None = None  # in a graph with types
     first: int = 0  # graph id of the first node of this type
     kind = "input nodes"
 
     @classmethod
-    def of(cls, nodes: Any, num_nodes: int) -> NodeSeeds:
+    def of(cls, nodes: Any, num_nodes: int, distinct: bool = True) -> NodeSeeds:
         """Seeds from a mask [V], ids [N], or None for all nodes."""
         if nodes is None:
             return cls(np.arange(num_nodes), num_nodes)
         is_mask = checks.as_array("input_nodes", nodes).dtype == np.bool_
-        return cls(checks.seeds(nodes, num_nodes, "input_nodes"), num_nodes, is_mask)
+        return cls(checks.seeds(nodes, num_nodes, "input_nodes", distinct), num_nodes, is_mask)
 
     @classmethod
-    def of_type(cls, nodes: Any, types: GraphTypes) -> NodeSeeds:
+    def of_type(cls, nodes: Any, types: GraphTypes, distinct: bool = True) -> NodeSeeds:
         """Seeds from a type of nodes, or a pair of type and nodes: a mask, ids or None for all."""
         is_pair = isinstance(nodes, (tuple, list)) and len(nodes) == 2
         name, chosen = nodes if is_pair else (nodes, None)
@@ -82,8 +94,9 @@ class NodeSeeds:
                 f"the graph has types: pass for instance ({types.node_types[0]!r}, mask)."
             )
         place = types.range_of(name)
-        own = cls.of(chosen, place.stop - place.start)
-        return cls(own.node + place.start, types.group_ptr.size - 1, own.is_mask, name, place.start)
+        own = cls.of(chosen, place.stop - place.start, distinct)
+        size = types.group_ptr.size - 1
+        return cls(own.node + place.start, size, own.is_mask, None, name, place.start)
 
     def __len__(self) -> int:
         return self.node.size
@@ -122,8 +135,17 @@ class NodeBatch:
         """Type of the seeds in a graph with types."""
         return self.seeds.node_type
 
+    @property
+    def cutoff(self) -> Cutoff | None:
+        """Times that each seed may see; None: all. [B]."""
+        times = self.seeds.times
+        return None if times is None or self.index is None else times.cutoff(self.index)
+
     def attributes(self, targets: Tensor) -> dict[str, Tensor]:
-        """input_id [B]."""
+        """input_id [B] and, with times, seed_time [B]."""
         seeds = self.seeds
         place = seeds.place[targets] if self.index is None else torch.from_numpy(self.index)
-        return {"input_id": seeds.input_id(place)}
+        named = {"input_id": seeds.input_id(place)}
+        if seeds.times is not None:
+            named["seed_time"] = torch.from_numpy(seeds.times.time)[place]
+        return named
