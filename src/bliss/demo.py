@@ -43,9 +43,9 @@ def main() -> None:
 
 
 def train(dataset: Dataset, sampler: str, show: bool = False) -> tuple[Trainer, RunResult]:
-    """Train with the defaults, in a temporary folder."""
+    """Train with the defaults and all layers sampled, in a temporary folder."""
     with tempfile.TemporaryDirectory() as folder:
-        config = resolve(steps=STEPS, sampler=sampler)
+        config = resolve(steps=STEPS, sampler=sampler, first_hop="sampled")
         trainer = Trainer(config, dataset, Path(folder) / "run", print)
 
         def on_step(now: StepProgress) -> None:

@@ -28,7 +28,8 @@ class Progress:
     """Progress of a run, beside the state of its `Stepper`."""
 
     best_step: int = 0
-    best_val_score: float = float("-inf")
+    best_gain: float = float("-inf")
+    """Validation score of the best step, or minus its error."""
     evaluated: int = 0
     """Step of the last evaluation."""
     val_score: float = float("nan")

@@ -50,6 +50,7 @@ from bliss.train.results import (
     Evaluation,
     RunResult,
     StepTime,
+    gain,
     score_fields,
     short_name,
 )
@@ -118,6 +119,11 @@ class Trainer:
         self.monitor = DivergenceMonitor(self.task)
         self.say = say if self.communicator.is_root else lambda _: None
         self.check_every = checks.whole("check_every", check_every)
+        if config.is_too_large_for_first_hop(self.task.graph.num_nodes, dataset.num_features):
+            self.say(
+                "The first hop is sampled, because the sums of all features take more than 4 GiB; "
+                "with --first-hop exact they are kept in a file."
+            )
 
     def run(
         self,
@@ -271,8 +277,8 @@ class Trainer:
             self.folder.add_times(StepTime(step=step, seconds=stepper.step_seconds))
         progress.evaluated, progress.val_score = step, evaluation.val_score
         progress.stale += 1
-        if progress.val_score > progress.best_val_score:
-            progress.best_step, progress.best_val_score = step, progress.val_score
+        if gain(metric, progress.val_score) > progress.best_gain:
+            progress.best_step, progress.best_gain = step, gain(metric, progress.val_score)
             progress.stale = 0
             if self.communicator.is_root:
                 self.folder.save_best(best_weights(self.task), schema_of(self.task))

@@ -88,7 +88,7 @@ def build_task(
     """
     device = _device(config)
     labels = None if config.objective.is_link else node_objective(config, dataset, device, trains)
-    config = config.fitted(dataset.graph.num_nodes)
+    config = config.fitted(dataset.graph.num_nodes, dataset.num_features)
     torch.manual_seed(torch_seed(config.seed, Stream.WEIGHTS))
     outputs = 0 if labels is None else labels.num_outputs
     model = build_network(config, dataset.num_features, outputs).to(device)
