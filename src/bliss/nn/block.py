@@ -16,7 +16,7 @@ from torch import Tensor
 from bliss.arrays import Array
 from bliss.errors import InputError
 from bliss.feedback import Feedback
-from bliss.graph import Graph, Rows
+from bliss.graph import Cutoff, Graph, Rows
 from bliss.kernels import pool
 from bliss.kernels.frontier import group_by_target
 from bliss.nn.propagation import propagate
@@ -81,6 +81,7 @@ class Block:
     observation: Observation | None = None
     origin: Block | None = field(default=None, repr=False)  # the CPU block this is a copy of
     rows: Rows | None = field(default=None, repr=False)  # the edges that the targets could see
+    cutoff: Cutoff | None = None  # [S] times that each source may see in the layer below; None: all
 
     """Layer-wise samplers draw sources and keep every edge of a kept source, so `edge_prob` is p_j.
     Node-wise samplers draw edges: `edge_prob` is the edge's probability or, with replacement, its

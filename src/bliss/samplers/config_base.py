@@ -67,6 +67,11 @@ class SamplerConfig:
         return sampler
 
     @property
+    def times_refused(self) -> str:
+        """Why the sampler cannot draw from edges up to a time, with a remedy; empty if it can."""
+        return ""
+
+    @property
     def needs_features(self) -> bool:
         """Whether `build` needs node features x."""
         return False
@@ -226,6 +231,16 @@ class EstimatorConfig(SamplerConfig):
                     f"estimator={self.estimator!r} is biased, but history={self.history!r} needs "
                     "an unbiased one: choose estimator ht."
                 )
+
+    @property
+    def times_refused(self) -> str:
+        """A history and an exact first hop sum over neighbours of any time."""
+        if not self.is_first_hop_exact:
+            return super().times_refused
+        return (
+            "a history or an exact first hop sums over neighbours of any time: choose history none "
+            "and first_hop sampled"
+        )
 
     @property
     def needs_features(self) -> bool:
