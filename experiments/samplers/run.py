@@ -148,7 +148,14 @@ def find_sizes(case: Case, match: str, dataset: Dataset, out: Path) -> Timed:
     """Find the size of every sampler, and time a step of it."""
     model = case.settings["model"]
     request = Request.of(
-        case.settings, SAMPLERS[model], [model], SEEDS, [1.0], budgets=case.budgets, match=match
+        case.settings,
+        SAMPLERS[model],
+        [model],
+        SEEDS,
+        [1.0],
+        budgets=case.budgets,
+        match=match,
+        estimator="hajek",
     )
     out.mkdir(parents=True, exist_ok=True)
     matcher = Matcher(match, dataset, out / "pilots.json")
@@ -184,6 +191,7 @@ def main() -> None:
         out,
         budgets=case.budgets,
         match=arguments.match,
+        estimator="hajek",
         root=arguments.root,
         command=f"python -m experiments.samplers.run run {arguments.case} {arguments.match}",
     )

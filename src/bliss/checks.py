@@ -94,7 +94,9 @@ def node_pairs(field: str, pairs: Any, num_nodes: int) -> npt.NDArray[np.int64]:
     return ids.astype(np.int64, copy=False).reshape(2, -1)
 
 
-def seeds(ids: Any, num_nodes: int, field: str = "seeds") -> npt.NDArray[np.int64]:
+def seeds(
+    ids: Any, num_nodes: int, field: str = "seeds", distinct: bool = True
+) -> npt.NDArray[np.int64]:
     """Distinct node ids, at least one, from ids or from a mask over all nodes. int64[B]."""
     import numpy as np
 
@@ -109,6 +111,8 @@ def seeds(ids: Any, num_nodes: int, field: str = "seeds") -> npt.NDArray[np.int6
     array = np.ascontiguousarray(node_ids(field, given, num_nodes), dtype=np.int64)
     if array.size == 0:
         raise InputError(f"{field} is empty, but there must be at least one node: pass node ids.")
+    if not distinct:
+        return array
     ordered = np.sort(array)
     repeated = ordered[1:][ordered[1:] == ordered[:-1]]
     if repeated.size:

@@ -63,7 +63,8 @@ class Feedback(NamedTuple):
     prob: FloatArray | None = None  # [S] inclusion probability p_j, if sources are drawn
     attention: FloatArray | None = None  # [E'] softmax over the kept edges, mean of heads
     input: FloatArray | None = None  # float32[S, F] h_j itself, if the sampler needs it
-    spread: FloatArray | None = None  # float32[N] squared errors of the first N kept edges
+    watched: IntArray | None = None  # [N] kept edges whose errors were measured
+    spread: FloatArray | None = None  # float32[N] squared errors of these edges
     age: IntArray | None = None  # [S] steps since h~_j was written, 0: never; if there is a history
 
     @property
@@ -135,8 +136,9 @@ def check_feedback(feedback: Feedback, graph: Graph) -> None:
         array = getattr(feedback, name)
         if array is not None:
             _check_size(name, array, size)
-    if feedback.spread is not None and feedback.spread.size > edges:
-        _check_size("spread", feedback.spread, edges)
+    if feedback.watched is not None and feedback.spread is not None:
+        _check_ids("watched", feedback.watched, edges)
+        _check_size("spread", feedback.spread, feedback.watched.size)
 
 
 def check_news(news: News, graph: Graph) -> None:

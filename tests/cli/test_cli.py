@@ -260,7 +260,7 @@ WRONG = {
     "unknown data": (["train", "--dataset", "nowhere"], 2, "nowhere"),
     "unknown model": (["train", "--model", "gin"], 2, "model='gin'"),
     "bad budgets": (["train", "--budgets", "a,b"], 2, "budgets='a,b'"),
-    "budgets of other layers": (["train", "--budgets", "5,5"], 2, "2 entries for 3 layers"),
+    "budgets of other layers": (["train", "--budgets", "5"], 2, "1 entries for 2 layers"),
     "an option of another sampler": (
         ["train", "--sampler", "neighbor", "--memory", "0.5"],
         2,

@@ -101,7 +101,7 @@ def test_budgets_have_units_on_the_command_line(tmp_path):
     given = [(row["unit"], row["budgets"] or [row["batch_size"]]) for row in found["rows"]]
     assert given == [("layer", [200, 100, 50]), ("node", [3, 2, 2]), ("subgraph", [100])]
     assert found["match"] == ""
-    assert "estimator hajek" in result.output
+    assert "estimator own" in result.output
 
 
 def test_reports_take_comparisons_runs_and_variance(compared, tmp_path):

@@ -39,6 +39,7 @@ CASES: dict[str, dict[str, Any]] = {
     "history": {"model": "sage", "history": "nodes", "budgets": (30,), "prefetch": 1},
     "surveys": {"model": "sage", "history": "surveys", "budgets": (30,)},
     "saint": {"sampler": "saint-rw", "budgets": (), "normalisation": "batch"},
+    "embedding": {"task": "link", "model": "lightgcn", "embedding": 6, "prefetch": 1},
 }
 
 
@@ -49,8 +50,8 @@ def trainer(group: Group, out: Path, **changes: Any) -> Trainer:
 
 def state(made: Trainer) -> dict[str, int]:
     """Digests of weights and policy."""
-    model, sampler = made.task.model.state_dict(), made.stepper.sampler.state_dict()
-    return {"model": checksum(model), "policy": checksum(sampler)}
+    states = made._states()
+    return {"model": checksum(states["weights"]), "policy": checksum(states["policy values"])}
 
 
 @contextmanager

@@ -83,10 +83,16 @@ def test_negatives_agree(seed, keeps_source):
         NOTHING, ladder, case.indptr, case.indices,
     )  # fmt: skip
     for is_sorted in (True, False):  # a scan finds what a binary search finds
-        ours = links.draw_negatives(*arguments, is_sorted, known, 5)
-        theirs = twins.draw_negatives(*arguments, is_sorted, known, 5)
+        ours = links.draw_negatives(*arguments, is_sorted, known, 5, NO_IDS, NO_IDS)
+        theirs = twins.draw_negatives(*arguments, is_sorted, known, 5, NO_IDS, NO_IDS)
         for one, other in zip(ours, theirs, strict=True):
             np.testing.assert_array_equal(one, other)
+    rows = [case.random.integers(0, 9, size) for size in np.diff(case.indptr)]
+    time = np.concatenate([NO_IDS, *map(np.sort, rows)])
+    timed = False, known, 5, time, case.random.integers(-1, 9, 40)
+    ours, theirs = (module.draw_negatives(*arguments, *timed) for module in (links, twins))
+    for one, other in zip(ours, theirs, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_a_node_without_weight_is_never_drawn():

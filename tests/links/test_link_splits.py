@@ -64,6 +64,28 @@ def test_messages_are_the_edges_of_the_given_splits(norm):
     assert splits.messages("train", "val", "test") is graph
 
 
+def test_self_loops_know_no_weight_of_a_link_left_out():
+    graph = make(True, "weighted-mean")
+    train = LinkSplits.random(graph, seed=1).messages("train")
+    source, target = np.array(edges(train)).T
+    others = source != target
+    alone = Graph.from_edge_index(
+        np.stack([source, target])[:, others],
+        NODES,
+        weight=train.weight[others],
+        norm="weighted-mean",
+    )
+    np.testing.assert_allclose(train.weight, alone.weight, rtol=1e-6)
+    # self-loops that are no means stay as they were given
+    weight = np.where(np.arange(graph.num_edges) % 7 == 0, 7, graph.weight)
+    given = Graph.from_csc(
+        graph.indptr, graph.indices, weight, norm="weighted-mean", self_loops="keep"
+    )
+    kept = LinkSplits.random(given, seed=1).messages("train")
+    expected = dict(zip(edges(given), given.weight.tolist(), strict=True))
+    assert [expected[e] for e in edges(kept)] == kept.weight.tolist()
+
+
 def test_a_split_depends_on_seed_and_pairs_alone():
     graph = make(True)
     one, same, other = (LinkSplits.random(graph, seed=seed) for seed in (0, 0, 1))

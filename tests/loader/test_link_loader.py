@@ -305,7 +305,7 @@ BAD = {
     r'pass neg_sampling=\{"mode": "binary", "amount": 2.0\}': ({"neg_sampling_ratio": 2.0}, None),
     "known has no effect without negatives": ({"known": [[1], [2]], "neg_sampling": None}, None),
     r"known has shape \(2,\)": ({"known": [1, 2]}, None),
-    "edge_label_time=3 is not an option of LinkLoader": ({"edge_label_time": 3}, None),
+    "times were given for seeds": ({"edge_label_time": 3}, None),
     "shards=9 exceeds the 50 links in batches of 16": ({"shards": 9, "drop_last": True}, None),
 }
 

@@ -105,7 +105,7 @@ def test_the_ratio_is_that_of_both_errors(estimator):
         own = factor[seen.src]
         is_open = (np.arange(seen.src.size) >= FEW.size) & (seen.prob < 1)
         ones = np.ones_like(own)
-        rows = seen.row[: seen.spread.size]
+        rows = seen.row[seen.watched]
         ratios.append(Guard.sums(own, ones, is_open, rows, seen.spread))
     learnt_sum, learnt_error, static_sum, static_error = np.mean(ratios, axis=0)
     found = learnt_sum * learnt_error / (static_sum * static_error)
@@ -150,10 +150,10 @@ def watched(sampler: Bliss, x: torch.Tensor) -> list:
 def test_measured_errors_are_their_formula(estimator):
     graph, x = communities(2)
     (block,) = watched(Bliss(graph, [150], estimator=estimator), x)
-    spread = block.observation.spread.double()
-    edges = int(block.indptr[WATCHED])
-    assert spread.numel() == edges
-    for e in range(edges):
+    spread, edges = block.observation.spread.double(), block.observation.watched.tolist()
+    chosen = [k * len(SEEDS) // WATCHED for k in range(WATCHED)]  # spread over the targets
+    assert edges == [e for e in range(block.num_edges) if int(block.col[e]) in chosen]
+    for at, e in enumerate(edges):
         i = int(block.col[e])
         own = slice(int(block.indptr[i]), int(block.indptr[i + 1]))
         weight, h = block.edge_weight[own].double(), x[block.src[block.row[own]]].double()
@@ -163,7 +163,7 @@ def test_measured_errors_are_their_formula(estimator):
             rest = 1 - share[place]
             apart = (h[place] - share @ h).square().sum() / rest if rest > 1e-6 else 0.0
         expected = float(weight[place] ** 2 * apart)
-        assert float(spread[e]) == pytest.approx(expected, rel=2e-3, abs=1e-9)
+        assert float(spread[at]) == pytest.approx(expected, rel=2e-3, abs=1e-9)
 
 
 def test_errors_count_by_the_influence_of_their_targets():
@@ -171,10 +171,11 @@ def test_errors_count_by_the_influence_of_their_targets():
     sampler = Bliss(graph, [150, 80], estimator="hajek")
     blocks = watched(sampler, x)
     seen = blocks[0].feedback()
-    influence = seen.rows.influence[blocks[0].col[: seen.spread.size].numpy()]
-    assert influence.min() > 1.5  # the first targets are seeds
+    target = blocks[0].col[seen.watched].numpy()
+    influence = seen.rows.influence[target]
+    assert influence[target < SEEDS.size].min() > 1.5 and target.max() > SEEDS.size
     ones, is_open = np.ones(seen.src.size), seen.prob < 1
-    row = seen.row[: seen.spread.size]
+    row = seen.row[seen.watched]
     expected = Guard.sums(ones, ones, is_open, row, seen.spread * influence)  # nothing is learnt
     found = sampler.digest(blocks)[0]["guard.sums"]
     np.testing.assert_allclose(found, expected, rtol=0.05)  # the code of 1 is rounded

@@ -240,8 +240,22 @@ def test_the_recipe_of_the_data_sets_the_estimator():
     budgets = {"budgets": "60,30", "match": "none"}  # the recipe's are of three layers
     _, made = planned(["pladies"], "ppi", estimator="ht", **budgets)
     assert made.starts[0].config.sampler.config.estimator == "ht"
-    _, made = planned(["pladies"], "ppi", **budgets)
-    assert made.starts[0].estimator == "hajek"
+    _, made = planned(["pladies", "bliss+history"], "ppi", **budgets)
+    assert [one.config.sampler.config.estimator for one in made.starts] == ["hajek", "ht"]
+
+
+@pytest.mark.parametrize("sampler", ["bliss", "pladies", "ladies", "labor", "vrgcn", "sketch"])
+def test_without_an_estimator_settings_are_those_of_training(sampler):
+    request, made = planned([sampler])
+    expected = resolve(**request.settings, model="sage", sampler=sampler).fitted(240)
+    assert made.starts[0].config == expected
+
+
+def test_a_default_first_hop_is_said():
+    _, made = planned(["bliss", "pladies", "bliss+first_hop=sampled"])
+    hops = [one.config.sampler.config.first_hop for one in made.starts]
+    assert hops == ["exact", "sampled", "sampled"]
+    assert ["bliss has an exact first hop" in note for note in made.notes] == [True]
 
 
 def test_options_are_part_of_a_samplers_name():
@@ -333,6 +347,17 @@ def test_samplers_that_do_not_differ_share_a_rank():
     assert ranks([by_seed(0.5), by_seed(0.4)]) == [(None, False)] * 2
 
 
+def test_the_lowest_error_leads_and_reaches_a_target(tmp_path, run_comparison):
+    found = run_comparison(tmp_path, shares=(1.0,), settings={"select": "loss", "lr": 0.02})
+    assert found.metric == "loss"
+    best = [min(row.curve.val_score) for row in found.rows]
+    assert found.target_score >= max(best)  # the run whose lowest loss is the highest reaches it
+    assert [row.reached for row in found.rows] == [3, 3]
+    means = [row.test_score for row in found.rows]
+    ranked = [row.rank for row in found.rows]
+    assert ranked[means.index(min(means))] == 1
+
+
 def test_holms_correction_is_part_of_a_rank():
     """p of the pair is 0.02: significant alone, not among five."""
     other = by_seed(0.897, 0.906, 0.919, 0.903, 0.897)
@@ -354,11 +379,11 @@ def test_the_interval_is_students():
 
 def test_rows_show_size_estimator_match_and_rank(compared):
     _, found = compared
-    assert (found.match, found.estimator) == ("nodes", "hajek")
+    assert (found.match, found.estimator) == ("nodes", "own")
     assert found.graph.nodes == 240
     for row in found.rows:
         assert row.unit == "layer"
-        assert row.estimator == "hajek"
+        assert row.estimator == "ht"
         assert row.match == pytest.approx(1, abs=0.1)
         assert row.rank is not None
         assert row.test_score == pytest.approx(sum(row.scores) / 3)
@@ -412,5 +437,5 @@ def test_matching_starts_from_the_first_samplers_shape(sampler, options, expecte
     leader = resolve(**settings, sampler="pladies", budgets=(80, 40))
     own = {} if sampler == "neighbor" else {"budgets": (64, 64)[len(options) :]}
     config = resolve(**settings, sampler=sampler, **options, **own).fitted(1000)
-    start = Start("sage", parse_sampler("pladies"), leader, "ht")
+    start = Start("sage", parse_sampler("pladies"), leader)
     assert size_of(shaped_like(config, start, 0.5)) == expected

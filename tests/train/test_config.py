@@ -10,7 +10,8 @@ import pytest
 
 from bliss.errors import InputError
 from bliss.samplers import SAMPLERS, sampler_config
-from bliss.train import TrainConfig, recipe, resolve
+from bliss.train import TrainConfig, Trainer, recipe, resolve
+from bliss.train import config as config_module
 from bliss.train.config import PARTS, PLACES
 from tests.train.runs import make_trainer, settings
 
@@ -23,8 +24,9 @@ def budgets_of(config: TrainConfig) -> tuple[int, ...]:
 
 def test_default_budgets_are_filled_in_for_the_graph_and_count_what_the_sampler_counts():
     assert budgets_of(TrainConfig()) == ()
-    assert budgets_of(TrainConfig().fitted(10**6)) == (2048, 1024, 512)
-    two = TrainConfig.of(layers=2)
+    assert budgets_of(TrainConfig().fitted(10**6)) == (1024, 512)  # the first hop is exact
+    assert budgets_of(TrainConfig.of(sampler="pladies").fitted(10**6)) == (2048, 1024, 512)
+    two = TrainConfig.of(layers=2, first_hop="sampled")
     assert budgets_of(two.fitted(10**6)) == (1024, 512)
     assert budgets_of(two.fitted(800)) == (100, 50)  # at most an eighth of the nodes
     assert budgets_of(two.with_settings(sampler="neighbor").fitted(10**6)) == (10, 10)
@@ -33,11 +35,50 @@ def test_default_budgets_are_filled_in_for_the_graph_and_count_what_the_sampler_
     assert budgets_of(TrainConfig.of(budgets=(3, 2, 1)).fitted(10)) == (3, 2, 1)
 
 
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, "exact"),
+        ({"model": "gcn"}, "exact"),
+        ({"budgets": (30, 20)}, "exact"),  # none for the input layer
+        ({"budgets": (40, 30, 20)}, "sampled"),
+        ({"first_hop": "sampled"}, "sampled"),
+        ({"model": "gatv2"}, "sampled"),
+        ({"layers": 1}, "sampled"),
+        ({"policy": "exp3"}, "sampled"),  # as published
+        ({"sampler": "pladies"}, "sampled"),
+        ({"sampler": "pladies", "first_hop": "exact"}, "exact"),
+        ({"dataset": "cora"}, "sampled"),  # the recipe has budgets for all layers
+        ({"task": "link"}, "exact"),
+        ({"task": "link", "embedding": 8}, "sampled"),  # inputs change
+    ],
+)
+def test_the_first_hop_is_exact_where_it_can_be(given, expected):
+    config = resolve(**given).fitted(1000, 16)
+    assert config.sampler.config.first_hop == expected
+    assert TrainConfig.from_dict(config.to_dict()) == config
+
+
+def test_the_first_hop_is_sampled_where_sums_of_features_are_large(dataset, tmp_path, monkeypatch):
+    monkeypatch.setattr(config_module, "LARGE_BYTES", 4 * 240 * dataset.num_features)
+    said: list[str] = []
+    for place in ("exact", "sampled"):
+        trainer = Trainer(settings(budgets=()), dataset, tmp_path / place, said.append)
+        assert trainer.config.sampler.config.first_hop == place
+        assert ["first hop is sampled" in one for one in said] == [True] * (place == "sampled")
+        monkeypatch.setattr(config_module, "LARGE_BYTES", 4 * 240 * dataset.num_features - 1)
+
+
+def test_a_budget_is_missing_with_attention_which_has_no_exact_first_hop():
+    with pytest.raises(InputError, match="3 layers"):
+        resolve(model="gatv2", budgets=(30, 20))
+
+
 def test_a_run_writes_the_budgets_it_has_used(dataset, tmp_path):
     trainer = make_trainer(dataset, tmp_path, budgets=(), steps=1)
     trainer.run()
-    assert trainer.folder.settings().sampler.budgets == (30, 15)  # 240 nodes
-    assert tuple(trainer.stepper.sampler.budgets) == (30, 15)
+    assert trainer.folder.settings().sampler.budgets == (30,)  # 240 nodes, an exact first hop
+    assert tuple(trainer.stepper.sampler.budgets) == (30,)
 
 
 def test_a_recipes_budgets_are_for_samplers_that_count_sources(monkeypatch):
@@ -142,7 +183,7 @@ def test_options_of_a_sampler_reach_it_and_survive_json(name, dataset, tmp_path)
     assert TrainConfig.from_dict(json.loads(json.dumps(chosen.to_dict()))) == chosen
     assert options.items() <= chosen.flat().items()
     sampler = make_trainer(dataset, tmp_path, sampler=name, budgets=(), **options).stepper.sampler
-    assert sampler.config == sampler_config(name, **options)
+    assert sampler.config == sampler_config(name, **options).with_first_hop(suits=True)
     policy = getattr(getattr(sampler, "policy", None), "config", None)
     for option, value in options.items():
         assert getattr(policy, option, value) == value

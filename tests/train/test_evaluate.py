@@ -46,9 +46,9 @@ def test_a_split_is_scored_as_in_a_full_pass(dataset, tmp_path, name):
 
 def test_size_decides_and_config_json_tells(dataset, tmp_path, monkeypatch):
     assert build_task(settings(), dataset).config.training.evaluate == "full"
-    monkeypatch.setattr(config, "FULL_EVALUATION_BYTES", 4 * 240 * 16)
+    monkeypatch.setattr(config, "LARGE_BYTES", 4 * 240 * 16)
     assert build_task(settings(), dataset).config.training.evaluate == "full"
-    monkeypatch.setattr(config, "FULL_EVALUATION_BYTES", 4 * 240 * 16 - 1)
+    monkeypatch.setattr(config, "LARGE_BYTES", 4 * 240 * 16 - 1)
     trainer, _ = trained(dataset, tmp_path, steps=10)
     assert trainer.folder.settings().training.evaluate == "split"
     surveys = {"history": "surveys", "budgets": (30,)}

@@ -25,6 +25,7 @@ from bliss.train.metrics import (
     average_precision,
     class_scores,
     confusion_matrix,
+    cross_entropy,
     macro_f1,
     metrics_of,
     roc_auc,
@@ -85,6 +86,7 @@ def test_scores_of_labels_are_torchmetrics():
         "macro_f1": reference.multilabel_f1_score(chances, whole, 4, average="macro"),
         "auc": reference.multilabel_auroc(chances, whole, 4),
         "average_precision": reference.multilabel_average_precision(chances, whole, 4),
+        "loss": torch.nn.functional.binary_cross_entropy(chances, y),
     }
     assert found == pytest.approx({k: v.item() for k, v in expected.items()}, **CLOSE)
 
@@ -114,21 +116,30 @@ def test_unknown_and_empty_classes_are_left_out():
 
 
 def test_ranking_scores_exist_for_two_classes_and_for_labels():
-    assert metrics_of("classes", 3) == ["f1", "accuracy", "macro_f1"]
+    assert metrics_of("classes", 3) == ["f1", "accuracy", "macro_f1", "loss"]
     assert metrics_of("classes", 2) == metrics_of("labels", 3)
     assert metrics_of("regression", 1) == ["r2", "mse", "mae"]
     assert metrics_of("link", 16) == ["auc", "average_precision", "mrr", "hits"]
     assert set(FUNCTIONS) == set(METRICS) - {"mrr", "hits"}
 
 
-@pytest.mark.parametrize("select", ["macro_f1", "auc"])
-def test_select_chooses_what_the_best_step_is_best_at(tmp_path, select):
+def test_cross_entropy_is_that_of_torch():
+    logits, y = drawn(4)
+    expected = torch.stack([-row.log_softmax(0)[c] for row, c in zip(logits, y, strict=True)])
+    assert cross_entropy(logits, y) == pytest.approx(expected.mean().item(), **CLOSE)
+    logits, y = drawn_labels()
+    probability = torch.where(y > 0, logits.sigmoid(), 1 - logits.sigmoid())
+    assert cross_entropy(logits, y) == pytest.approx(-probability.log().mean().item(), **CLOSE)
+
+
+@pytest.mark.parametrize(("select", "best"), [("macro_f1", max), ("auc", max), ("loss", min)])
+def test_select_chooses_what_the_best_step_is_best_at(tmp_path, select, best):
     dataset = make_dataset(multilabel=True)
     trainer, result = trained(dataset, tmp_path, select=select)
     lines = trainer.folder.metrics()
     assert {line.metric for line in lines} == {result.metric} == {select}
-    assert max(lines, key=lambda line: line.val_score).step == result.best_step
-    assert result.val_score == result.scores["val"][select] == max(x.val_score for x in lines)
+    assert best(lines, key=lambda line: line.val_score).step == result.best_step
+    assert result.val_score == result.scores["val"][select] == best(x.val_score for x in lines)
     assert evaluate(trainer.task, ("val",))["val"] == result.val_score
     assert RunFolder(tmp_path).result() == result
     read = json.loads((tmp_path / "result.json").read_text())

@@ -68,6 +68,15 @@ def test_the_first_step_of_the_best_validation_f1_is_kept(dataset, tmp_path, scr
     assert are_equal(best, weights_of(trainer))
 
 
+def test_the_lowest_error_is_the_best_and_patience_counts_from_it(dataset, tmp_path, scripted):
+    trainer = make_trainer(dataset, tmp_path, steps=100, patience=2, select="loss")
+    scripted(trainer, {10: 0.5, 20: 0.4, 30: 0.6, 40: 0.7, 50: 0.1})
+    result = trainer.run()
+    assert (result.steps, result.best_step) == (40, 20)
+    assert result.test_score == result.scores["test"]["loss"]
+    assert result.constant.score == pytest.approx(result.constant.loss, rel=1e-6)
+
+
 def test_patience_counts_evaluations_since_the_best_and_the_stop_is_announced(
     dataset, tmp_path, scripted
 ):

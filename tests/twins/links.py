@@ -62,6 +62,13 @@ def draw_node(key: np.uint64, counter: int, ladder: FloatArray, num_nodes: int) 
     return int(np.searchsorted(ladder, share * ladder[-1], side="right"))
 
 
+def was_edge(
+    indptr: IntArray, indices: IntArray, time: IntArray, j: int, i: int, latest: int
+) -> bool:
+    row = slice(indptr[i], indptr[i + 1])
+    return bool(((indices[row] == j) & (time[row] <= latest)).any())
+
+
 def draw_negatives(
     key: np.uint64,
     place: IntArray,
@@ -74,6 +81,8 @@ def draw_negatives(
     is_sorted: bool,
     known: IntArray,
     tries: int,
+    time: IntArray,
+    latest: IntArray,
 ) -> tuple[IntArray, IntArray, IntArray]:
     nodes = indptr.size - 1
     drawn = []
@@ -82,7 +91,12 @@ def draw_negatives(
         for t in range(tries):
             j = source[n] if source.size else draw_node(own, 2 * t, source_ladder, nodes)
             i = draw_node(own, 2 * t + 1, target_ladder, nodes)
-            is_known = j == i or j * nodes + i in known or is_edge(indptr, indices, True, j, i)
+            linked = (
+                was_edge(indptr, indices, time, j, i, latest[n])
+                if latest.size
+                else is_edge(indptr, indices, True, j, i)
+            )
+            is_known = j == i or j * nodes + i in known or linked
             if not is_known:
                 break
         drawn.append((j, i, is_known))

@@ -87,8 +87,8 @@ def compare(
     estimator: Annotated[
         str | None,
         typer.Option(
-            help="Estimator of all samplers that offer it; own: the default of each.",
-            show_default="the recipe's, otherwise hajek",
+            help="Estimator of all samplers that offer it; own: that of each in `bliss train`.",
+            show_default="own",
         ),
     ] = None,
     search: Annotated[

@@ -13,7 +13,7 @@ from bliss.errors import DamagedError, InputError, Interrupted, LostError, Resou
 from bliss.storage.files import DISK_ERRORS
 from bliss.storage.limits import is_out_of_memory
 from bliss.text import printable
-from bliss.train.results import short_name
+from bliss.train.results import score_text, short_name
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -78,7 +78,8 @@ def standing(now: StepProgress) -> str:
     if now.evaluated == 0:
         return f"loss {now.loss:.4f}"
     when = "" if now.evaluated == now.step else f" (step {now.evaluated})"
-    return f"loss {now.loss:.4f}  val {short_name(now.metric)} {now.val_score:.4f}{when}"
+    score = score_text(now.metric, now.val_score)
+    return f"loss {now.loss:.4f}  val {short_name(now.metric)} {score}{when}"
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from bliss.cli.console import console, errors, say, shown, silence
 from bliss.cli.options import Debug, Root, Run, Threads, Verify, folder, set_threads, takes_settings
 from bliss.errors import InputError
 from bliss.train.config_parts import AUTO
-from bliss.train.results import METRICS, title_of
+from bliss.train.results import score_text, title_of
 
 if TYPE_CHECKING:
     from bliss.train import RunResult, Task, TrainConfig
@@ -187,9 +187,11 @@ def train_with_ray(
 
 def show_result(result: RunResult) -> None:
     """Print the result of a run in two or three lines."""
+    scores = result.train_score, result.val_score, result.test_score
+    shown = [score_text(result.metric, score) for score in scores]
     say(
         f"{title_of(result.metric)} of the best step ({result.best_step}): train "
-        f"{result.train_score:.4f}, validation {result.val_score:.4f}, test {result.test_score:.4f}"
+        f"{shown[0]}, validation {shown[1]}, test {shown[2]}"
     )
     others = [
         f"{title_of(name)} {score_text(name, score)}"
@@ -305,14 +307,6 @@ def show_assessment(assessment: Assessment, split: str, unit: str) -> None:
         ratios = (score_text("", one.precision), score_text("", one.recall))
         table.add_row(one.name, f"{one.nodes:,}", f"{one.predicted:,}", *ratios, *row)
     console().print(table)
-
-
-def score_text(metric: str, value: float | None) -> str:
-    """A score with four decimals, an error with four digits; a dash for a score not defined."""
-    if value is None:
-        return "\u2013"
-    is_score = metric not in METRICS or METRICS[metric].is_score
-    return f"{value:.4f}" if is_score else f"{value:.4g}"
 
 
 def predict(

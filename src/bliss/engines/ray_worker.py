@@ -17,7 +17,7 @@ from bliss.storage.records import to_json
 from bliss.train.config import TrainConfig
 from bliss.train.folder import RunFolder
 from bliss.train.loop import Trainer
-from bliss.train.results import Evaluation, RunResult, short_name
+from bliss.train.results import Evaluation, RunResult, score_text, short_name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +88,8 @@ def _train(job: Job, config: TrainConfig, group: Group) -> dict[str, Any]:
 
     def on_evaluation(evaluation: Evaluation) -> None:
         score = short_name(evaluation.metric)
-        shown = f"loss {evaluation.loss:.4f}  val {score} {evaluation.val_score:.4f}"
+        value = score_text(evaluation.metric, evaluation.val_score)
+        shown = f"loss {evaluation.loss:.4f}  val {score} {value}"
         say(f"step {evaluation.step}/{config.training.steps}  {shown}")
         report(evaluation)
 

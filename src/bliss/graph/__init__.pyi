@@ -1,4 +1,5 @@
 from .csc import WEIGHTED as WEIGHTED
+from .cutoff import Cutoff as Cutoff
 from .graph import NORMS as NORMS
 from .graph import Graph as Graph
 from .graph import Norm as Norm

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from os import PathLike
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,6 +33,34 @@ def library_of(source: Any) -> str:
     bases = {(base.__module__.partition(".")[0], base.__name__) for base in type(source).__mro__}
     order = [(library, name) for library in libraries for name in types]
     return next((".".join(pair) for pair in order if pair in bases), "")
+
+
+def check_unchanged(own: str, norm: str | None, options: Mapping[str, Any]) -> None:
+    """Raise an error if options would change a graph that is already built. own: its norm."""
+    if options:
+        raise InputError(
+            f"{', '.join(options)} cannot be changed, because the graph is already built: "
+            "pass it to Graph.of(data, ...) when you build the graph."
+        )
+    if norm is not None and norm != own:
+        raise InputError(
+            f"norm={norm!r} differs from the graph's norm={own!r}: leave norm out, or pass "
+            f"graph.with_norm({norm!r})."
+        )
+
+
+def check_source(source: Any, kind: str, options: Mapping[str, Any]) -> None:
+    """Raise an error for a path, and for times that an object cannot hold."""
+    if isinstance(source, (str, PathLike)):
+        raise InputError(
+            f"the path {str(source)!r} cannot be converted to a graph: open a saved graph "
+            "with bliss.data.open_graph."
+        )
+    if options.get("time_attr") is not None and kind != "torch_geometric.Data":
+        raise InputError(
+            f"time_attr={options['time_attr']!r} names an attribute of a PyG Data, but the edges "
+            f"are a {type(source).__name__}: pass Graph.from_edge_index(edge_index, time=...)."
+        )
 
 
 def pairs_of(edge_index: Any, num_nodes: int | None) -> tuple[Array, int]:

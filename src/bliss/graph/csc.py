@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bliss import checks
-from bliss.arrays import NOTHING, Array, FloatArray, IntArray
+from bliss.arrays import NO_IDS, NOTHING, Array, FloatArray, IntArray
 from bliss.errors import InputError
-from bliss.kernels import bounds
+from bliss.kernels import bounds, frontier
+from bliss.kernels.times import ALWAYS
 
 WEIGHTED = ("weights", "weighted-mean")
 """Norms that use given weights."""
+_CHUNK = 1 << 18  # nodes
 
 
 def index_type(num_nodes: int) -> type[np.int32] | type[np.int64]:
@@ -44,6 +46,25 @@ def check_weight(norm: str, weight: Any, num_edges: int) -> FloatArray:
     return checks.weights("weight", weight, num_edges)
 
 
+def check_edge_ids(edge_id: IntArray, num_edges: int) -> IntArray:
+    """Columns of edges in the user's edge_index, checked. int[E]."""
+    if np.shape(edge_id) != (num_edges,) or edge_id.dtype.kind not in "iu":
+        raise InputError(
+            f"edge_id has shape {np.shape(edge_id)} for {num_edges} edges: pass one whole number "
+            "per edge, or leave it out."
+        )
+    return edge_id
+
+
+def degree_factors(indptr: IntArray, power: float) -> FloatArray:
+    """|N_j|^(-power / 2), computed in chunks of nodes. float32[V]."""
+    factor = np.empty(indptr.size - 1, np.float32)
+    for start in range(0, factor.size, _CHUNK):
+        degree = np.diff(indptr[start : start + _CHUNK + 1])
+        factor[start : start + _CHUNK] = inverse_power(degree, 0.5) ** power
+    return factor
+
+
 def check_arrays(indptr: Any, indices: Any) -> tuple[IntArray, IntArray]:
     """Checked pointers int64[V + 1] and sources int32[E] or int64[E]; kernels do not check."""
     sources = checks.as_array("indices", indices)
@@ -71,6 +92,75 @@ def check_pointers(indptr: Any, num_edges: int) -> IntArray:
             "together."
         )
     return pointers
+
+
+class Compressed(NamedTuple):
+    """Edges compressed by target; optional arrays are empty."""
+
+    indptr: IntArray  # int64[V + 1]
+    indices: IntArray  # int[E]
+    weight: FloatArray  # float32[E]
+    column: IntArray  # int[E]
+    time: IntArray  # int64[E]
+
+
+def compress(
+    pairs: Array,
+    num_nodes: int,
+    value: FloatArray,
+    column: IntArray,
+    time: IntArray,
+    norm: str,
+    self_loops: str,
+    duplicates: str,
+) -> Compressed:
+    """Edges sorted by target and source, or by target, time and source; see `from_edge_index`.
+
+    value, column and time have one entry per pair, or are empty.
+    """
+    kind = index_type(num_nodes)
+    source: IntArray = checks.node_ids("edge_index", pairs[0], num_nodes).astype(kind)
+    target: IntArray = checks.node_ids("edge_index", pairs[1], num_nodes).astype(kind)
+    column = column.astype(index_type(source.size))
+    has_ids, has_times = column.size > 0, time.size > 0
+    if has_times and duplicates == "coalesce":
+        raise InputError(
+            'duplicates="coalesce" would merge edges of different times: pass duplicates="keep".'
+        )
+    if has_times and norm == "weighted-mean" and self_loops == "add":
+        raise InputError(
+            'self_loops="add" with norm="weighted-mean" gives a self-loop the mean weight of '
+            'edges of any time, future ones included: pass self_loops="keep" or another norm.'
+        )
+    if self_loops != "keep":
+        others = source != target
+        loop_column = loop_columns(source, ~others, column, num_nodes) if has_ids else column
+        if has_ids and has_times:  # attributes of a given self-loop may be of the future
+            loop_column = np.full(num_nodes, -1, column.dtype)
+        source, target = source[others], target[others]
+        value = value[others] if value.size else value
+        column = column[others] if has_ids else column
+        time = time[others] if has_times else time
+    if self_loops == "add":
+        loops = np.arange(num_nodes, dtype=kind)
+        source, target = np.concatenate([source, loops]), np.concatenate([target, loops])
+        if norm in WEIGHTED:
+            value = np.concatenate([value, np.ones(num_nodes, np.float32)])
+        column = np.concatenate([column, loop_column]) if has_ids else column
+        time = np.concatenate([time, np.full(num_nodes, ALWAYS)]) if has_times else time
+
+    indptr, order = frontier.group_by_target(source, target, num_nodes)
+    if has_times:
+        order = order[np.lexsort((time[order], target[order]))]
+    indices = source[order]
+    value = value[order] if value.size else value
+    column = column[order] if has_ids else column
+    time = time[order] if has_times else NO_IDS
+    if duplicates == "coalesce":
+        indptr, indices, value, column = coalesce(indptr, indices, value, column)
+    if norm == "weighted-mean" and self_loops == "add":
+        value, _ = mean_self_loops(indptr, indices, value)
+    return Compressed(indptr, indices, value, column, time)
 
 
 def loop_columns(source: IntArray, is_loop: Array, column: IntArray, num_nodes: int) -> IntArray:

@@ -6,18 +6,19 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import scipy.sparse
 
 from bliss import checks
-from bliss.arrays import NOTHING, Array, FloatArray, IntArray
+from bliss.arrays import NO_IDS, NOTHING, Array, FloatArray, IntArray
 from bliss.errors import InputError
 from bliss.graph.conversion import (
     Pairs,
     adjacency_of,
+    check_source,
+    check_unchanged,
     edge_attributes,
     edges_of,
     is_edge_index,
@@ -27,16 +28,15 @@ from bliss.graph.conversion import (
 from bliss.graph.csc import (
     WEIGHTED,
     check_arrays,
+    check_edge_ids,
     check_pointers,
     check_weight,
-    coalesce,
-    index_type,
-    inverse_power,
-    loop_columns,
-    mean_self_loops,
+    compress,
+    degree_factors,
 )
+from bliss.graph.cutoff import Cutoff, check_edge_times, check_times, seen_at, times_of
 from bliss.graph.rows import Rows
-from bliss.kernels import frontier, links
+from bliss.kernels import links
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -55,8 +55,8 @@ class Graph:
     """A directed graph in compressed sparse column form, with aggregation coefficients.
 
     The in-edges of node i are the positions indptr[i] to indptr[i + 1] of `indices`; a position is
-    the edge's id. Rows are sorted by source, unless CSC arrays were used without a copy. The
-    coefficient alpha_ij of edge j -> i is
+    the edge's id. Rows are sorted by source, or by time if edges have times, unless CSC arrays were
+    used without a copy. The coefficient alpha_ij of edge j -> i is
 
     * ``norm="mean"``: 1 / |N_i|
     * ``norm="gcn"``: 1 / sqrt(|N_i| |N_j|), with in-degrees
@@ -80,6 +80,7 @@ class Graph:
     norm: Norm = "mean"
     weight: FloatArray = field(default_factory=lambda: NOTHING)  # float32[E], or empty: no weights
     edge_id: IntArray | None = None  # int32[E] or int64[E], column of the given edge_index
+    time: IntArray = field(default_factory=lambda: NO_IDS)  # int64[E], or empty: no times
 
     def __post_init__(self) -> None:
         checks.choice("norm", self.norm, NORMS)
@@ -89,15 +90,18 @@ class Graph:
         weight = check_weight(self.norm, given, indices.size)
         self._freeze(indptr=indptr, indices=indices, weight=weight)
         if self.edge_id is not None:
-            if np.shape(self.edge_id) != indices.shape or self.edge_id.dtype.kind not in "iu":
-                raise InputError(
-                    f"edge_id has shape {np.shape(self.edge_id)} for {indices.size} edges: pass "
-                    "one whole number per edge, or leave it out."
-                )
-            self._freeze(edge_id=self.edge_id)
+            self._freeze(edge_id=check_edge_ids(self.edge_id, indices.size))
+        self._freeze(time=check_edge_times(self.time, indptr))
 
     @classmethod
-    def trusted(cls, indptr: IntArray, indices: IntArray, norm: Norm, weight: FloatArray) -> Graph:
+    def trusted(
+        cls,
+        indptr: IntArray,
+        indices: IntArray,
+        norm: Norm,
+        weight: FloatArray,
+        time: IntArray = NO_IDS,
+    ) -> Graph:
         """A graph from arrays that were checked before; only the pointers are checked again.
 
         Kernels do not check indices: with wrong ones they would read and write outside the arrays.
@@ -108,12 +112,13 @@ class Graph:
             or indices.ndim != 1
             or (has_weights and (weight.dtype != np.float32 or weight.shape != indices.shape))
         ):
-            return cls(indptr, indices, norm, weight)
+            return cls(indptr, indices, norm, weight, time=time)
         graph = object.__new__(cls)
         object.__setattr__(graph, "norm", norm)
         object.__setattr__(graph, "edge_id", None)
         pointers = check_pointers(indptr, indices.size)
-        graph._freeze(indptr=pointers, indices=indices, weight=weight)
+        times = check_times("time", time, indices.size if time.size else 0, "edge")
+        graph._freeze(indptr=pointers, indices=indices, weight=weight, time=times)
         return graph
 
     def __deepcopy__(self, memo: Any) -> Graph:
@@ -122,6 +127,7 @@ class Graph:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         arrays = {"indptr": self.indptr, "indices": self.indices, "weight": self.weight}
+        arrays["time"] = self.time
         self._freeze(**arrays, **({} if self.edge_id is None else {"edge_id": self.edge_id}))
 
     def _freeze(self, **arrays: Array) -> None:
@@ -136,7 +142,8 @@ class Graph:
         else:
             loops = self.num_self_loops
             counts = f"edges={self.num_edges - loops}, self_loops={loops}"
-        return f"Graph(nodes={self.num_nodes}, {counts}, norm={self.norm!r})"
+        times = ", times=True" if self.has_times else ""
+        return f"Graph(nodes={self.num_nodes}, {counts}, norm={self.norm!r}{times})"
 
     @property
     def num_nodes(self) -> int:
@@ -147,6 +154,11 @@ class Graph:
     def num_edges(self) -> int:
         """|E|, including self-loops."""
         return self.indices.size
+
+    @property
+    def has_times(self) -> bool:
+        """Whether edges have times."""
+        return self.time.size > 0
 
     @cached_property
     def degree(self) -> IntArray:
@@ -223,26 +235,40 @@ class Graph:
             return NOTHING.astype(np.float32)
         factors: dict[float, FloatArray] = self.__dict__.setdefault("_source_factors", {})
         if power not in factors:
-            factor = np.empty(self.num_nodes, np.float32)
-            for start in range(0, self.num_nodes, _CHUNK):
-                part = factor[start : start + _CHUNK]
-                degree = self.degree_of(np.arange(start, start + part.size))
-                part[:] = inverse_power(degree, 0.5) ** power
-            factors[power] = factor
+            factors[power] = degree_factors(self.indptr, power)
         return factors[power]
 
-    def rows(self, dst: IntArray, without: Any = None) -> Rows:
-        """The edges that targets may see.
+    def rows(
+        self, dst: IntArray, without: Any = None, before: Any = None, after: Any = None
+    ) -> Rows:
+        """The edges that targets may see; degrees and coefficients are those of these edges.
 
         Parameters
         ----------
         dst
-            Distinct targets, int64[D].
+            Targets, int64[D]; distinct, unless they have times.
         without
-            Edge ids [H] that no target may see, or `HiddenEdges`; degrees and coefficients are
-            those of the graph without them.
+            Edge ids [H] that no target may see, or `HiddenEdges`.
+        before, after
+            Times int64[D]: each target sees edges of times after <= time < before. `before` may be
+            a `Cutoff`.
         """
-        return Rows.of(self, dst, without)
+        if before is None or isinstance(before, Cutoff):
+            return Rows.of(self, dst, without, before)
+        start = NO_IDS if after is None else check_times("after", after, dst.size, "target")
+        cutoff = Cutoff(check_times("before", before, dst.size, "target"), start)
+        return Rows.of(self, dst, without, cutoff)
+
+    def at(self, time: int, strict: bool = False) -> Graph:
+        """The graph as it was at a time: with edges of at most this time, or below it if strict.
+
+        Makes new arrays, without times.
+        """
+        seen = seen_at(self.time, time, strict)
+        count = np.concatenate([[0], np.cumsum(seen)])
+        weight = self.weight[seen] if self.weight.size else self.weight
+        edge_id = None if self.edge_id is None else self.edge_id[seen]
+        return Graph(count[self.indptr], self.indices[seen], self.norm, weight, edge_id)
 
     def with_norm(self, norm: Norm) -> Graph:
         """The same edges, and the same weights if there are any, with other coefficients."""
@@ -257,7 +283,7 @@ class Graph:
         object.__setattr__(graph, "norm", norm)
         object.__setattr__(graph, "edge_id", self.edge_id)
         weight = self.weight if norm in WEIGHTED else NOTHING
-        graph._freeze(indptr=self.indptr, indices=self.indices, weight=weight)
+        graph._freeze(indptr=self.indptr, indices=self.indices, weight=weight, time=self.time)
         kept = {"degree", "has_self_loops", "num_self_loops", "has_sorted_rows"}
         for name in kept & self.__dict__.keys():  # do not depend on norm
             graph.__dict__[name] = self.__dict__[name]
@@ -298,24 +324,11 @@ class Graph:
                 "number of nodes: leave it out."
             )
         if isinstance(source, Graph):
-            if options:
-                raise InputError(
-                    f"{', '.join(options)} cannot be changed, because the graph is already built: "
-                    "pass it to Graph.of(data, ...) when you build the graph."
-                )
-            if norm is not None and norm != source.norm:
-                raise InputError(
-                    f"norm={norm!r} differs from the graph's norm={source.norm!r}: leave norm out, "
-                    f"or pass graph.with_norm({norm!r})."
-                )
+            check_unchanged(source.norm, norm, options)
             return source
         options.setdefault("self_loops", _loops_of(norm))
-        if isinstance(source, (str, PathLike)):
-            raise InputError(
-                f"the path {str(source)!r} cannot be converted to a graph: open a saved graph "
-                "with bliss.data.open_graph."
-            )
         kind = library_of(source)
+        check_source(source, kind, options)
         if kind == "torch_geometric.HeteroData":
             raise InputError(
                 "HeteroData has several types of nodes or edges and cannot be converted to a "
@@ -349,14 +362,18 @@ class Graph:
         return cls.from_edge_index(pairs.edge_index, weight=weight, norm=norm, **options)
 
     @classmethod
-    def from_data(cls, data: Any, norm: Norm = "mean", **options: Any) -> Graph:
+    def from_data(
+        cls, data: Any, norm: Norm = "mean", time_attr: str | None = None, **options: Any
+    ) -> Graph:
         """Build from a PyG `Data`: its edge_index, or adj_t, in which [i, j] is the edge j -> i.
 
         If the norm takes weights, they are edge_weight, or the values of adj_t. Options are those
         of `from_edge_index`. By default, self-loops are kept as they are, except with norm="gcn";
-        edge ids are kept if the data has attributes of edges other than edge_weight.
+        edge ids are kept if the data has attributes of edges other than edge_weight. `time_attr`
+        is the attribute with the times of edges, or of nodes: an edge is as old as its source.
         """
         options.setdefault("self_loops", _loops_of(norm))
+        time = None if time_attr is None else times_of(data, time_attr)
         if data.edge_index is None:
             pairs = adjacency_of(data)
             if pairs is None:
@@ -369,7 +386,7 @@ class Graph:
         options.setdefault("edge_ids", bool(attributes))
         weight = getattr(data, "edge_weight", None) if norm in WEIGHTED else None
         return cls.from_edge_index(
-            data.edge_index, num_nodes=data.num_nodes, weight=weight, norm=norm, **options
+            data.edge_index, data.num_nodes, weight=weight, norm=norm, time=time, **options
         )
 
     @classmethod
@@ -382,6 +399,7 @@ class Graph:
         self_loops: SelfLoops = "add",
         duplicates: Duplicates = "keep",
         edge_ids: bool = False,
+        time: Any = None,
     ) -> Graph:
         """Build from pairs (source, target), in PyG's format.
 
@@ -406,40 +424,22 @@ class Graph:
             Whether to keep, for each edge, its column in edge_index, which `Block.e_id` returns: -1
             for an added self-loop, and the first column for merged edges and replaced self-loops. 4
             bytes per edge, 8 for more than 2^31 edges.
+        time
+            Whole numbers [E], the time of each edge, by which rows are then sorted. An added
+            self-loop is seen at any time.
         """
         checks.choice("norm", norm, NORMS)
         checks.choice("self_loops", self_loops, ("add", "keep", "remove"))
         checks.choice("duplicates", duplicates, ("keep", "coalesce"))
         pairs, num_nodes = pairs_of(edge_index, num_nodes)
-        kind = index_type(num_nodes)
-        source: IntArray = checks.node_ids("edge_index", pairs[0], num_nodes).astype(kind)
-        target: IntArray = checks.node_ids("edge_index", pairs[1], num_nodes).astype(kind)
-        value = check_weight(norm, weight, source.size)
-        column: IntArray = np.arange(source.size if edge_ids else 0).astype(index_type(source.size))
-
-        if self_loops != "keep":
-            others = source != target
-            loop_column = loop_columns(source, ~others, column, num_nodes) if edge_ids else column
-            source, target = source[others], target[others]
-            value = value[others] if value.size else value
-            column = column[others] if edge_ids else column
-        if self_loops == "add":
-            loops = np.arange(num_nodes, dtype=kind)
-            source, target = np.concatenate([source, loops]), np.concatenate([target, loops])
-            if norm in WEIGHTED:
-                value = np.concatenate([value, np.ones(num_nodes, np.float32)])
-            column = np.concatenate([column, loop_column]) if edge_ids else column
-
-        indptr, order = frontier.group_by_target(source, target, num_nodes)
-        indices = source[order]
-        value = value[order] if value.size else value
-        column = column[order] if edge_ids else column
-        if duplicates == "coalesce":
-            indptr, indices, value, column = coalesce(indptr, indices, value, column)
-        if norm == "weighted-mean" and self_loops == "add":
-            value, _ = mean_self_loops(indptr, indices, value)
-        graph = cls(indptr, indices, norm, value, column if edge_ids else None)
-        graph.__dict__["has_sorted_rows"] = True  # known without a pass over the edges
+        times = NO_IDS if time is None else check_times("time", time, pairs.shape[1], "edge")
+        columns = np.arange(pairs.shape[1]) if edge_ids else NO_IDS
+        value = check_weight(norm, weight, pairs.shape[1])
+        edges = compress(pairs, num_nodes, value, columns, times, norm, self_loops, duplicates)
+        ids = edges.column if edge_ids else None
+        graph = cls(edges.indptr, edges.indices, norm, edges.weight, ids, edges.time)
+        if not graph.has_times:
+            graph.__dict__["has_sorted_rows"] = True  # known without a pass over the edges
         if self_loops == "add":
             graph.note_self_loops()
         return graph

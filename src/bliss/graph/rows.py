@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,8 @@ from bliss import checks
 from bliss.arrays import NO_IDS, NOTHING, BoolArray, FloatArray, IntArray
 from bliss.errors import InputError
 from bliss.graph.csc import WEIGHTED, inverse_power
-from bliss.kernels import frontier, nodewise
+from bliss.graph.cutoff import Cutoff
+from bliss.kernels import frontier, nodewise, times
 from bliss.kernels.histories import full_sums
 from bliss.kernels.links import edges_of_codes, split_rows
 
@@ -100,10 +101,14 @@ class Rows:
         weights  alpha_ij = w_ij, the given weight
         weighted-mean  alpha_ij = w_ij / W_g,    W_g = sum of w_ik over the edges k -> i of g
 
-    where |N_g|, |N_j| and W_g count only visible edges. A self-loop's weight does not change if
-    other edges are hidden. `influence` weighs the squared error of each
-    target in what a draw minimises (`bliss.samplers.influence`). Methods take O(groups), O(sources)
-    or O(visible edges), never O(V) or O(E); only `Graph.source_factor` has V numbers, made once.
+    where |N_g|, |N_j| and W_g count only visible edges. With times, |N_j| counts the in-edges of j
+    that the target of the edge may see, so that alpha_ij is that of the graph as it was then. A
+    self-loop that was added with the mean weight w_ii of the n other in-edges keeps it if some of
+    them are hidden: without an edge of weight w its mean would change by (w_ii - w) / (n - 1).
+    Weights belong to the graph, kernels of masses, sums and coefficients read them by edge, and a
+    copy per batch would take O(E). `influence` weighs the squared error of each target in what a
+    draw minimises (`bliss.samplers.influence`). Methods take O(groups), O(sources) or O(visible
+    edges), never O(V) or O(E); only `Graph.source_factor` has V numbers, made once.
     """
 
     graph: Graph
@@ -116,17 +121,53 @@ class Rows:
     relation: IntArray = field(default_factory=lambda: NO_IDS)  # int64[G]; empty without relations
     hidden: HiddenEdges | None = None  # edges that are left out
     influence: FloatArray = field(default_factory=lambda: NOTHING)  # float64[D] g_i^2; empty: 1
+    cutoff: Cutoff | None = None  # [D] times that each target may see; None: all
 
     @classmethod
-    def of(cls, graph: Graph, dst: IntArray, without: Any = None) -> Rows:
+    def of(
+        cls, graph: Graph, dst: IntArray, without: Any = None, cutoff: Cutoff | None = None
+    ) -> Rows:
         """Rows of the targets dst [D], whole or without some edges; see `Graph.rows`."""
         owner = np.arange(dst.size)
+        if cutoff is not None:
+            return cls._until(graph, dst, owner, without, cutoff)
         if without is not None:
             hidden = HiddenEdges.of(graph, without)
             pointer, start, stop, degree = split_rows(graph.indptr, dst, hidden.node, hidden.edge)
             return cls(graph, dst, owner, pointer, start, stop, degree, hidden=hidden)
         start, stop = graph.indptr[dst], graph.indptr[dst + 1]
         return cls(graph, dst, owner, np.arange(dst.size + 1), start, stop, stop - start)
+
+    @classmethod
+    def _until(
+        cls, graph: Graph, dst: IntArray, owner: IntArray, without: Any, cutoff: Cutoff
+    ) -> Rows:
+        """Rows that end at the time of each target, by binary search."""
+        if not graph.has_times and graph.num_edges:
+            raise InputError(
+                "the graph has no times, so a cut-off would hide nothing: build it with "
+                'Graph.of(data, time_attr="time").'
+            )
+        if cutoff.before.size != dst.size or cutoff.after.size not in (0, dst.size):
+            raise InputError(
+                f"there are {cutoff.before.size} times for {dst.size} targets: pass one per target."
+            )
+        whole = graph.indptr[dst], graph.indptr[dst + 1]
+        ranges = times.cut_ranges(*whole, graph.time, cutoff.before, cutoff.after)
+        hidden = None
+        if without is not None:
+            hidden = HiddenEdges.of(graph, without)
+            ranges = times.hide_edges(*ranges[:3], hidden.edge)
+        return cls(graph, dst, owner, *ranges, hidden=hidden, cutoff=cutoff)
+
+    def last(self, count: int) -> Rows:
+        """The last `count` edges of each group, the newest if edges have times."""
+        length = self.stop - self.start
+        group = np.repeat(np.arange(self.degree.size), np.diff(self.pointer))
+        before = np.cumsum(length) - length - (np.cumsum(self.degree) - self.degree)[group]
+        dropped = np.clip((self.degree - count)[group] - before, 0, length)
+        degree = np.minimum(self.degree, count)
+        return replace(self, start=self.start + dropped, degree=degree)
 
     def __repr__(self) -> str:
         size = f"targets={self.dst.size}, groups={self.owner.size}, edges={self.num_edges}"
@@ -146,6 +187,11 @@ class Rows:
     def node(self) -> IntArray:
         """Target of each group. int64[G]."""
         return self.dst if self.dst.size == self.owner.size else self.dst[self.owner]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether each group is known to be a whole row of the graph."""
+        return self.hidden is None and self.cutoff is None and not self.relation.size
 
     @property
     def is_partial(self) -> BoolArray:
@@ -187,9 +233,15 @@ class Rows:
         return np.asarray(frontier.range_sums(*self.ranges, self.graph.weight))
 
     def source_scale(self, nodes: IntArray) -> FloatArray:
-        """Source factor of alpha_ij; empty if it is 1 everywhere. [N] -> float64[N]."""
+        """Source factor of alpha_ij; empty if it is 1 everywhere. [N] -> float64[N].
+
+        With times, it is that at the latest cut-off, for masses, which have one factor per node.
+        """
         if self.graph.norm != "gcn":
             return NOTHING
+        if self.cutoff is not None:
+            latest = self.cutoff.latest[np.zeros(nodes.size, np.int64)]
+            return inverse_power(Rows.of(self.graph, nodes, self.hidden, latest).degree, 0.5)
         degree = self.graph.degree_of(nodes)
         if self.hidden is not None:
             degree = degree - self.hidden.lost(nodes)
@@ -199,13 +251,29 @@ class Rows:
         """Source factors to a power, for kernels: those of the graph, and those that differ.
 
         Returns `Graph.source_factor` float32[V], the nodes int64[N] whose factor differs because
-        they lose edges, and the factors float32[N] of these nodes.
+        they lose edges, and the factors float32[N] of these nodes. With times these are all nodes
+        that the targets may see.
         """
         factor = self.graph.source_factor(power)
-        if self.hidden is None or not factor.size:
+        if not factor.size or (self.hidden is None and self.cutoff is None):
             return factor, NO_IDS, NOTHING.astype(np.float32)
-        changed = (self.source_scale(self.hidden.node) ** power).astype(np.float32)
-        return factor, self.hidden.node, changed
+        if self.cutoff is not None:
+            sources = self.graph.indices[self.edges()[1]]
+            changed: IntArray = np.union1d(sources, self.dst).astype(np.int64)
+        else:
+            assert self.hidden is not None
+            changed = self.hidden.node
+        return factor, changed, (self.source_scale(changed) ** power).astype(np.float32)
+
+    def edge_source_scale(self, kept_indptr: IntArray, edge: IntArray) -> FloatArray:
+        """Source factor of alpha_ij of some edges by group, with times and norm="gcn". float64[E'].
+
+        It is 1 / sqrt(|N_j|), with |N_j| the in-edges of j that the target of the edge may see.
+        """
+        assert self.cutoff is not None
+        cutoff = self.cutoff[np.repeat(self.owner, np.diff(kept_indptr))]
+        source = self.graph.indices[edge].astype(np.int64)
+        return inverse_power(Rows.of(self.graph, source, self.hidden, cutoff).degree, 0.5)
 
     def coefficients(
         self,
@@ -224,11 +292,14 @@ class Rows:
         correction   float64[S]; empty means 1 everywhere
         """
         is_weighted = self.graph.norm in WEIGHTED
+        is_timed = self.graph.norm == "gcn" and self.cutoff is not None
         own = NOTHING if is_weighted else self.target_scale
-        scales = own, self.source_scale(source), self.graph.weight
+        scales = own, NOTHING if is_timed else self.source_scale(source), self.graph.weight
         alpha: FloatArray = frontier.edge_weights(
             kept_indptr, row, edge, source.size, correction, *scales
         )
+        if is_timed:
+            alpha *= self.edge_source_scale(kept_indptr, edge).astype(np.float32)
         if self.graph.norm == "weighted-mean":
             alpha *= np.repeat(self.target_scale, np.diff(kept_indptr))
         return alpha
@@ -240,6 +311,10 @@ class Rows:
         if self.graph.norm in WEIGHTED:
             is_sum = self.graph.norm == "weights"
             return self._weight_sum if is_sum else (self._weight_sum > 0).astype(np.float64)
+        if self.cutoff is not None:
+            indptr, edge = self.edges()
+            scale = np.concatenate([[0.0], np.cumsum(self.edge_source_scale(indptr, edge))])
+            return np.diff(scale[indptr]) * self.target_scale
         changed = NO_IDS if self.hidden is None else self.hidden.node
         scales = self.graph.indptr, changed, self.source_scale(changed)
         total: FloatArray = frontier.source_sums(*self.ranges, self.graph.indices, *scales)
@@ -250,6 +325,11 @@ class Rows:
 
         value  float32[V, F] or float16[V, F]
         """
+        if self.cutoff is not None:
+            raise InputError(
+                "sums over all neighbours know no times: use a sampler without a history and "
+                "without an exact first hop."
+            )
         if self.graph.norm == "weighted-mean":
             return self._weighted_means(np.arange(self.degree.size), value)
         graph, is_gcn = self.graph, self.graph.norm == "gcn"
@@ -281,6 +361,8 @@ class Rows:
         whole  float32[D, F]  sums over all in-edges of the targets
         value  [V, F]
         """
+        if self.cutoff is not None:
+            return self.full_sums(value)
         if self.hidden is None:
             return whole
         graph = self.graph

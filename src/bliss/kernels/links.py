@@ -167,6 +167,19 @@ def is_edge(indptr: IntArray, indices: IntArray, is_sorted: bool, j: int, i: int
 
 
 @compiled
+def was_edge(
+    indptr: IntArray, indices: IntArray, time: IntArray, j: int, i: int, latest: int
+) -> bool:
+    """Whether the graph has the edge j -> i with a time of at most `latest`; sorted by time."""
+    for e in range(indptr[i], indptr[i + 1]):
+        if time[e] > latest:
+            return False
+        if indices[e] == j:
+            return True
+    return False
+
+
+@compiled
 def draw_node(key: np.uint64, counter: np.uint64, ladder: FloatArray, num_nodes: int) -> int:
     """One node: uniform, or with probability proportional to its weight.
 
@@ -199,6 +212,8 @@ def draw_negatives(
     is_sorted: bool,
     known: IntArray,
     tries: int,
+    time: IntArray,
+    latest: IntArray,
 ) -> tuple[Any, Any, Any]:
     """Draw pairs that are no known link; a pair that is one is drawn again, `tries` times at most.
 
@@ -212,6 +227,8 @@ def draw_negatives(
     source_ladder  float64[V]  cumulative weights of the nodes; empty: uniform
     target_ladder  float64[V]
     known          int64[K]    codes of further known links, increasing
+    time           int64[E]    times of edges, by which rows are sorted; empty: none
+    latest         int64[N]    with times, edges up to this time are known
     returns        source int64[N], target int64[N], is_known bool[N]
     """
     num_nodes = indptr.size - 1
@@ -231,7 +248,8 @@ def draw_negatives(
             is_known[n] = (
                 j == i
                 or (at < known.size and known[at] == code)
-                or is_edge(indptr, indices, is_sorted, j, i)
+                or (latest.size == 0 and is_edge(indptr, indices, is_sorted, j, i))
+                or (latest.size > 0 and was_edge(indptr, indices, time, j, i, latest[n]))
             )
             t += 1
     return src, dst, is_known

@@ -11,6 +11,7 @@ from bliss import checks
 from bliss.arrays import Array, IntArray
 from bliss.errors import InputError
 from bliss.graph import WEIGHTED, Graph
+from bliss.graph.csc import mean_self_loops
 from bliss.links.fractions import FRACTIONS, SPLITS, check_fractions
 from bliss.rng import Stream, derive_key, hashes
 
@@ -84,17 +85,24 @@ class LinkSplits:
         return links
 
     def messages(self, *splits: str) -> Graph:
-        """The graph with the edges of these splits and all self-loops; a copy if others exist."""
+        """The graph with the edges of these splits and all self-loops; a copy if others exist.
+
+        With norm="weighted-mean", self-loops that have the mean weight of all other in-edges get
+        that of the edges kept here, so that no weight of a left-out link remains in them.
+        """
         chosen = [SPLITS.index(checks.choice("split", name, SPLITS)) for name in splits]
         kept = np.isin(self.split, [LOOP, *chosen])
         if kept.all():
             return self.graph
         before = np.concatenate([np.zeros(1, np.int64), np.cumsum(kept)])
         graph = self.graph
+        indptr, indices = before[graph.indptr], graph.indices[kept]
         weight = graph.weight[kept] if graph.norm in WEIGHTED else None
-        return Graph.from_csc(
-            before[graph.indptr], graph.indices[kept], weight, norm=graph.norm, self_loops="keep"
-        )
+        if graph.norm == "weighted-mean":
+            means, _ = mean_self_loops(graph.indptr, graph.indices, graph.weight)
+            if np.allclose(means, graph.weight, rtol=1e-5, atol=0.0):
+                weight, _ = mean_self_loops(indptr, indices, graph.weight[kept])
+        return Graph.from_csc(indptr, indices, weight, norm=graph.norm, self_loops="keep")
 
 
 def _by_order(order: IntArray, shares: Sequence[float]) -> Array:

@@ -86,7 +86,8 @@ class Negatives:
 
     A pair is known if it is an edge of the graph, if it was given as known, or if j = i. Known
     pairs are drawn again, `TRIES` times at most; those that remain are counted in `num_known`, with
-    a warning at the first.
+    a warning at the first. If links have times, edges of at most the link's time are known; those
+    of later times are not, because nobody could know of them.
 
     Parameters
     ----------
@@ -98,11 +99,24 @@ class Negatives:
         Seed of the coins.
     known
         Pairs int64[2, K] that are known, too.
+    has_times
+        Whether links have times.
     """
 
     def __init__(
-        self, graph: Graph, sampling: NegativeSampling, seed: int = 0, known: IntArray | None = None
+        self,
+        graph: Graph,
+        sampling: NegativeSampling,
+        seed: int = 0,
+        known: IntArray | None = None,
+        has_times: bool = False,
     ) -> None:
+        for field in ("src_weight", "dst_weight") if has_times else ():
+            if isinstance(power := getattr(sampling, field), Real):
+                raise InputError(
+                    f"{field}={power!r} would draw negatives by in-degrees that count future edges:"
+                    " pass one weight per node, or leave it out."
+                )
         self.graph, self.sampling, self.seed = graph, sampling, seed
         self.num_known = 0  # negatives that are known links, so far
         self._source_ladder = cumulative_weights("src_weight", sampling.src_weight, graph)
@@ -111,6 +125,8 @@ class Negatives:
 
     def _codes_of(self, known: IntArray) -> IntArray:
         """Codes of the pairs that are no edge of the graph, increasing. int64[K']."""
+        if self.graph.has_times:  # an edge may be later, so that it does not make a pair known
+            return np.unique(known[0] * self.graph.num_nodes + known[1])
         codes = [NO_IDS]
         for start in range(0, known.shape[1], _CHUNK):
             source, target = known[:, start : start + _CHUNK]
@@ -119,13 +135,16 @@ class Negatives:
             codes.append((source * self.graph.num_nodes + target)[~is_edge])
         return np.unique(np.concatenate(codes))
 
-    def draw(self, index: IntArray, source: IntArray, epoch: int) -> tuple[IntArray, IntArray]:
+    def draw(
+        self, index: IntArray, source: IntArray, epoch: int, time: IntArray | None = None
+    ) -> tuple[IntArray, IntArray]:
         """Negatives of the links at these positions, ceil(amount B) of them, k by k.
 
         Negative m belongs to link m mod B, and its number k is m div B.
 
         index    int64[B]  positions of the links, which decide the coins
         source   int64[B]  sources of the links
+        time     int64[B]  times of the links, if they have some
         returns  sources and targets, int64[ceil(amount B)] each
         """
         count = math.ceil(index.size * self.sampling.amount)
@@ -142,6 +161,8 @@ class Negatives:
             self.graph.has_sorted_rows,
             self._codes,
             TRIES,
+            NO_IDS if time is None else self.graph.time,
+            NO_IDS if time is None else time[link],
         )
         if is_known.any():
             self._count_known(src[is_known])

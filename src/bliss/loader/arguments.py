@@ -77,6 +77,18 @@ def check_options(
         )
 
 
+def check_order(order: str, times: Any, batch_sampler: Any) -> str:
+    """Order of the seeds, checked."""
+    checks.choice("order", order, ("given", "time"))
+    if order == "time" and times is None:
+        raise InputError(
+            'order="time" needs times of seeds: pass input_time, or edge_label_time for links.'
+        )
+    if order == "time" and batch_sampler is not None:
+        raise InputError('order="time" cannot be combined with batch_sampler: leave one out.')
+    return order
+
+
 def check_function(field: str, function: Any) -> None:
     """Raise an error unless an optional function is one."""
     if function is not None and not callable(function):

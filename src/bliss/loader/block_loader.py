@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from bliss.arrays import IntArray
 from bliss.loader.order import Order, SamplerOrder
 from bliss.loader.seed_loader import SeedLoader
+from bliss.loader.seed_times import SeedTimes, node_times
 from bliss.loader.seeds import NodeSeeds, SeedBatch
 from bliss.samplers.base import Sampler
 
@@ -28,6 +30,7 @@ class BlockLoader(SeedLoader):
       column of each block's edges in the data's edge_index, -1 for added self-loops
     * ``n_id`` [S], ``input_id`` [B] (position in `input_nodes`, or node id for a mask),
       ``batch_size``, ``num_nodes``, ``num_edges`` (of all blocks)
+    * ``seed_time`` [B], if the seeds have times
     * ``seconds``: time to ``sample`` the blocks and to ``gather`` the attributes
 
     Batches are numbered over all epochs. A draw depends only on its number and the seed, so a
@@ -46,7 +49,21 @@ class BlockLoader(SeedLoader):
     node_sampler
         A sampler, such as `bliss.Bliss`.
     input_nodes
-        Seed nodes: a mask [V], ids, or None for all nodes.
+        Seed nodes: a mask [V], ids, or None for all nodes. With times, ids may be repeated, and
+        ``input_id`` tells which of them a seed is.
+    input_time
+        Time of each input node [N], whole numbers. No layer sees what is later than the time of
+        its seed. The sampler's graph needs times: build it with time_attr.
+    time_attr
+        Attribute of the data with the times of nodes, the default of input_time.
+    time_strict
+        Whether a seed sees times below its own alone; by default it also sees its own time.
+    time_window
+        Number of times that a seed sees, the last of which is its own (or the one before if
+        strict); None: all.
+    order
+        "given": seeds in their order, or shuffled. "time": batches of seeds that are neighbours in
+        time, in the order of time, or in shuffled order.
     batch_size
         Seeds per batch.
     shuffle
@@ -75,17 +92,30 @@ class BlockLoader(SeedLoader):
     subgraph_type
         Must be "directional": a block holds the edges that lead to its targets.
     options
-        Other options of PyG's NeighborLoader (disjoint, time_attr, ...) are refused with a reason,
-        unless they are off.
+        Other options of PyG's NeighborLoader (disjoint, ...) are refused with a reason, unless they
+        are off.
     """
 
     seeds: NodeSeeds
 
     def __init__(
-        self, data: Data, node_sampler: Sampler, input_nodes: Any = None, **options: Any
+        self,
+        data: Data,
+        node_sampler: Sampler,
+        input_nodes: Any = None,
+        *,
+        input_time: Any = None,
+        time_attr: str | None = None,
+        time_strict: bool = False,
+        time_window: int | None = None,
+        **options: Any,
     ) -> None:
         def make_seeds() -> NodeSeeds:
-            return NodeSeeds.of(input_nodes, int(data.num_nodes))
+            has_times = input_time is not None or time_attr is not None
+            seeds = NodeSeeds.of(input_nodes, int(data.num_nodes), distinct=not has_times)
+            time = node_times(data, time_attr, seeds.node) if input_time is None else input_time
+            rule = time, len(seeds), node_sampler, time_strict, time_window
+            return replace(seeds, times=SeedTimes.of("input_time", *rule))
 
         super().__init__(data, node_sampler, make_seeds, **options)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -12,8 +12,9 @@ from torch import Tensor
 from bliss import checks
 from bliss.arrays import IntArray
 from bliss.errors import InputError
-from bliss.graph import Graph, HiddenEdges
+from bliss.graph import Cutoff, Graph, HiddenEdges
 from bliss.links import Negatives, NegativeSampling
+from bliss.loader.seed_times import SeedTimes
 
 EXCLUDE = ("reverse", "self", "none")
 """Edges that a batch of links does not see: its links and their reverse, its links, or none."""
@@ -28,6 +29,7 @@ class EdgeSeeds:
     edge_label: Tensor | None = None  # [P, ...]; already shifted if negatives are drawn
     negatives: Negatives | None = None
     exclude: str = "reverse"
+    times: SeedTimes | None = None
     kind = "links"
 
     @classmethod
@@ -40,6 +42,7 @@ class EdgeSeeds:
         exclude: str = "reverse",
         known: Any = None,
         seed: int = 0,
+        times: SeedTimes | None = None,
     ) -> EdgeSeeds:
         """Seeds from the arguments of `LinkLoader`."""
         checks.choice("exclude", exclude, EXCLUDE)
@@ -55,11 +58,13 @@ class EdgeSeeds:
                 raise InputError(
                     "known has no effect without negatives: leave it out, or pass neg_sampling."
                 )
-            return cls(graph, pairs, label, None, exclude)
+            return cls(graph, pairs, label, None, exclude, times)
+        listed = pairs if times is None else pairs[:, :0]
         if known is not None:
             known = checks.node_pairs("known", known, graph.num_nodes)
-        listed = pairs if known is None else np.concatenate([pairs, known], axis=1)
-        return cls(graph, pairs, label, Negatives(graph, sampling, seed, listed), exclude)
+            listed = np.concatenate([listed, known], axis=1)
+        negatives = Negatives(graph, sampling, seed, listed, has_times=times is not None)
+        return cls(graph, pairs, label, negatives, exclude, times)
 
     def __len__(self) -> int:
         return int(self.edge_label_index.shape[1])
@@ -69,38 +74,51 @@ class EdgeSeeds:
         source, target = self.edge_label_index[:, index]
         without = self._hidden(source, target)
         if self.negatives is not None and self.negatives.sampling.mode == "triplet":
-            node, named = self._triplets(index, source, target, epoch)
+            ends, named = self._triplets(index, source, target, epoch)
         else:
-            node, named = self._labelled(index, source, target, epoch)
-        return EdgeBatch(node, without, {"input_id": torch.from_numpy(index), **named})
+            ends, named = self._labelled(index, source, target, epoch)
+        own = {"input_id": torch.from_numpy(index), **named}
+        return EdgeBatch(ends.node, without, own, ends.cutoff)
 
     def _labelled(
         self, index: IntArray, source: IntArray, target: IntArray, epoch: int
-    ) -> tuple[IntArray, dict[str, Tensor]]:
+    ) -> tuple[Ends, dict[str, Tensor]]:
         """Distinct nodes; edge_label_index [2, B + N] and edge_label [B + N], links first."""
         label = None if self.edge_label is None else self.edge_label[torch.from_numpy(index)]
+        link = index
         if self.negatives is not None:
-            src, dst = self.negatives.draw(index, source, epoch)
+            src, dst = self.negatives.draw(index, source, epoch, self._time(index))
+            link = np.resize(index, source.size + dst.size)  # negative m is of link m mod B
             source, target = np.concatenate([source, src]), np.concatenate([target, dst])
             label = torch.ones(index.size) if label is None else label
             label = torch.cat([label, label.new_zeros((dst.size, *label.shape[1:]))])
-        node, ends = _local(source, target)
-        named = {"edge_label_index": torch.from_numpy(np.stack(ends))}
-        return node, named if label is None else {**named, "edge_label": label}
+        ends = Ends.of(self.times, (source, link), (target, link))
+        named = {"edge_label_index": torch.from_numpy(np.stack(ends.place))}
+        if (time := self._time(link)) is not None:
+            named["edge_label_time"] = torch.from_numpy(time)
+        return ends, named if label is None else {**named, "edge_label": label}
 
     def _triplets(
         self, index: IntArray, source: IntArray, target: IntArray, epoch: int
-    ) -> tuple[IntArray, dict[str, Tensor]]:
+    ) -> tuple[Ends, dict[str, Tensor]]:
         """Distinct nodes; src_index [B], dst_pos_index [B], dst_neg_index [B] or [B, amount]."""
         assert self.negatives is not None
-        _, drawn = self.negatives.draw(index, source, epoch)
-        node, (src, dst, negative) = _local(source, target, drawn)
+        time = self._time(index)
+        _, drawn = self.negatives.draw(index, source, epoch, time)
+        negatives = drawn, np.resize(index, drawn.size)
+        ends = Ends.of(self.times, (source, index), (target, index), negatives)
+        src, dst, negative = ends.place
         by_link = torch.from_numpy(negative).view(-1, index.size).T.contiguous()
-        return node, {
+        named = {
             "src_index": torch.from_numpy(src),
             "dst_pos_index": torch.from_numpy(dst),
             "dst_neg_index": by_link.squeeze(1),
         }
+        return ends, named if time is None else {**named, "seed_time": torch.from_numpy(time)}
+
+    def _time(self, link: IntArray) -> IntArray | None:
+        """Times of the links at some positions; None without times."""
+        return None if self.times is None else self.times.time[link]
 
     def _hidden(self, source: IntArray, target: IntArray) -> HiddenEdges | None:
         """Edges that the batch must not see; None if there are none."""
@@ -117,9 +135,10 @@ class EdgeSeeds:
 class EdgeBatch:
     """Links of a batch."""
 
-    node: IntArray  # int64[B] distinct ends of the links and negatives, increasing
+    node: IntArray  # int64[B] ends of the links and negatives; see `Ends`
     without: HiddenEdges | None  # edges that no layer may see
     own: dict[str, Tensor]
+    cutoff: Cutoff | None = None  # [B] times that each end may see
 
     def attributes(self, targets: Tensor) -> dict[str, Tensor]:
         """Links and negatives as rows of the network's output, and labels; see `LinkLoader`."""
@@ -143,8 +162,22 @@ def _labels(edge_label: Any, size: int, sampling: NegativeSampling | None) -> Te
     return label + 1 if label.min() == 0 else label
 
 
-def _local(*ends: IntArray) -> tuple[IntArray, list[IntArray]]:
-    """Distinct nodes, increasing, and the position of each given node among them."""
-    node, place = np.unique(np.concatenate(ends), return_inverse=True)
-    parts = np.split(place, np.cumsum([part.size for part in ends])[:-1])
-    return node, parts
+class Ends(NamedTuple):
+    """Ends of links and negatives: distinct nodes, or pairs of a node and a time."""
+
+    node: IntArray  # int64[B] graph ids, by time if there are times, increasing
+    cutoff: Cutoff | None  # [B]
+    place: list[IntArray]  # position of each given end among these
+
+    @classmethod
+    def of(cls, times: SeedTimes | None, *ends: tuple[IntArray, IntArray]) -> Ends:
+        """Ends from nodes and the positions of their links."""
+        nodes, link = (np.concatenate(arrays) for arrays in zip(*ends, strict=True))
+        splits = np.cumsum([node.size for node, _ in ends])[:-1]
+        if times is None:
+            node, place = np.unique(nodes, return_inverse=True)
+            return cls(node, None, np.split(place, splits))
+        rank = np.unique(times.time[link], return_inverse=True)[1]
+        codes = rank * (int(nodes.max(initial=0)) + 1) + nodes
+        _, first, place = np.unique(codes, return_index=True, return_inverse=True)
+        return cls(nodes[first], times.cutoff(link[first]), np.split(place, splits))

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
 from bliss.errors import InputError
+from bliss.graph.cutoff import times_of
 from bliss.loader.edge_seeds import EdgeSeeds
 from bliss.loader.seed_loader import SeedLoader
+from bliss.loader.seed_times import SeedTimes
 from bliss.samplers.base import Sampler
 
 if TYPE_CHECKING:
@@ -31,8 +35,10 @@ class LinkLoader(SeedLoader):
       [B, amount] for more than one negative per link
 
     Negatives are no known links: neither edges of the graph, nor links of this loader, nor pairs of
-    `known`. They depend on seed, epoch and link alone; see `bliss.links.Negatives`. To evaluate on
-    fixed negatives, pass them in `edge_label_index` with the label 0.
+    `known`. With times, neither edges of at most the link's time, nor pairs of `known`: a negative
+    may be a later link, since nobody could know of it. They depend on seed, epoch and link alone;
+    see `bliss.links.Negatives`. To evaluate on fixed negatives, pass them in `edge_label_index`
+    with the label 0.
 
     Parameters
     ----------
@@ -46,10 +52,24 @@ class LinkLoader(SeedLoader):
         Labels [P, ...]; None: none, or 1 where negatives are drawn.
     neg_sampling
         "binary", "triplet", a dict or a `NegativeSampling`, ours or PyG's; None: no negatives.
+    edge_label_time
+        Time of each link [P], whole numbers. Both ends of a link and its negatives see, in any
+        layer, only edges of earlier times. The sampler's graph needs times: build it with
+        time_attr. A batch then has ``edge_label_time`` [B + N], or ``seed_time`` [B] for
+        "triplet".
+    time_attr
+        Attribute of the data with the times of edges, the default of edge_label_time if the links
+        are all edges.
+    time_strict
+        Whether the ends of a link see times below its own alone, as by default: the link's own edge
+        has its time.
+    time_window
+        Number of times that they see; None: all.
     exclude
         Edges that a batch does not see: "reverse" for its links and their reverse, "self" for its
         links alone, "none" to see all. With "none" a network can read off a link's presence from
-        its own edge.
+        its own edge. Default: "reverse"; with strict times "none", because the links and their
+        reverse are not seen anyway, and earlier edges between the same nodes may be seen.
     known
         Further pairs [2, K] that are never drawn as negatives, such as links of other splits.
     options
@@ -57,7 +77,11 @@ class LinkLoader(SeedLoader):
     """
 
     seeds: EdgeSeeds
-    _skipped: ClassVar[frozenset[str]] = SeedLoader._skipped | {"edge_label_index", "edge_label"}
+    _skipped: ClassVar[frozenset[str]] = SeedLoader._skipped | {
+        "edge_label_index",
+        "edge_label",
+        "edge_label_time",
+    }
 
     def __init__(
         self,
@@ -68,7 +92,11 @@ class LinkLoader(SeedLoader):
         *,
         neg_sampling: Any = None,
         neg_sampling_ratio: float | None = None,
-        exclude: str = "reverse",
+        edge_label_time: Any = None,
+        time_attr: str | None = None,
+        time_strict: bool = True,
+        time_window: int | None = None,
+        exclude: str | None = None,
         known: Any = None,
         **options: Any,
     ) -> None:
@@ -87,7 +115,15 @@ class LinkLoader(SeedLoader):
             links = data.edge_index if edge_label_index is None else edge_label_index
             if links is None:
                 raise InputError("data has no edge_index: pass the links as edge_label_index.")
+            time = edge_label_time
+            if time is None and time_attr is not None and edge_label_index is None:
+                time = times_of(data, time_attr)
+            size = int(np.shape(links)[-1]) if np.ndim(links) == 2 else 0
+            rule = time, size, node_sampler, time_strict, time_window
+            times = SeedTimes.of("edge_label_time", *rule)
             negatives = {"neg_sampling": neg_sampling, "known": known, "seed": node_sampler.seed}
-            return EdgeSeeds.of(node_sampler.graph, links, edge_label, exclude=exclude, **negatives)
+            hidden = exclude or ("none" if times is not None and times.strict else "reverse")
+            given = {"exclude": hidden, "times": times, **negatives}
+            return EdgeSeeds.of(node_sampler.graph, links, edge_label, **given)
 
         super().__init__(data, node_sampler, make_seeds, **options)

@@ -36,6 +36,7 @@ class EpochOrder:
     shards: int = 1
     drop_last: bool = False
     shuffle_seed: int | None = None  # None: not shuffled
+    ranked: IntArray | None = None  # int64[size] order of the seeds, of which batches are shuffled
 
     def __post_init__(self) -> None:
         if self.shards > 1 and not self.drop_last:
@@ -46,12 +47,20 @@ class EpochOrder:
 
     def steps(self, epoch: int) -> Iterator[list[IntArray]]:
         """Positions of each shard of a step. Arrays int64[B]."""
-        order = np.arange(self.size)
+        order: IntArray = np.arange(self.size)
+        size = self.batch_size * self.shards
+        starts = np.arange(self.length(epoch)) * size
         if self.shuffle_seed is not None:  # a pure function of seed and epoch
             key = derive_key(self.shuffle_seed, Stream.ORDER, epoch)
-            order = np.argsort(hashes(key, order), kind="stable")
-        size = self.batch_size * self.shards
-        for start in range(0, self.length(epoch) * size, size):
+            if self.ranked is None:
+                order = np.argsort(hashes(key, order), kind="stable")
+            else:
+                spare = max(self.size - starts.size * size, 0)  # seeds that are left out, if any
+                first = int(hashes(key, np.array([self.size]))[0] % np.uint64(spare + 1))
+                starts = starts[np.argsort(hashes(key, starts), kind="stable")] + first
+        if self.ranked is not None:
+            order = self.ranked
+        for start in starts:
             yield np.split(order[start : start + size], self.shards)
 
     def length(self, epoch: int) -> int:

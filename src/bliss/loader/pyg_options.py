@@ -8,21 +8,19 @@ from typing import Any
 from bliss import checks
 from bliss.errors import InputError
 
-_TIMES = (
-    "sampling does not look at times: filter the edges of a period before you build the sampler"
-)
 _LINKS = "links have a loader of their own: use bliss.LinkLoader"
 _WORKERS = "batches are drawn in this process, where the policy learns: use prefetch=1 instead"
 REFUSED = {
     "num_neighbors": "numbers belong to the sampler: pass bliss.Neighbor(data, budgets=[...])",
-    "disjoint": "seeds share their sources, which is what layer-wise sampling saves: use "
-    "batch_size=1 for one graph per seed",
+    "disjoint": "seeds share their sources, which is what layer-wise sampling saves; with times, "
+    "bliss.Neighbor sees exactly what each seed may see: leave it out, or use batch_size=1 for one "
+    "graph per seed",
     "replace": "draws belong to the sampler: pass bliss.Neighbor(data, budgets, replace=True)",
     "weight_attr": 'weights belong to the graph: pass norm="weights" to the sampler',
-    "time_attr": _TIMES,
-    "input_time": _TIMES,
-    "temporal_strategy": _TIMES,
-    "edge_label_time": _TIMES,
+    "temporal_strategy": "draws belong to the sampler: pass bliss.Neighbor(data, budgets, "
+    'time_attr="time", temporal_strategy="last")',
+    "is_sorted": "the graph is sorted when it is built: leave it out",
+    "edge_label_time": _LINKS,
     "edge_label_index": _LINKS,
     "edge_label": _LINKS,
     "neg_sampling": _LINKS,

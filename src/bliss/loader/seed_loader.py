@@ -22,7 +22,14 @@ from bliss.errors import InputError
 from bliss.graph import WEIGHTED
 from bliss.graph.conversion import edge_attributes
 from bliss.kernels import pool
-from bliss.loader.arguments import check_data, check_function, check_options, own_shards, positions
+from bliss.loader.arguments import (
+    check_data,
+    check_function,
+    check_options,
+    check_order,
+    own_shards,
+    positions,
+)
 from bliss.loader.gather import Gather
 from bliss.loader.order import EpochOrder, GivenOrder, Order
 from bliss.loader.pyg_options import refuse_options
@@ -68,6 +75,7 @@ class SeedLoader:
         *,
         batch_size: int = 1,
         shuffle: bool = False,
+        order: str = "given",
         drop_last: bool = False,
         transform: Callable[[Data], Data] | None = None,
         prefetch: int = 0,
@@ -91,6 +99,7 @@ class SeedLoader:
         self.batch_sampler, self.pin_memory = batch_sampler, checks.flag("pin_memory", pin_memory)
         self.prefetch = prefetch
         self.seeds = make_seeds()
+        self.order = check_order(order, self.seeds.times, batch_sampler)
         self.shards = checks.whole("shards", shards, least=1)
         self.own_shards = own_shards(shard, self.shards)
         self._epoch = 0
@@ -116,7 +125,9 @@ class SeedLoader:
     def _make_order(self) -> Order:
         size, seed = len(self.seeds), self.node_sampler.seed if self.shuffle else None
         if self.batch_sampler is None:
-            return EpochOrder(size, self.batch_size, self.shards, self.drop_last, seed)
+            times = self.seeds.times if self.order == "time" else None
+            ranked = None if times is None else times.order
+            return EpochOrder(size, self.batch_size, self.shards, self.drop_last, seed, ranked)
         if self.shards > 1:
             raise InputError("batch_sampler cannot be combined with shards: leave one of them out.")
         return GivenOrder(size, self.batch_sampler)
@@ -251,6 +262,8 @@ class SeedLoader:
         options: dict[str, Any] = {"shard": part.shard} if part.shard else {}
         if seeds.without is not None:
             options["without"] = seeds.without
+        if seeds.cutoff is not None:
+            options["time"] = seeds.cutoff
         blocks = self.node_sampler.sample(seeds.node, step, **options)
         sampled = perf_counter()
         nodes, targets = blocks[0].src, blocks[-1].dst

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from bliss import checks
 from bliss.arrays import IntArray
-from bliss.graph import HiddenEdges
+from bliss.graph import Cutoff, HiddenEdges
+from bliss.loader.seed_times import SeedTimes
 
 
 class SeedBatch(Protocol):
@@ -20,12 +21,17 @@ class SeedBatch(Protocol):
 
     @property
     def node(self) -> IntArray:
-        """Distinct nodes whose outputs the batch needs. int64[B]."""
+        """Nodes whose outputs the batch needs, distinct unless they have times. int64[B]."""
         ...
 
     @property
     def without(self) -> HiddenEdges | None:
         """Edges that no layer of the batch may see."""
+        ...
+
+    @property
+    def cutoff(self) -> Cutoff | None:
+        """Times that each node may see; None: all. [B]."""
         ...
 
     def attributes(self, targets: Tensor) -> dict[str, Tensor]:
@@ -39,6 +45,11 @@ class Seeds(Protocol):
     kind: str
     """What a seed is, in error messages."""
 
+    @property
+    def times(self) -> SeedTimes | None:
+        """Times of the seeds."""
+        ...
+
     def __len__(self) -> int: ...
 
     def batch(self, index: IntArray, epoch: int) -> SeedBatch:
@@ -50,18 +61,19 @@ class Seeds(Protocol):
 class NodeSeeds:
     """Seed nodes. Build them with `NodeSeeds.of`."""
 
-    node: IntArray  # int64[N] distinct graph ids
+    node: IntArray  # int64[N] graph ids, distinct unless they have times
     num_nodes: int
     is_mask: bool = False  # whether they were given as a mask
+    times: SeedTimes | None = None
     kind = "input nodes"
 
     @classmethod
-    def of(cls, nodes: Any, num_nodes: int) -> NodeSeeds:
+    def of(cls, nodes: Any, num_nodes: int, distinct: bool = True) -> NodeSeeds:
         """Seeds from a mask [V], ids [N], or None for all nodes."""
         if nodes is None:
             return cls(np.arange(num_nodes), num_nodes)
         is_mask = checks.as_array("input_nodes", nodes).dtype == np.bool_
-        return cls(checks.seeds(nodes, num_nodes, "input_nodes"), num_nodes, is_mask)
+        return cls(checks.seeds(nodes, num_nodes, "input_nodes", distinct), num_nodes, is_mask)
 
     def __len__(self) -> int:
         return self.node.size
@@ -95,8 +107,17 @@ class NodeBatch:
     index: IntArray | None = None  # int64[B] positions; None: looked up from the outputs
     without: HiddenEdges | None = None
 
+    @property
+    def cutoff(self) -> Cutoff | None:
+        """Times that each seed may see; None: all. [B]."""
+        times = self.seeds.times
+        return None if times is None or self.index is None else times.cutoff(self.index)
+
     def attributes(self, targets: Tensor) -> dict[str, Tensor]:
-        """input_id [B]."""
+        """input_id [B] and, with times, seed_time [B]."""
         seeds = self.seeds
         place = seeds.place[targets] if self.index is None else torch.from_numpy(self.index)
-        return {"input_id": seeds.input_id(place)}
+        named = {"input_id": seeds.input_id(place)}
+        if seeds.times is not None:
+            named["seed_time"] = torch.from_numpy(seeds.times.time)[place]
+        return named

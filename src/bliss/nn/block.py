@@ -16,7 +16,7 @@ from torch import Tensor
 from bliss.arrays import Array
 from bliss.errors import InputError
 from bliss.feedback import Feedback
-from bliss.graph import Graph, Rows
+from bliss.graph import Cutoff, Graph, Rows
 from bliss.kernels import pool
 from bliss.kernels.frontier import group_by_target
 from bliss.nn.propagation import propagate
@@ -40,7 +40,8 @@ class Observation:
     norm: Tensor  # float32[S] |h_j|, norm of each source's input; |h_j - h~_j| with a history
     attention: Tensor | None = None  # float32[E'] softmax over the kept edges, mean of heads
     input: Tensor | None = None  # float32[S, F] h_j itself, if the block keeps it
-    spread: Tensor | None = None  # float32[N] squared errors of the first N edges; see `watch`
+    watched: Tensor | None = None  # int64[N] edges whose errors were measured; see `watch`
+    spread: Tensor | None = None  # float32[N] squared errors of these edges
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,12 +75,13 @@ class Block:
     prob: Tensor | None = None  # float32[S] inclusion probability p_j, if sources are drawn
     dst_weight: Tensor | None = None  # float32[D] share of each target in the loss; None: 1 / D
     keeps_input: bool = False  # whether `observe` also keeps the layer's input
-    watch: Watch = "none"  # errors that `observe` measures at the first WATCHED targets
+    watch: Watch = "none"  # errors that `observe` measures at WATCHED targets
     is_surveyed: bool = False  # whether layers call `observe` in evaluation mode as well
     control: Control | None = None
     observation: Observation | None = None
     origin: Block | None = field(default=None, repr=False)  # the CPU block this is a copy of
     rows: Rows | None = field(default=None, repr=False)  # the edges that the targets could see
+    cutoff: Cutoff | None = None  # [S] times that each source may see in the layer below; None: all
 
     """Layer-wise samplers draw sources and keep every edge of a kept source, so `edge_prob` is p_j.
     Node-wise samplers draw edges: `edge_prob` is the edge's probability or, with replacement, its
@@ -290,31 +292,35 @@ class Block:
             input=inputs.to(torch.float32) if self.keeps_input else None,
         )
         if self.watch != "none" and attention is None and history is None:
-            spread = self._spread(inputs, observation.norm)
-            observation = replace(observation, spread=spread)
+            watched, spread = self._spread(inputs, observation.norm)
+            observation = replace(observation, watched=watched, spread=spread)
         object.__setattr__(self, "observation", observation)
 
-    def _spread(self, x: Tensor, norm: Tensor) -> Tensor:
-        """Squared errors of the edges of the first WATCHED targets, float32[N].
+    def _spread(self, x: Tensor, norm: Tensor) -> tuple[Tensor, Tensor]:
+        """Edges of WATCHED targets, spread evenly over the block, and their squared errors.
 
         weight_ij^2 |h_j|^2, or with watch="centred" weight_ij^2 |h_j - mu_i|^2 / (1 - share_ij),
         where mu_i = sum_j share_ij h_j is the weighted mean over the kept edges of i, in which
         h_j itself has a share. The only edge of a target tells nothing. x [S, F], norm [S].
+        Returns int64[N] and float32[N].
         """
         targets = min(WATCHED, self.num_dst)
-        edges = int(self.indptr[targets])
-        row, weight = self.row[:edges], self.edge_weight[:edges]
+        place = torch.arange(targets, device=self.row.device)
+        chosen = place * self.num_dst // max(targets, 1)
+        first, number = self.indptr[chosen], self.indptr[chosen + 1] - self.indptr[chosen]
+        edges = int(number.sum())
+        col = place.repeat_interleave(number, output_size=edges)
+        watched = torch.arange(edges, device=col.device) + (first - number.cumsum(0) + number)[col]
+        row, weight = self.row[watched], self.edge_weight[watched]
         if self.watch == "whole":
-            return (weight * norm[row]).square()
-        number = self.indptr[: targets + 1].diff()
-        col = torch.arange(targets, device=row.device).repeat_interleave(number, output_size=edges)
+            return watched, (weight * norm[row]).square()
         message = x[row].float()
         total = weight.new_zeros(targets).index_add_(0, col, weight)
         share = weight / torch.where(total == 0, 1.0, total)[col]
         mean = message.new_zeros(targets, x.size(1)).index_add_(0, col, share[:, None] * message)
         rest = 1 - share
         apart = (message - mean[col]).square().sum(1) / torch.where(rest > 1e-6, rest, torch.inf)
-        return weight.square() * apart
+        return watched, weight.square() * apart
 
     def check_device(self, field: str, tensor: Tensor) -> None:
         """Raise an error if a tensor is on another device than the block."""
@@ -370,6 +376,7 @@ class Block:
             attention=None if seen.attention is None else _to_numpy(seen.attention),
             input=None if seen.input is None else _to_numpy(seen.input),
             age=None if age is None else _to_numpy(age),
+            watched=None if seen.watched is None else _to_numpy(seen.watched),
             spread=None if seen.spread is None else _to_numpy(seen.spread),
         )
         for name in ("norm", "attention", "input"):

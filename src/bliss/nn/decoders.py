@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
 from bliss import checks
+from bliss.nn.aggregate import aggregate
+from bliss.nn.block import Block
 from bliss.nn.model import GNN
 from bliss.nn.model_config import ModelConfig
 
@@ -65,5 +69,29 @@ class LinkGNN(GNN):
     """
 
     def __init__(self, inputs: int, config: ModelConfig, decoder: str) -> None:
-        super().__init__(inputs, config.hidden, config)
-        self.decoder = Decoder(decoder, config.hidden)
+        super().__init__(inputs, inputs if config.is_light else config.hidden, config)
+        self.decoder = Decoder(decoder, self.widths[-1])
+
+
+class LightGCN(LinkGNN):
+    """LightGCN: sums over neighbours without weights, and the mean over layers as embeddings.
+
+        h_i^(l + 1) = sum_j alpha_ij h_j^(l),    z_i = (h_i^(0) + ... + h_i^(L)) / (L + 1)
+
+    alpha_ij are the coefficients of the graph, as published 1 / sqrt(|N_i| |N_j|) without
+    self-loops. Layers pass on [h, h^(0) + ... + h], of twice the width of the inputs.
+    """
+
+    def _build(self, config: ModelConfig, widths: Sequence[int]) -> None:
+        """Make no layers."""
+        self.widths = (widths[0],) * (config.layers + 1)
+
+    def layer(self, number: int, x: Tensor, block: Block) -> Tensor:
+        """Output of one layer. [S, H] or [S, 2 H] -> [D, 2 H]; of the last, [D, H]."""
+        width, last = self.widths[0], self.config.layers - 1
+        h, total = x[:, :width], x[: block.num_dst, -width:]
+        if self.training or block.is_surveyed:
+            block.observe(h)
+        h = aggregate(self._drop_baseline(block), self._drop(h))
+        total = total + h
+        return total / (last + 2) if number == last else torch.cat([h, total], 1)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from bliss.graph import Norm
 
 FEEDBACK = ("softmax", "scores")
-MODELS = ("sage", "gcn", "gat", "gatv2")
+MODELS = ("sage", "gcn", "gat", "gatv2", "lightgcn")
 NORMALISATIONS = ("none", "layer", "batch")
 
 
@@ -21,11 +21,15 @@ class ModelConfig:
     """Settings of a network."""
 
     model: str = "sage"
-    """Kind of layer."""
+    """Kind of layer; lightgcn (of links, see docs/links.md) has no weights, and as outputs the mean
+    over layers."""
     layers: int = 3
     """Number of layers; budgets need one entry per sampled layer."""
     hidden: int = 256
-    """Width of hidden layers, all heads together."""
+    """Width of hidden layers, all heads together; of links, also of the outputs."""
+    embedding: int = 0
+    """Width of a learnt vector of each node, beside its features; 0: none. For graphs without
+    features."""
     heads: int = 4
     """Attention heads of hidden layers; the last layer has one."""
     dropout: float = 0.1
@@ -56,6 +60,7 @@ class ModelConfig:
         checks.choice("initialisation", self.initialisation, ("default", "relu"))
         for name in ("layers", "hidden", "heads"):
             checks.whole(name, getattr(self, name), least=1)
+        checks.whole("embedding", self.embedding)
         for name in ("residual", "input_residual", "bias"):
             checks.flag(name, getattr(self, name))
         for name in ("dropout", "attention_dropout"):
@@ -66,6 +71,13 @@ class ModelConfig:
                 f"hidden={self.hidden} is not a multiple of heads={self.heads}, but each head has "
                 "an equal share of the width: choose a multiple."
             )
+        if self.is_light:
+            for name in ("residual", "input_residual", "normalisation"):
+                if getattr(self, name) not in (False, "none"):
+                    raise InputError(
+                        f"{name}={getattr(self, name)!r} has no effect with model='lightgcn', "
+                        "whose layers are sums over neighbours alone: leave it out."
+                    )
 
     @property
     def is_attention(self) -> bool:
@@ -73,6 +85,11 @@ class ModelConfig:
         return self.model in ("gat", "gatv2")
 
     @property
+    def is_light(self) -> bool:
+        """Whether layers have no weights, so that all widths are that of the input."""
+        return self.model == "lightgcn"
+
+    @property
     def norm(self) -> Norm:
         """Norm of the graph that this network needs."""
-        return "gcn" if self.model == "gcn" else "mean"
+        return "gcn" if self.model in ("gcn", "lightgcn") else "mean"

@@ -142,7 +142,7 @@ def visible_sums(rows: Rows, total: FloatArray, value: FloatArray) -> FloatArray
     total  float64[G]  sums over whole rows, kept while learning
     value  float[E]
     """
-    if rows.hidden is None and not rows.relation.size:
+    if rows.is_whole:
         return total
     partial = np.flatnonzero(rows.is_partial)
     if partial.size:

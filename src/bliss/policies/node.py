@@ -147,7 +147,7 @@ class NodeBandit(CoefficientPolicy):
         if feedback.age is not None:
             news["age"] = feedback.age
         if feedback.spread is not None and not self.has_attention(layer):
-            news["guard.sums"] = self._guard_sums(layer, feedback, feedback.spread)
+            news["guard.sums"] = self._guard_sums(layer, feedback)
         if feedback.attention is not None:
             attention, source = feedback.attention, feedback.src
             score = _DECODED[self._score_code[layer][source]] - self._base(layer, "score", source)
@@ -161,11 +161,13 @@ class NodeBandit(CoefficientPolicy):
             )
         return news
 
-    def _guard_sums(self, layer: int, feedback: Feedback, spread: FloatArray) -> FloatArray:
-        assert feedback.prob is not None  # blocks without probabilities measure no spread
-        row, rows = feedback.row[: spread.size], feedback.rows
+    def _guard_sums(self, layer: int, feedback: Feedback) -> FloatArray:
+        edge, spread, rows = feedback.watched, feedback.spread, feedback.rows
+        assert edge is not None and spread is not None  # measured together
+        assert feedback.prob is not None  # blocks without probabilities measure no errors
+        row = feedback.row[edge]
         if rows.influence.size:
-            target = rows.owner[np.searchsorted(feedback.indptr, np.arange(row.size), "right") - 1]
+            target = rows.owner[np.searchsorted(feedback.indptr, edge, "right") - 1]
             spread = spread * rows.influence[target]
         factor = np.sqrt(self._table[self._code[layer][feedback.src]])
         drawn = np.ones_like(factor) if self._is_static(layer) else factor

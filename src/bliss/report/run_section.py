@@ -38,7 +38,7 @@ from bliss.report.sections import (
     step_time,
 )
 from bliss.studies.curves import average_curve
-from bliss.train.results import Evaluation, RunResult, short_name, title_of
+from bliss.train.results import Evaluation, RunResult, gain, short_name, title_of
 
 T = TypeVar("T")
 
@@ -254,7 +254,7 @@ def _tiles(runs: Sequence[Run]) -> list[Tile]:
 
 
 def _best(run: Run) -> Evaluation | None:
-    return max(run.metrics, key=lambda line: line.val_score, default=None)
+    return max(run.metrics, key=lambda line: gain(line.metric, line.val_score), default=None)
 
 
 def _reached(run: Run) -> int:

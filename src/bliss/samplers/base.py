@@ -19,7 +19,8 @@ from bliss.distributed.groups import as_group
 from bliss.distributed.packing import pack_news, unpack_news
 from bliss.errors import InputError
 from bliss.feedback import Feedback, News, Survey, check_feedback
-from bliss.graph import Graph, HiddenEdges, Rows
+from bliss.graph import Cutoff, Graph, HiddenEdges, Rows
+from bliss.graph.cutoff import check_times
 from bliss.kernels.coins import CoinKey
 from bliss.nn.block import Block, Observation
 from bliss.nn.inference import LayerSurvey, infer
@@ -33,7 +34,7 @@ from bliss.samplers.influence import of_sources
 from bliss.samplers.learning import Learning, StepNews
 from bliss.samplers.workspace import Workspace
 
-_GRAPH_OPTIONS = ("self_loops", "duplicates", "edge_ids", "num_nodes")
+_GRAPH_OPTIONS = ("self_loops", "duplicates", "edge_ids", "num_nodes", "time_attr")
 
 
 class Sampler(ABC):  # a family implements `_layer` or `sample`
@@ -72,8 +73,8 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         stay in memory.
     options
         Fields of the config, such as policy and estimator, and settings of the policy, such as eta;
-        and options of `Graph.of` if the graph is built here: self_loops, duplicates, edge_ids and
-        num_nodes.
+        and options of `Graph.of` if the graph is built here: self_loops, duplicates, edge_ids,
+        num_nodes and time_attr.
     """
 
     Config: ClassVar[type[SamplerConfig]]
@@ -184,13 +185,28 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
             "use a BlockLoader."
         )
 
-    def sample(self, seeds: Any, step: int, shard: int = 0, without: Any = None) -> list[Block]:
+    def check_times(self) -> None:
+        """Raise an error unless the sampler can draw from edges up to a time."""
+        if not self.graph.has_times and self.graph.num_edges:
+            raise InputError(
+                "times were given for seeds, but the sampler's graph has none for its edges: build "
+                f'the sampler with time_attr="time", as {type(self).__name__}(data, ..., '
+                'time_attr="time").'
+            )
+        if reason := self.config.times_refused:
+            raise InputError(
+                f"times are not possible with {type(self).__name__}, because {reason}."
+            )
+
+    def sample(
+        self, seeds: Any, step: int, shard: int = 0, without: Any = None, time: Any = None
+    ) -> list[Block]:
         """Draw the blocks of a batch, input layer first.
 
         Parameters
         ----------
         seeds
-            Seed nodes: distinct ids [B], or a mask [V].
+            Seed nodes: distinct ids [B], or a mask [V]. With times, ids may be repeated.
         step
             Number of the step. The same step and shard give the same draw.
         shard
@@ -198,19 +214,32 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         without
             Ids of edges that no layer may see [H], such as the links that a batch predicts. The
             draw is that of the graph without these edges.
+        time
+            Time of each seed, int64[B]: nothing that it sees, in any layer, is later. A `Cutoff`
+            can make it strict or give it a window. None: edges of any time.
         """
-        targets: IntArray = checks.seeds(seeds, self.graph.num_nodes)
+        targets: IntArray = checks.seeds(seeds, self.graph.num_nodes, distinct=time is None)
+        cutoff = None
+        if time is not None:
+            self.check_times()
+            cutoff = time if isinstance(time, Cutoff) else None
+            cutoff = cutoff or Cutoff.of(check_times("time", time, targets.size, "seed"))
         step, shard = checks.whole("step", step), checks.whole("shard", shard)
         hidden = None if without is None else HiddenEdges.of(self.graph, without)
         blocks: list[Block] = []
         influence = NOTHING  # g_i^2 of the targets: 1 at the seeds
         for layer in reversed(range(self.layers)):  # output layer first
-            rows = replace(self.graph.rows(targets, hidden), influence=influence)
+            rows = replace(self.graph.rows(targets, hidden, cutoff), influence=influence)
             block = self._layer(rows, layer, self._key(step, layer, shard))
+            if cutoff is not None and block.cutoff is None:
+                raise InputError(
+                    f"{type(self).__name__} draws blocks without times: build its blocks with "
+                    "KeptEdges, or leave the times out."
+                )
             if layer and self.config.weighs_targets:
                 influence = of_sources(block, influence, has_attention=self._has_attention(layer))
             blocks.append(self.history.attach(block, layer) if self.history else block)
-            targets = block.src.numpy()
+            targets, cutoff = block.src.numpy(), block.cutoff
         if self.first_hop:
             blocks.append(self.first_hop.block(self.graph.rows(targets, hidden)))
         return blocks[::-1]

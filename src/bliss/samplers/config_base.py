@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Unit = Literal["sources", "neighbours", "none"]
 Thinning = Literal["exact", "paper"]
-FirstHop = Literal["sampled", "exact"]
+FirstHop = Literal["auto", "sampled", "exact"]
 HistoryKind = Literal["none", "nodes", "surveys"]
 HistoryType = Literal["float32", "float16"]
 Influence = Literal["auto", "none", "prior"]
@@ -67,6 +67,11 @@ class SamplerConfig:
         return sampler
 
     @property
+    def times_refused(self) -> str:
+        """Why the sampler cannot draw from edges up to a time, with a remedy; empty if it can."""
+        return ""
+
+    @property
     def needs_features(self) -> bool:
         """Whether `build` needs node features x."""
         return False
@@ -100,6 +105,10 @@ class SamplerConfig:
     def linear_only(self) -> bool:
         """Whether the sampler needs fixed coefficients, so that attention is not supported."""
         return self.is_first_hop_exact or self.has_history
+
+    def with_first_hop(self, suits: bool) -> SamplerConfig:
+        """A copy in which first_hop="auto" is decided. `suits`: whether it can and may be exact."""
+        return self
 
     def sampled_layers(self, layers: int) -> int:
         """Number of sampled layers of a network."""
@@ -194,8 +203,10 @@ class EstimatorConfig(SamplerConfig):
     estimator: Any = "ht"
     """Weights of kept edges; see docs/samplers.md."""
     first_hop: FirstHop = "sampled"
-    """Input layer: sampled, or exact (features are aggregated once and exactly; not for attention).
-    With exact, budgets are those of the layers above."""
+    """Input layer: sampled, exact (features are aggregated once and exactly; not for attention), or
+    auto: in training exact for policy node, unless the network has attention or learnt embeddings,
+    there are as many budgets as layers, or the sums take more than 4 GiB; otherwise sampled. With
+    exact, budgets are those of the layers above."""
     history: HistoryKind = "none"
     """Sample only the change of a node's input since it was last seen (nodes) or since the last
     survey, a full evaluation (surveys); or sample the whole input (none). Sets first_hop exact,
@@ -222,6 +233,16 @@ class EstimatorConfig(SamplerConfig):
                 )
 
     @property
+    def times_refused(self) -> str:
+        """A history and an exact first hop sum over neighbours of any time."""
+        if not self.is_first_hop_exact:
+            return super().times_refused
+        return (
+            "a history or an exact first hop sums over neighbours of any time: choose history none "
+            "and first_hop sampled"
+        )
+
+    @property
     def needs_features(self) -> bool:
         """Whether `build` needs node features x."""
         return self.is_first_hop_exact
@@ -240,6 +261,14 @@ class EstimatorConfig(SamplerConfig):
     def needs_surveys(self) -> bool:
         """Whether the history is written only by evaluations of all nodes."""
         return self.history == "surveys"
+
+    def with_first_hop(self, suits: bool) -> SamplerConfig:
+        """A copy in which first_hop="auto" is decided. `suits`: whether it can and may be exact."""
+        if self.first_hop != "auto":
+            return self
+        return replace(
+            self, first_hop="exact" if suits and self.policy_name == "node" else "sampled"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

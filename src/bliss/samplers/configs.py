@@ -26,6 +26,7 @@ from bliss.policies.configs import (
 from bliss.samplers.config_base import (
     CoinConfig,
     EstimatorConfig,
+    FirstHop,
     HistoryKind,
     Influence,
     InfluenceConfig,
@@ -37,6 +38,7 @@ from bliss.samplers.config_base import (
 
 CONVERGED = "converged"
 Renormalise = Literal["rows", "mean", "symmetric"]
+TemporalStrategy = Literal["uniform", "last"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +77,11 @@ class BlissConfig(PoissonConfig):
     builds: ClassVar[str] = "bliss.Bliss"
     policy: Any = "node"
     """Policy that sets the masses; see docs/policies.md."""
+    first_hop: FirstHop = "auto"
+    """Input layer: sampled, exact (features are aggregated once and exactly; not for attention), or
+    auto: in training exact for policy node, unless the network has attention or learnt embeddings,
+    there are as many budgets as layers, or the sums take more than 4 GiB; otherwise sampled. With
+    exact, budgets are those of the layers above."""
     influence: Influence = "auto"
     """Weight of each target in the masses: none (all alike, as published), prior (its influence on
     the loss, as far as the weights of the layers above tell), or auto: prior for policy node
@@ -139,6 +146,14 @@ class NodeMassConfig(SamplerConfig):
     """Mass of a node: squared (the squared norm of its column of coefficients, as published), norm
     (the norm, as in FastGCN's code) or degree (its degree, as in GraphSAINT's code)."""
 
+    @property
+    def times_refused(self) -> str:
+        """Masses are those of the whole graph."""
+        return (
+            "its masses count edges of any time: choose a sampler such as bliss, pladies or "
+            "neighbor"
+        )
+
     def __post_init__(self) -> None:
         super().__post_init__()
         checks.choice("mass", self.mass, self.masses)
@@ -190,6 +205,19 @@ class NeighborConfig(NodeSamplerConfig):
     estimators: ClassVar[Sequence[str]] = ("ht", "hajek")
     policy: Any = "uniform"
     """Masses of in-edges: uniform, or static (proportional to alpha_ij)."""
+    temporal_strategy: TemporalStrategy = "uniform"
+    """Neighbours of a graph with times: uniform (as the policy says) or last (the newest ones that
+    may be seen; they alone are averaged, so nothing is random)."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.choice("temporal_strategy", self.temporal_strategy, get_args(TemporalStrategy))
+        is_random = self.replace or self.policy_name == "static" or self.has_history
+        if self.temporal_strategy == "last" and is_random:
+            raise InputError(
+                "temporal_strategy='last' keeps the newest neighbours and draws none: choose "
+                "policy uniform, without replace and without a history."
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -289,6 +317,14 @@ class SubgraphConfig(SamplerConfig):
 
     unit: ClassVar[Unit] = "none"
     makes_batches: ClassVar[bool] = True
+
+    @property
+    def times_refused(self) -> str:
+        """All layers share one set of edges."""
+        return (
+            "all targets of a subgraph share its edges, whatever their times: choose a layer-wise "
+            "or node-wise sampler, such as bliss or neighbor"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
-from bliss.arrays import NOTHING, FloatArray, IntArray
+import numpy as np
+
+from bliss.arrays import NO_IDS, NOTHING, FloatArray, IntArray
 from bliss.feedback import EdgeMass
-from bliss.graph import Rows
-from bliss.kernels import frontier, nodewise
+from bliss.graph import Cutoff, Rows
+from bliss.kernels import frontier, nodewise, times
 from bliss.kernels.gathering import gather
 from bliss.nn.block import Block
 from bliss.samplers.estimators import Estimator
@@ -26,6 +29,7 @@ class KeptEdges(NamedTuple):
     correction: FloatArray | None = None  # float64[S] factor of the weights of j's edges, if drawn
     prob: FloatArray | None = None  # float32[S] p_j, if sources are drawn and it has a closed form
     edge_mass: EdgeMass | None = None  # the policy's c_ij
+    cutoff: Cutoff | None = None  # [S] times that each source may see; None: all
 
     @classmethod
     def of_sources(cls, rows: Rows, source: IntArray, workspace: Workspace) -> KeptEdges:
@@ -44,8 +48,36 @@ class KeptEdges(NamedTuple):
         workspace: Workspace,
     ) -> KeptEdges:
         """Kept edges [E'] by group, each with its probability."""
-        source, row = nodewise.relabel(rows.graph.indices, rows.dst, edge, workspace.number)
-        return cls(rows, source, indptr, row, edge, prob)
+        targets, place = distinct_targets(rows, workspace)
+        source, row = nodewise.relabel(rows.graph.indices, targets, edge, workspace.number)
+        return cls(rows, source, indptr, row, edge, prob).with_times(place, is_shared=False)
+
+    def with_times(self, place: IntArray, *, is_shared: bool) -> KeptEdges:
+        """Sources that see no later than the targets they lead to; see `times.split_sources`.
+
+        place      int64[D]  position of each target in source, from `distinct_targets`
+        is_shared  whether a node is one source for all targets, or one for each of their times
+        """
+        cutoff = self.rows.cutoff
+        if cutoff is None:
+            return self
+        node, row, *bounds = times.split_sources(
+            place,
+            cutoff.before,
+            cutoff.after,
+            self.indptr,
+            self.rows.owner,
+            self.row,
+            self.source.size,
+            is_shared,
+        )
+        return self._replace(
+            source=self.source[node],
+            row=row,
+            correction=None if self.correction is None else self.correction[node],
+            prob=None if self.prob is None else self.prob[node],
+            cutoff=Cutoff(*bounds),
+        )
 
     def coefficients(self, correction: FloatArray = NOTHING) -> FloatArray:
         """alpha_ij, times the correction of each source. float64[S] -> float32[E']."""
@@ -61,4 +93,17 @@ class KeptEdges(NamedTuple):
         rows, weight = self.rows, estimator.weights(self)
         edges = rows.by_target(self.indptr), self.row, self.edge, self.edge_prob, weight
         dst = self.source[: rows.dst.size]
-        return Block.from_arrays(dst, self.source, *edges, prob=self.prob, rows=rows)
+        block = Block.from_arrays(dst, self.source, *edges, prob=self.prob, rows=rows)
+        return block if self.cutoff is None else replace(block, cutoff=self.cutoff)
+
+
+def distinct_targets(rows: Rows, workspace: Workspace) -> tuple[IntArray, IntArray]:
+    """Distinct nodes among the targets int64[U], and the position of each target int64[D].
+
+    Without times targets are distinct, and there are no positions.
+    """
+    if rows.cutoff is None:
+        return rows.dst, NO_IDS
+    every = np.arange(rows.dst.size)
+    nodes, place = nodewise.relabel(rows.dst, NO_IDS, every, workspace.number)
+    return nodes, place

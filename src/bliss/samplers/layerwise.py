@@ -21,7 +21,7 @@ from bliss.samplers.configs import LayerSamplerConfig
 from bliss.samplers.draws import Draw, Poisson
 from bliss.samplers.estimators import Hajek, estimator_of
 from bliss.samplers.influence import weighted
-from bliss.samplers.kept import KeptEdges
+from bliss.samplers.kept import KeptEdges, distinct_targets
 from bliss.samplers.policy_sampler import PolicySampler
 
 WATCH_ONE_OF = 4
@@ -40,9 +40,10 @@ class LayerSampler(PolicySampler):
 
     The candidates for targets D are D and every source of an in-edge of D. The policy gives each
     candidate a mass s_j. The draw keeps about k = `budgets[layer]` of them, source j with
-    probability p_j, and always the targets. The estimator sets the weights of the kept edges. With
-    Horvitz-Thompson weights alpha_ij / p_j, for fixed inputs, the expected aggregate is the
-    full-neighbour one.
+    probability p_j, and always the targets. With times, a source sees no later than the earliest
+    of the targets that it leads to; a target keeps its own time. The estimator sets the weights of
+    the kept edges. With Horvitz-Thompson weights alpha_ij / p_j, for fixed inputs, the expected
+    aggregate is the full-neighbour one.
 
     A step costs two passes over the frontier's edges. Budgets are the sources kept per layer on
     average, before the targets are added. `LayerSamplerConfig` has the options: policy, draw,
@@ -90,35 +91,39 @@ class LayerSampler(PolicySampler):
         """
         targets: IntArray = checks.seeds(dst, self.graph.num_nodes)
         rows = replace(self.graph.rows(targets), influence=influence)
-        candidate, mass = self._masses(rows, layer)
+        candidate, mass = self._masses(rows, layer, targets)
         prob = self.draw.probability(mass, targets.size, self.budgets[layer])
         return Inclusion(candidate.astype(np.int64), prob)
 
     def _layer(self, rows: Rows, layer: int, key: CoinKey) -> Block:
-        candidate, mass = self._masses(rows, layer)
+        targets, place = distinct_targets(rows, self._workspace())
+        candidate, mass = self._masses(rows, layer, targets)
         source, prob, correction = self.draw.keep(
-            candidate, mass, rows.dst.size, self.budgets[layer], key
+            candidate, mass, targets.size, self.budgets[layer], key
         )
         kept = KeptEdges.of_sources(rows, source, self._workspace())
         chance = (1 / correction).astype(np.float32) if prob is None else prob
         kept = kept._replace(edge_prob=chance[kept.row], correction=correction, prob=prob)
         if self.estimator.needs_prob:
             kept = kept._replace(edge_mass=self.policy.edge_mass(layer, rows))
-        block = kept.block(self.estimator)
+        block = kept.with_times(place, is_shared=True).block(self.estimator)
         is_watched = self.policy.watches_errors and int(key.step) % WATCH_ONE_OF == 0
         if is_watched and prob is not None:
             centred = self.estimator.name == Hajek.name
             block = replace(block, watch="centred" if centred else "whole")
         return block
 
-    def _masses(self, rows: Rows, layer: int) -> tuple[IntArray, FloatArray]:
-        """Candidates int[C] and masses float32[C], both views of the workspace."""
+    def _masses(self, rows: Rows, layer: int, targets: IntArray) -> tuple[IntArray, FloatArray]:
+        """Candidates int[C] and masses float32[C], both views of the workspace.
+
+        targets  int64[U]  distinct targets, which come first among the candidates
+        """
         policy, workspace = self.policy, self._workspace()
         try:
             count = frontier.scan(
                 *rows.ranges,
                 self.graph.indices,
-                rows.dst,
+                targets,
                 *weighted(policy.edge_mass(layer, rows), rows),
                 workspace.seen,
                 workspace.candidate,

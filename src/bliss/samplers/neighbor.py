@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
+from bliss.errors import InputError
+from bliss.graph import Rows
+from bliss.kernels.coins import CoinKey
+from bliss.nn.block import Block
 from bliss.samplers.config_base import SamplerConfig
 from bliss.samplers.configs import NeighborConfig
 from bliss.samplers.nodewise import NodeSampler
@@ -24,9 +29,32 @@ class Neighbor(NodeSampler):
     weights, on a small graph of heavy-tailed degrees at fanout 5, its bias is 0.011 of an
     aggregate's size, while its error falls from 0.28 to 0.20. Not adaptive, no state.
 
+    With times, targets and sources are pairs of a node and a time, so that each seed sees exactly
+    what had happened by its own time, in every layer, as in PyG's disjoint mode.
+    ``temporal_strategy="last"`` keeps the k newest in-edges, whose mean takes the place of that
+    over all.
+
     Cost: O(k) per target for uniform draws, for any degree; otherwise one pass over the frontier's
     edges. The number of sources grows by a factor of up to k + 1 per layer.
     `NeighborConfig` has the options.
     """
 
     Config: ClassVar[type[SamplerConfig]] = NeighborConfig
+
+    def __init__(self, data: Any, budgets: Sequence[int], **options: Any) -> None:
+        super().__init__(data, budgets, **options)
+        if self._keeps_last and not self.graph.has_times:
+            raise InputError(
+                "temporal_strategy='last' needs times of edges, and the graph has none: build the "
+                'sampler with time_attr="time".'
+            )
+
+    @property
+    def _keeps_last(self) -> bool:
+        assert isinstance(self.config, NeighborConfig)
+        return self.config.temporal_strategy == "last"
+
+    def _layer(self, rows: Rows, layer: int, key: CoinKey) -> Block:
+        if self._keeps_last:
+            rows = rows.last(self.budgets[layer])
+        return super()._layer(rows, layer, key)

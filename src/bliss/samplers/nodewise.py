@@ -6,6 +6,8 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
+
 from bliss import checks
 from bliss.arrays import FloatArray, IntArray
 from bliss.graph import Rows
@@ -114,7 +116,9 @@ class NodeSampler(EdgeSampler, PolicySampler):
 def masses(policy: Policy, layer: int, rows: Rows, workspace: Workspace) -> FloatArray:
     """m_ij of every visible edge, as a view of the workspace. float64[F]."""
     mass = workspace.chances(rows.num_edges)
-    factor, changed, changed_factor = rows.source_factor(policy.source_power(layer))
+    power = policy.source_power(layer)
+    by_edge = rows.cutoff is not None and rows.graph.norm == "gcn"
+    factor, changed, changed_factor = rows.source_factor(0.0 if by_edge else power)
     nodewise.edge_masses(
         *rows.ranges,
         rows.graph.indices,
@@ -126,6 +130,9 @@ def masses(policy: Policy, layer: int, rows: Rows, workspace: Workspace) -> Floa
         policy.power,
         mass,
     )
+    if by_edge and power:
+        scale = rows.edge_source_scale(*rows.edges()) ** power
+        mass *= scale.astype(np.float32)  # as `Graph.source_factor`, for equal draws
     if policy.has_node_factor:
         mass *= policy.node_factor(layer, rows.graph.indices[rows.edges()[1]])
     return mass

@@ -76,11 +76,16 @@ class SubgraphSampler(Sampler):
             )
         self._seed_nodes, self._batch_size = seed_nodes, batch_size
 
-    def sample(self, seeds: Any, step: int, shard: int = 0, without: Any = None) -> list[Block]:
+    def sample(
+        self, seeds: Any, step: int, shard: int = 0, without: Any = None, time: Any = None
+    ) -> list[Block]:
         """Draw the subgraph of a batch as blocks, input layer first; see `Sampler.sample`.
 
-        `without` is refused, because the probabilities of a subgraph are those of the whole graph.
+        `without` and `time` are refused, because the probabilities of a subgraph are those of the
+        whole graph.
         """
+        if time is not None:
+            self.check_times()
         if without is not None:
             raise InputError(
                 f"without=... is not possible with {type(self).__name__}, because the "

@@ -32,6 +32,7 @@ class NodeData(SimpleNamespace):
     dst_pos_index: Tensor
     dst_neg_index: Tensor
     blocks: list[Block]
+    n_id: Tensor  # int64[S] sources of the first block
     num_nodes: int
     seconds: Seconds
 

@@ -28,7 +28,8 @@ class Progress:
     """Progress of a run, beside the state of its `Stepper`."""
 
     best_step: int = 0
-    best_val_score: float = float("-inf")
+    best_gain: float = float("-inf")
+    """Validation score of the best step, or minus its error."""
     evaluated: int = 0
     """Step of the last evaluation."""
     val_score: float = float("nan")
@@ -56,17 +57,22 @@ def capture(stepper: Stepper, progress: Progress) -> Checkpoint:
         "sampled": stepper.sampled,
         "progress": asdict(progress),
     }
-    rows = stepper.sampler.learning.changed_rows()
-    dirty = None if rows is None else {f"sampler.{name}": ids for name, ids in rows.items()}
-    return Checkpoint(tensors, counters, dirty)
+    rows = stepper.sampler.learning.changed_rows() or {}
+    dirty = {f"sampler.{name}": ids for name, ids in rows.items()}
+    if (embedding := stepper.task.embedding) is not None:
+        tensors |= {f"embedding.{name}": t for name, t in embedding.state_dict().items()}
+        dirty |= {f"embedding.{name}": ids for name, ids in embedding.changed_rows().items()}
+    return Checkpoint(tensors, counters, dirty or None)
 
 
 def track_if_large(stepper: Stepper) -> None:
-    """Track the dirty rows of a sampler's state that takes more than WHOLE_STATE_BYTES.
+    """Track the dirty rows of what takes more than WHOLE_STATE_BYTES: sampler, embedding.
 
     Call it for a new stepper, and after each checkpoint was written or loaded.
     """
-    sampler = stepper.sampler
+    sampler, embedding = stepper.sampler, stepper.task.embedding
+    if embedding is not None and embedding.nbytes > WHOLE_STATE_BYTES:
+        embedding.track_changes()
     if sum(tensor.nbytes for tensor in sampler.state_dict().values()) > WHOLE_STATE_BYTES:
         sampler.learning.track_changes().clear()
 
@@ -82,6 +88,8 @@ def restore(checkpoint: Checkpoint, stepper: Stepper) -> Progress:
         stepper.task.model.load_state_dict(parts["model"])
         stepper.optimizer.load_state_dict(_optimizer_state(stepper, parts["optimizer"]))
         stepper.sampler.load_state_dict(parts["sampler"])
+        if stepper.task.embedding is not None:
+            stepper.task.embedding.load_state_dict(parts["embedding"])
         stepper.times = {part: deque(parts["times"][part].tolist(), TIMED) for part in PARTS}
         stepper.loader.load_state_dict(counters["loader"])
         stepper.losses = list(msgspec.convert(counters["losses"], tuple[float, float]))

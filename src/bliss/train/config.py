@@ -18,8 +18,9 @@ from bliss.train.config_parts import (
     SamplingConfig,
 )
 
-FULL_EVALUATION_BYTES = 2**32
-"""Bytes of a layer's outputs at all nodes above which evaluate="auto" means "split"."""
+LARGE_BYTES = 2**32
+"""Bytes of numbers of all nodes above which "auto" avoids them: evaluate (outputs of a layer) means
+"split", first_hop (sums of features) means "sampled"."""
 PARTS = {
     "data": DataConfig,
     "objective": ObjectiveConfig,
@@ -57,7 +58,8 @@ class TrainConfig:
     """Batches, optimizer, evaluation and processes."""
 
     def __post_init__(self) -> None:
-        kind, evaluate = self.sampler.config, self.training.evaluate
+        kind = self.sampler.config.with_first_hop(self._suits_exact_first_hop())
+        evaluate = self.training.evaluate
         if self.sampler.budgets:
             kind.check_budgets(self.sampler.budgets, self.network.layers)
         if kind.linear_only and self.network.is_attention:
@@ -78,6 +80,27 @@ class TrainConfig:
             )
         if self.objective.is_link:
             self._check_links()
+        self._check_network()
+
+    def _check_network(self) -> None:
+        """Refuse networks that the sampler or the task cannot have."""
+        network, kind = self.network, self.sampler.config
+        if network.embedding and kind.needs_features:
+            raise InputError(
+                f"embedding={network.embedding} is learnt, but sampler {self.sampler.name!r} with "
+                "these options needs features that do not change: leave it out, or sample the "
+                "first hop, too."
+            )
+        if network.is_light and not self.objective.is_link:
+            raise InputError(
+                "model='lightgcn' has embeddings as outputs, and no weights that would turn them "
+                "into labels: pass task='link' (--task link), or choose another model."
+            )
+        if network.is_light and kind.has_history:
+            raise InputError(
+                "model='lightgcn' passes on sums over layers, of which there is no history: leave "
+                "history out, or choose model gcn."
+            )
 
     def _check_links(self) -> None:
         """Refuse settings that do not fit links."""
@@ -123,20 +146,41 @@ class TrainConfig:
         """Seed of the run."""
         return self.training.seed
 
-    def fitted(self, num_nodes: int) -> TrainConfig:
-        """Copy with budgets and evaluate filled in for a graph of `num_nodes` nodes."""
-        kind, changes = self.sampler.config, dict[str, Any]()
+    def fitted(self, num_nodes: int, num_features: int = 0) -> TrainConfig:
+        """Copy with first_hop, budgets and evaluate filled in for a graph of this size."""
+        kind = self.sampler.config.with_first_hop(
+            self._suits_exact_first_hop() and not _is_large(num_nodes, num_features)
+        )
+        budgets, evaluate = self.sampler.budgets, self.training.evaluate
         if self.sampler.needs_budgets:
-            changes["budgets"] = kind.default_budgets(self.network.layers, num_nodes)
-        if self.training.evaluate == AUTO:
+            budgets = kind.default_budgets(self.network.layers, num_nodes)
+        if evaluate == AUTO:
             needs_all = kind.needs_surveys or self.objective.is_link
             is_split = self.is_large(num_nodes) and not needs_all
-            changes["evaluate"] = "split" if is_split else "full"
-        return self.with_settings(**changes)
+            evaluate = "split" if is_split else "full"
+        return replace(
+            self,
+            sampler=replace(self.sampler, config=kind, budgets=budgets),
+            training=replace(self.training, evaluate=evaluate),
+        )
 
     def is_large(self, num_nodes: int) -> bool:
         """Whether a hidden layer's outputs at all nodes take more than 4 GiB."""
-        return 4 * num_nodes * self.network.hidden > FULL_EVALUATION_BYTES
+        return _is_large(num_nodes, self.network.hidden)
+
+    def is_too_large_for_first_hop(self, num_nodes: int, num_features: int) -> bool:
+        """Whether first_hop="auto" means "sampled" for this graph only because of its size."""
+        kind = self.sampler.config
+        chosen = kind.with_first_hop(self._suits_exact_first_hop())
+        return chosen != kind and chosen.is_first_hop_exact and _is_large(num_nodes, num_features)
+
+    def _suits_exact_first_hop(self) -> bool:
+        """Whether first_hop="auto" may mean "exact" with this network and these budgets."""
+        network = self.network
+        has_fixed_inputs = not network.embedding and not network.is_light
+        has_input_budget = len(self.sampler.budgets) == network.layers
+        can_be = network.layers > 1 and not network.is_attention and has_fixed_inputs
+        return can_be and not has_input_budget
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
         """Settings by part and field, as plain values, for JSON."""
@@ -175,6 +219,11 @@ class TrainConfig:
             for name in ours | theirs
             if ours.get(name) != theirs.get(name)
         ]
+
+
+def _is_large(num_nodes: int, width: int) -> bool:
+    """Whether a row of numbers per node takes more than LARGE_BYTES."""
+    return 4 * num_nodes * width > LARGE_BYTES
 
 
 def _entries(where: str, values: Any, names: Iterable[str] | None = None) -> Mapping[str, Any]:

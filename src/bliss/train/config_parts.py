@@ -177,9 +177,10 @@ class LoopConfig:
     survey: bool = True
     """Let the policy learn exact norms and attention from full evaluations during training."""
     select: str = AUTO
-    """Metric whose highest validation score selects the best step: auto (f1, r2 for regression, or
+    """Metric whose best validation score selects the best step: auto (f1, r2 for regression, or
     auc for links), f1 (micro-F1), accuracy, macro_f1, auc or average_precision (of two classes,
-    several labels or links), r2, or, of links, mrr or hits."""
+    several labels or links), loss (cross-entropy, the lowest), r2, mse or mae (the lowest), or, of
+    links, mrr or hits."""
     patience: int = 0
     """Evaluations without a better validation score before the run stops; 0: never stop early."""
     prefetch: int = 0
@@ -192,8 +193,7 @@ class LoopConfig:
     def __post_init__(self) -> None:
         checks.choice("schedule", self.schedule, ("constant", "linear"))
         checks.choice("evaluate", self.evaluate, (AUTO, "full", "split", "sampled"))
-        scores = [name for name, metric in METRICS.items() if metric.is_score]
-        checks.choice("select", self.select, (AUTO, *scores))
+        checks.choice("select", self.select, (AUTO, *METRICS))
         checks.flag("survey", self.survey)
         checks.choice("reduction", self.reduction, ("exact", "allreduce"))
         checks.choice("precision", self.precision, ("float32", "bfloat16"))

@@ -35,7 +35,7 @@ from torch import Tensor
 
 from bliss.train.metrics import FUNCTIONS
 from bliss.train.node_labels import NodeLabels
-from bliss.train.results import Constant
+from bliss.train.results import METRICS, Constant
 
 LIMIT = 2.0
 """z above which a network is better than a constant prediction."""
@@ -96,7 +96,8 @@ def compared(
         f1, deviation = _linearised(outputs, wanted)
         least, of_least = _linearised(constant.decision.expand_as(outputs), wanted)
         z_score = _z(f1 - least, deviation - of_least)
-    same = labels.predictions(constant.decision.expand_as(outputs))
+    best = constant.decision if METRICS[labels.metric].is_score else constant.output
+    same = labels.predictions(best.expand_as(outputs))
     return Constant(
         score=_known(FUNCTIONS[labels.metric](same, wanted)),
         loss=_known(constant_loss),

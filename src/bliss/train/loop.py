@@ -50,6 +50,7 @@ from bliss.train.results import (
     Evaluation,
     RunResult,
     StepTime,
+    gain,
     score_fields,
     short_name,
 )
@@ -59,6 +60,7 @@ from bliss.train.task import Task, build_network, build_task
 
 _TARGETS = "targets."  # before the names of a scale among the weights of a run
 _FEATURES = "features."  # before the names of the statistics of features
+_EMBEDDING = "embedding.value"  # name of the learnt embedding
 
 
 class StepProgress(NamedTuple):
@@ -117,6 +119,11 @@ class Trainer:
         self.monitor = DivergenceMonitor(self.task)
         self.say = say if self.communicator.is_root else lambda _: None
         self.check_every = checks.whole("check_every", check_every)
+        if config.is_too_large_for_first_hop(self.task.graph.num_nodes, dataset.num_features):
+            self.say(
+                "The first hop is sampled, because the sums of all features take more than 4 GiB; "
+                "with --first-hop exact they are kept in a file."
+            )
 
     def run(
         self,
@@ -268,16 +275,18 @@ class Trainer:
             self.folder.add_times(StepTime(step=step, seconds=stepper.step_seconds))
         progress.evaluated, progress.val_score = step, evaluation.val_score
         progress.stale += 1
-        if progress.val_score > progress.best_val_score:
-            progress.best_step, progress.best_val_score = step, progress.val_score
+        if gain(metric, progress.val_score) > progress.best_gain:
+            progress.best_step, progress.best_gain = step, gain(metric, progress.val_score)
             progress.stale = 0
             if self.communicator.is_root:
                 self.folder.save_best(best_weights(self.task), schema_of(self.task))
         return evaluation
 
     def _states(self) -> dict[str, dict[str, Tensor]]:
-        sampler = self.stepper.sampler
-        return {"weights": self.task.model.state_dict(), "policy values": sampler.state_dict()}
+        weights, embedding = dict(self.task.model.state_dict()), self.task.embedding
+        if embedding is not None:
+            weights[_EMBEDDING] = embedding.value
+        return {"weights": weights, "policy values": self.stepper.sampler.state_dict()}
 
     def _checkpoint(self) -> None:
         if not self.communicator.is_root:
@@ -354,22 +363,36 @@ def best_weights(task: Task) -> dict[str, Tensor]:
     weights = dict(task.model.state_dict())
     weights |= {f"{_FEATURES}{name}": tensor for name, tensor in task.encoder.to_dict().items()}
     weights |= {f"{_TARGETS}{name}": tensor for name, tensor in task.objective.state().items()}
+    if task.embedding is not None:
+        weights[_EMBEDDING] = task.embedding.value.contiguous()
     return weights
 
 
 def load_network(
     folder: RunFolder, config: TrainConfig, schema: DataSchema
-) -> tuple[GNN, FeatureEncoder]:
-    """The network of a run's best step, on the CPU and in evaluation mode, and its encoder."""
+) -> tuple[GNN, FeatureEncoder, Tensor | None]:
+    """The network of a run's best step, its encoder, and the learnt embedding [V, D], if any.
+
+    The network is on the CPU and in evaluation mode.
+    """
     weights = _best_weights(folder, config)
     model = build_network(config, schema.features, schema.outputs)
     _load(model, weights, folder)
-    return model.eval(), _encoder(config, weights, folder)
+    return model.eval(), _encoder(config, weights, folder), weights.get(_EMBEDDING)
 
 
 def load_weights(task: Task, weights: Mapping[str, Tensor], folder: RunFolder) -> Task:
     """Load weights from a run's folder into the network; returns the task with their scale."""
     _load(task.model, weights, folder)
+    if task.embedding is not None:
+        value, nodes = weights[_EMBEDDING], len(task.embedding.value)
+        if len(value) != nodes:
+            raise InputError(
+                f"dataset={task.dataset.name!r} has {nodes:,} nodes, but the run in "
+                f"{str(folder.path)!r} has learnt embeddings of {len(value):,} nodes, and those of "
+                "others are unknown: pass the graph of the run."
+            )
+        task.embedding.value.copy_(value)
     beside = {k.removeprefix(_TARGETS): t for k, t in weights.items() if k.startswith(_TARGETS)}
     try:
         return replace(task, objective=task.objective.with_state(beside))
@@ -379,7 +402,7 @@ def load_weights(task: Task, weights: Mapping[str, Tensor], folder: RunFolder) -
 
 def _load(model: GNN, weights: Mapping[str, Tensor], folder: RunFolder) -> None:
     """Load the weights of a network, without what is stored beside them."""
-    beside = (_TARGETS, _FEATURES)
+    beside = (_TARGETS, _FEATURES, _EMBEDDING)
     of_model = {name: t for name, t in weights.items() if not name.startswith(beside)}
     try:
         model.load_state_dict(of_model)
@@ -420,10 +443,15 @@ def _best_weights(folder: RunFolder, config: TrainConfig) -> dict[str, Tensor]:
     sides = [side for tensor in weights.values() for side in tensor.shape]
     network = config.network
     hidden = network.hidden if network.layers > 1 else 1
-    if network.layers > len(weights) or hidden > max(sides, default=0):  # would take all memory
+    is_small = network.layers > len(weights) or hidden > max(sides, default=0)
+    is_small &= not network.is_light  # which has no layers to allocate
+    learnt = weights.get(_EMBEDDING)
+    width = 0 if learnt is None else learnt.size(-1)
+    if is_small or width != network.embedding:  # would take all memory
         raise DamagedError(
-            f"the weights in {str(folder.path)!r} are smaller than layers={network.layers} and "
-            f"hidden={network.hidden} in config.json: restore the files of one run, or train again."
+            f"the weights in {str(folder.path)!r} are smaller than layers={network.layers}, "
+            f"hidden={network.hidden} and embedding={network.embedding} in config.json: restore "
+            "the files of one run, or train again."
         )
     return weights
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from bliss.errors import InputError
 from bliss.train.results import METRICS, ClassScores
@@ -149,6 +150,19 @@ def _mean_over_labels(
     return float(torch.stack(each).nanmean())
 
 
+def cross_entropy(logits: Tensor, labels: Tensor) -> float:
+    """Mean over nodes of -log softmax(z_v)_{y_v}, without class weights; NaN without nodes.
+
+    With several labels per node, the mean over pairs (v, c) of -log sigmoid(z_vc) for a label of
+    the node and -log sigmoid(-z_vc) for another.
+    """
+    if labels.ndim == 2:
+        wanted = (labels > 0).double()
+        return float(functional.binary_cross_entropy_with_logits(logits.double(), wanted))
+    known = labels >= 0
+    return float(functional.cross_entropy(logits[known].double(), labels[known]))
+
+
 def mean_squared_error(predicted: Tensor, targets: Tensor) -> float:
     """Mean over nodes and targets of (y_hat - y)^2; NaN without nodes. [N, T] each."""
     return float((predicted.double() - targets.double()).square().mean())
@@ -182,6 +196,7 @@ FUNCTIONS: dict[str, Callable[[Tensor, Tensor], float]] = {
     "macro_f1": macro_f1,
     "auc": roc_auc,
     "average_precision": average_precision,
+    "loss": cross_entropy,
     "r2": r2,
     "mse": mean_squared_error,
     "mae": mean_absolute_error,
@@ -201,7 +216,7 @@ def metrics_of(task: str, num_outputs: int) -> list[str]:
 
 def selecting_metric(select: str, task: str, num_outputs: int) -> str:
     """The metric that selects the best step; "auto" is the first of the task."""
-    offered = [name for name in metrics_of(task, num_outputs) if METRICS[name].is_score]
+    offered = metrics_of(task, num_outputs)
     if select == "auto":
         return offered[0]
     if select not in offered:

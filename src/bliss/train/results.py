@@ -16,7 +16,7 @@ class Metric(NamedTuple):
     title: str  # in sentences
     short: str  # in tables and lines
     tasks: tuple[str, ...]
-    is_score: bool = True  # higher is better; errors cannot select a step
+    is_score: bool = True  # higher is better; otherwise an error
     is_ranking: bool = False  # of two classes, or of several labels
 
 
@@ -28,6 +28,7 @@ METRICS = {
     "macro_f1": Metric("macro-F1", "macro-F1", CLASSES),
     "auc": Metric("ROC-AUC", "AUC", RANKED, is_ranking=True),
     "average_precision": Metric("average precision", "AP", RANKED, is_ranking=True),
+    "loss": Metric("cross-entropy", "cross-entropy", CLASSES, is_score=False),
     "r2": Metric("R2", "R2", ("regression",)),
     "mse": Metric("mean squared error", "MSE", ("regression",), is_score=False),
     "mae": Metric("mean absolute error", "MAE", ("regression",), is_score=False),
@@ -45,6 +46,19 @@ def title_of(metric: str) -> str:
 def short_name(metric: str) -> str:
     """Name of a metric in tables and lines: "F1"."""
     return METRICS[metric].short if metric in METRICS else metric
+
+
+def gain(metric: str, score: float) -> float:
+    """The score, or minus an error: the higher, the better."""
+    return score if metric not in METRICS or METRICS[metric].is_score else -score
+
+
+def score_text(metric: str, value: float | None) -> str:
+    """A score with four decimals, an error with four digits; a dash for a score not defined."""
+    if value is None:
+        return "\u2013"
+    is_score = metric not in METRICS or METRICS[metric].is_score
+    return f"{value:.4f}" if is_score else f"{value:.4g}"
 
 
 def score_fields(scores: Mapping[str, float]) -> dict[str, float]:
@@ -141,7 +155,7 @@ class RunResult(RunSettings, frozen=True, kw_only=True, omit_defaults=True):
     """result.json. Scores are those of `metric`, with full neighbourhoods at the best step."""
 
     best_step: int
-    """Step with the highest validation score."""
+    """Step with the best validation score: the highest, or the lowest of an error."""
     metric: str
     """Metric of the fields `_score`, which selected the best step: f1, r2 for regression or auc for
     links, unless another was chosen."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from math import isfinite
 from statistics import median
@@ -19,6 +19,7 @@ from bliss.distributed.groups import ALONE, Group
 from bliss.distributed.shards import shards_of
 from bliss.distributed.shared_state import build_shared
 from bliss.errors import DivergedError, InputError
+from bliss.feedback import News
 from bliss.rng import Stream
 from bliss.train.adam import Adam
 from bliss.train.batch import NodeData
@@ -75,7 +76,7 @@ class Stepper:
         if not self.sampler.makes_batches:  # subgraph samplers may draw more nodes than seeds
             batch_size = min(batch_size, objective.num_seeds // training.shards)
         self.loader = objective.loader(
-            task.x,
+            task.features,
             self.sampler,
             batch_size=batch_size,
             # order is irrelevant in a batch of all seeds
@@ -90,8 +91,12 @@ class Stepper:
             self.communicator, task.model, training.shards, training.reduction, task.device
         )
         self.optimizer = Adam(
-            task.model.parameters(), lr=training.lr, weight_decay=training.weight_decay, fused=True
+            [{"params": list(task.model.parameters())}],  # there may be none
+            lr=training.lr,
+            weight_decay=training.weight_decay,
+            fused=True,
         )
+        self._rows: Tensor | None = None  # of the embedding, with a gradient. [S, D]
         self.losses = [0.0, 0.0]  # sum and number since the last call of `mean_loss`
         self.step_seconds = 0.0  # sum over all steps
         self.sampled = [0, 0]  # input nodes and edges of all layers, summed over steps and shards
@@ -129,6 +134,8 @@ class Stepper:
             loss.backward()  # type: ignore[no-untyped-call]
             self._end_part("backward")
             news = self.sampler.digest(batch.blocks) if self.sampler.learns else []
+            if self.task.embedding is not None and self._rows is not None:
+                news = [*news, self.task.embedding.digest(batch.n_id, self._rows)]
             self.exchange.end_shard(loss.detach(), news, _counts(batch))
             self._end_part("update")
             self._seconds["sample"] += batch.seconds.sample
@@ -136,24 +143,41 @@ class Stepper:
         self._start_timer()
         combined = self.exchange.combine()
         self.optimizer.step()
+        shards = self._learn_rows(combined.news)
         self._end_part("backward")
-        if combined.news:
-            self.sampler.apply(combined.news)
+        if shards:
+            self.sampler.apply(shards)
         self._end_part("update")
         self._record(combined)
         return combined.loss
+
+    def _learn_rows(self, shards: list[Sequence[News]]) -> list[Sequence[News]]:
+        """Let the embedding learn from the last news of each shard; returns those before."""
+        if self.task.embedding is None:
+            return shards
+        (group,), decay = self.optimizer.param_groups, self.task.config.training.weight_decay
+        self.task.embedding.apply([news[-1] for news in shards], group["lr"], decay)
+        return [news[:-1] for news in shards] if self.sampler.learns else []
+
+    def _inputs(self, batch: NodeData) -> Tensor:
+        """Features and embedding of the sources of a batch. float32[S, F + D]."""
+        x = batch.x.float()  # features may be float16
+        if self.task.embedding is None:
+            return x
+        self._rows = self.task.embedding.rows(batch.n_id, x.device)
+        return torch.cat([x, self._rows], 1)
 
     def _loss(self, batch: NodeData, shard: int) -> Tensor:
         """Loss of a shard's batch; raises an error with the likely cause if it is not finite."""
         config, within = self.task.config, (shard,) if shard else ()
         torch.manual_seed(torch_seed(config.seed, Stream.DROPOUT, self.steps, *within))
-        is_half = config.training.precision == "bfloat16"
+        is_half, x = config.training.precision == "bfloat16", self._inputs(batch)
         with torch.autocast(self.task.device.type, torch.bfloat16, enabled=is_half):
-            logits = self.task.model(batch.x.float(), batch.blocks)  # features may be float16
+            logits = self.task.model(x, batch.blocks)
         loss = self.task.objective.loss(logits, batch)
         value = loss.item()
         if not isfinite(value):
-            raise DivergedError(f"loss={value} at step {self.steps}: {self._cause(batch.x)}")
+            raise DivergedError(f"loss={value} at step {self.steps}: {self._cause(x)}")
         return loss
 
     def _cause(self, x: Tensor) -> str:

@@ -12,11 +12,13 @@ from bliss.data.feature_encoder import FeatureEncoder
 from bliss.errors import InputError, ResourceError
 from bliss.graph import WEIGHTED, Graph
 from bliss.links import LinkSplits
-from bliss.nn.decoders import LinkGNN
+from bliss.nn.decoders import LightGCN, LinkGNN
 from bliss.nn.model import GNN
 from bliss.rng import Stream, derive_key
+from bliss.storage.limits import allocating
 from bliss.train.config import TrainConfig
 from bliss.train.config_parts import AUTO
+from bliss.train.learnt_rows import LearntRows
 from bliss.train.link_objective import LinkObjective
 from bliss.train.metrics import selecting_metric
 from bliss.train.node_labels import NodeLabels
@@ -31,11 +33,18 @@ class Task:
     config: TrainConfig  # with budgets filled in
     dataset: Dataset
     graph: Graph  # the edges that are messages in training, with the network's coefficients
-    x: Tensor  # float32 or float16 [V, F] on the CPU, encoded
+    x: Tensor  # float32 or float16 [V, F + D] on the CPU: features, encoded, then `embedding`
     model: GNN
     device: torch.device
     encoder: FeatureEncoder  # of the features
     objective: Objective  # what the network is trained for
+    embedding: LearntRows | None = None  # float32[V, D]: the last columns of x, learnt
+
+    @property
+    def features(self) -> Tensor:
+        """The columns of x that are not learnt. [V, F]."""
+        learnt = 0 if self.embedding is None else self.embedding.value.size(1)
+        return self.x[:, : self.x.size(1) - learnt] if learnt else self.x
 
     @property
     def metric(self) -> str:
@@ -78,28 +87,48 @@ def build_task(
     """
     device = _device(config)
     labels = None if config.objective.is_link else node_objective(config, dataset, device, trains)
-    config = config.fitted(dataset.graph.num_nodes)
+    config = config.fitted(dataset.graph.num_nodes, dataset.num_features)
     torch.manual_seed(torch_seed(config.seed, Stream.WEIGHTS))
     outputs = 0 if labels is None else labels.num_outputs
     model = build_network(config, dataset.num_features, outputs).to(device)
     objective = labels or _link_objective(config, dataset, model, scores)
     encoder = encoder or fit_encoder(config, dataset, objective.train_nodes)
-    return Task(
-        config,
-        dataset,
-        _graph(objective.messages("train"), config),
-        encoder.transform_all(dataset.x, cache_folder(), lambda: dataset.fingerprint),
-        model,
-        device,
-        encoder,
-        objective,
-    )
+    x = encoder.transform_all(dataset.x, cache_folder(), lambda: dataset.fingerprint)
+    x, embedding = _with_embedding(config, x)
+    graph = _graph(objective.messages("train"), config)
+    return Task(config, dataset, graph, x, model, device, encoder, objective, embedding)
+
+
+def _with_embedding(config: TrainConfig, x: Tensor) -> tuple[Tensor, LearntRows | None]:
+    """Features and a new embedding side by side, and the latter. [V, F] -> [V, F + D].
+
+    An embedding has normal entries of deviation D^(-1/2), so that its rows have norms of about 1;
+    without weights behind it, of deviation 0.1, as published for LightGCN.
+    """
+    width = config.network.embedding
+    if not width:
+        return x, None
+    with allocating(f"embeddings of {len(x):,} nodes of width {width}", "lower embedding"):
+        both = torch.empty(len(x), x.size(1) + width)
+        both[:, : x.size(1)] = x
+        embedding = LearntRows(both[:, x.size(1) :])
+    seed = torch_seed(config.seed, Stream.WEIGHTS, 1)
+    deviation = 0.1 if config.network.is_light else width**-0.5
+    embedding.draw(deviation, torch.Generator().manual_seed(seed))
+    return both, embedding
 
 
 def build_network(config: TrainConfig, inputs: int, outputs: int) -> GNN:
-    """A new network; of links, with embeddings as outputs and a decoder."""
+    """A new network for so many features; of links, with embeddings as outputs and a decoder."""
+    inputs += config.network.embedding
+    if inputs == 0:
+        raise InputError(
+            "the graph has no features: pass a width of learnt embeddings, such as embedding=64 "
+            "(--embedding 64), or import features."
+        )
     if config.objective.is_link:
-        return LinkGNN(inputs, config.network, config.objective.decoder)
+        kind = LightGCN if config.network.is_light else LinkGNN
+        return kind(inputs, config.network, config.objective.decoder)
     return GNN(inputs, outputs, config.network)
 
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import Any
 
+from torch import Tensor
+
 from bliss import checks
 from bliss.data import Dataset
 from bliss.data.feature_encoder import FeatureEncoder
@@ -32,6 +34,9 @@ class TrainedRun:
     data: DataSchema
     """What the network needs of a graph, and the names of its classes."""
     folder: RunFolder
+    embedding: Tensor | None = None
+    """Learnt embedding of the nodes [V, D], if the run has one: the network takes features and
+    embedding side by side."""
 
     def __repr__(self) -> str:
         of_run = f"model={self.settings.network.model!r}, dataset={self.settings.data.dataset!r}"
@@ -55,5 +60,5 @@ def load(run: str | PathLike[str]) -> TrainedRun:
     """Open a run's folder for inference; the data it was trained on are not needed."""
     folder = RunFolder(checks.path("run", run))
     settings, schema = folder.settings(), folder.schema()
-    model, encoder = load_network(folder, settings, schema)
-    return TrainedRun(model, encoder, settings, schema, folder)
+    model, encoder, embedding = load_network(folder, settings, schema)
+    return TrainedRun(model, encoder, settings, schema, folder, embedding)

@@ -9,7 +9,7 @@ from typing import Any
 from bliss.storage import records
 from bliss.studies.comparison.comparison_record import Comparison, Search
 from bliss.studies.comparison.comparison_rows import (
-    best_validation,
+    best_gain,
     comparison_rows,
     mismatches,
     unlearnt,
@@ -30,6 +30,7 @@ from bliss.studies.comparison.search import candidates, chosen, trials
 from bliss.studies.node_tasks import check_node_task
 from bliss.studies.provenance import graph_facts, load_per_core, machine, today
 from bliss.train import RunFolder, TrainConfig, resolve
+from bliss.train.results import gain
 
 IDLE = 0.3
 """Largest load per core of a machine that is called idle."""
@@ -83,8 +84,7 @@ def compare(
     sizes
         "authors": sizes that the samplers' authors published for the data set.
     estimator
-        Estimator of all samplers that offer it; "own" for the default of each. Default: the
-        recipe's, otherwise "hajek".
+        Estimator of all samplers that offer it. Default: "own", that of each in `bliss train`.
     search
         Number of settings of learning rate and dropout that are tried for each sampler, with a
         seed that is not a test seed. That with the best validation score is used; 0: the recipe's.
@@ -107,7 +107,7 @@ def compare(
     )
     folder, data = RunFolder(out), DataCache(root, given)
     dataset = data.load(resolve(dataset=settings.get("dataset"), seed=seeds[0]))
-    made = plan(request, dataset.graph.num_nodes)
+    made = plan(request, dataset.graph.num_nodes, dataset.num_features)
     tried = candidates(made.starts[0].config, search)
     load = load_per_core()
     with folder.locked():
@@ -126,7 +126,9 @@ def compare(
         grouped: dict[RowKey, list[Outcome]] = {}
         for (key, _), outcome in zip(runs, outcomes, strict=True):
             grouped.setdefault(key, []).append(outcome)
-        target = min(map(best_validation, outcomes)) if target_score is None else target_score
+        metric = outcomes[0].result.metric
+        worst = gain(metric, min(map(best_gain, outcomes)))
+        target = worst if target_score is None else target_score
         compared = comparison_rows(grouped, target, request.match, searches)
         unmatched = [*unlearnt(grouped), *mismatches(compared, request.match)]
         for note in unmatched:
@@ -141,12 +143,12 @@ def compare(
             rows=compared,
             match="" if request.match == "none" else request.match,
             sizes=request.sizes,
-            estimator=made.starts[0].estimator,
+            estimator=request.estimator,
             load=load,
             graph=graph_facts(dataset),
             skipped=made.skipped,
             notes=[*notes, *unmatched],
-            metric=outcomes[0].result.metric,
+            metric=metric,
         )
         records.write(out / "compare.json", result)
     return result

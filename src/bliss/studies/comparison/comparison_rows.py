@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import mean
 from typing import Any
 
@@ -13,6 +13,7 @@ from bliss.studies.comparison.runs import Outcome
 from bliss.studies.comparison.sizes import size_text, unit_of
 from bliss.studies.curves import average_curve, mean_and_deviation
 from bliss.train import PARTS, RunResult
+from bliss.train.results import gain
 
 CLOSE = 0.1
 """Relative distance to the target above which a row is said not to match."""
@@ -91,7 +92,8 @@ def _ranks(grouped: Mapping[RowKey, Sequence[Outcome]]) -> dict[RowKey, tuple[in
     placed: dict[RowKey, tuple[int | None, bool]] = {}
     for place in dict.fromkeys((key.model, key.share) for key in grouped):
         own = [key for key in grouped if (key.model, key.share) == place]
-        placed |= zip(own, ranks([by_seed(grouped[key]) for key in own]), strict=True)
+        gains = [by_seed(grouped[key], gain) for key in own]
+        placed |= zip(own, ranks(gains), strict=True)
     return placed
 
 
@@ -142,18 +144,24 @@ def mismatches(rows: Sequence[ComparisonRow], match: str) -> list[str]:
     return notes
 
 
-def by_seed(group: Sequence[Outcome]) -> dict[int, float]:
-    """Test score by seed."""
-    return {outcome.run.config.seed: outcome.result.test_score for outcome in group}
+def by_seed(
+    group: Sequence[Outcome], measure: Callable[[str, float], float] = lambda metric, score: score
+) -> dict[int, float]:
+    """Test score by seed, or a measure of the metric and the score."""
+    return {one.run.config.seed: measure(one.result.metric, one.result.test_score) for one in group}
 
 
-def best_validation(outcome: Outcome) -> float:
-    """The highest validation score of a run."""
-    return max(line.val_score for line in outcome.metrics)
+def best_gain(outcome: Outcome) -> float:
+    """The best validation score of a run, or minus its lowest error."""
+    return max(gain(line.metric, line.val_score) for line in outcome.metrics)
 
 
 def seconds_to(outcome: Outcome, target: float) -> float | None:
     """Seconds of training steps until the validation score reached the target; None if never."""
     times = {line.step: line.seconds for line in outcome.times}
-    reached = (line.step for line in outcome.metrics if line.val_score >= target)
+    reached = (
+        line.step
+        for line in outcome.metrics
+        if gain(line.metric, line.val_score) >= gain(line.metric, target)
+    )
     return times.get(next(reached, -1))

@@ -18,9 +18,9 @@ from bliss.samplers import Full
 from bliss.studies.comparison.comparison_record import Skipped
 from bliss.studies.comparison.matching import MATCHES, Matcher
 from bliss.studies.comparison.sampler_settings import (
+    OWN,
     ComparedSampler,
     check_estimator,
-    estimator_of,
     parse_samplers,
     settings_of,
 )
@@ -60,7 +60,7 @@ class Request:
     match: str = "nodes"
     """nodes, edges, ms, or none."""
     sizes: str = ""
-    estimator: str | None = None
+    estimator: str = OWN
     search: int = 0
 
     @classmethod
@@ -88,7 +88,7 @@ class Request:
         for model in models:
             checks.choice("models", model, MODELS)
         chosen = parse_samplers(samplers)
-        estimator = estimator or settings.get("estimator")
+        estimator = str(estimator or settings.get("estimator") or OWN)
         check_estimator(estimator)
         plain = settings.get("budgets") or ()
         text = budgets if budgets is not None else ",".join(map(str, plain))
@@ -112,7 +112,6 @@ class Start:
     model: str
     sampler: ComparedSampler
     config: TrainConfig
-    estimator: str
 
     @property
     def unit(self) -> str:
@@ -129,7 +128,7 @@ class Plan:
     notes: list[str] = field(default_factory=list)
 
 
-def plan(request: Request, num_nodes: int) -> Plan:
+def plan(request: Request, num_nodes: int, num_features: int = 0) -> Plan:
     """Settings of every network and sampler; those that are impossible with the reason."""
     made = Plan()
     names = [sampler.name for sampler in request.samplers]
@@ -139,17 +138,16 @@ def plan(request: Request, num_nodes: int) -> Plan:
         base = {"dataset": dataset, "model": model, "layers": request.settings.get("layers")}
         check_layers(request.budgets, resolve(**base, sampler="full").network.layers)
     for model, sampler in product(request.models, request.samplers):
-        estimator = estimator_of(request.settings, model, request.estimator)
         own = authors.get(sampler.name, {})
         try:
             merged = {**request.settings, **own}
-            config, note = settings_of(merged, model, sampler, estimator, request.budgets)
+            config, note = settings_of(merged, model, sampler, request.estimator, request.budgets)
         except InputError as error:
             if len(request.samplers) == 1:
                 raise
             made.skipped.append(Skipped(model=model, sampler=sampler.label, why=str(error)))
             continue
-        start = Start(model, sampler, config.fitted(num_nodes), estimator)
+        start = Start(model, sampler, config.fitted(num_nodes, num_features))
         made.notes += [note] if note and note not in made.notes else []
         made.notes += _remarks(request, start, is_authors=bool(own))
         made.starts.append(start)
@@ -175,7 +173,14 @@ def _remarks(request: Request, start: Start, is_authors: bool) -> list[str]:
         remarks.append(f"{name} has no published size for this data: it runs at {size}.")
     if request.match == "none" and request.budgets and start.unit not in (*request.budgets, ""):
         remarks.append(f"{name} has no {start.unit}= in --budgets: it runs at its default {size}.")
-    if start.config.sampler.config.has_history:
+    kind = start.config.sampler.config
+    is_default = "first_hop" not in {**request.settings, **start.sampler.options}
+    if kind.is_first_hop_exact and is_default and not kind.has_history:
+        remarks.append(
+            f"{name} has an exact first hop, which published samplers have only if asked for "
+            f"(pladies+first_hop); {name}+first_hop=sampled is without it."
+        )
+    if kind.has_history:
         remarks.append(
             f"{name} also reads the history of in-edges that it does not sample; they are counted "
             "neither as nodes nor as edges, only in the time."

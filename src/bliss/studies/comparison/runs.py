@@ -12,7 +12,7 @@ from bliss.data import Dataset, load_dataset
 from bliss.errors import DivergedError, InputError
 from bliss.train import Evaluation, RunFolder, RunResult, TrainConfig, Trainer
 from bliss.train.loop import StepProgress
-from bliss.train.results import StepTime, short_name
+from bliss.train.results import StepTime, score_text, short_name
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def run_each(
                 on_progress(StudyProgress(before + now.step, total, label, False))
 
         result, dataset = folder.result(), data.load(config, run.split_seed)
-        config = config.fitted(dataset.graph.num_nodes)
+        config = config.fitted(dataset.graph.num_nodes, dataset.num_features)
         done += config.training.steps
         if result is None:
             trainer = Trainer(config, dataset, folder.path, say)
@@ -123,7 +123,8 @@ def run_each(
         _check_data(result, dataset, folder)
         outcomes[run.name] = Outcome(run, result, folder.metrics(), folder.times())
         if on_progress:
-            text = f"{label}: test {short_name(result.metric)} {result.test_score:.4f}"
+            score = score_text(result.metric, result.test_score)
+            text = f"{label}: test {short_name(result.metric)} {score}"
             on_progress(StudyProgress(done, total, text, True))
     return outcomes
 

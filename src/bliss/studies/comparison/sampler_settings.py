@@ -9,23 +9,21 @@ from functools import cache
 from typing import Any
 
 from bliss import checks
-from bliss.data import canonical
 from bliss.errors import InputError
 from bliss.samplers import SAMPLERS
 from bliss.samplers.configs import sampler_config
 from bliss.samplers.estimators import ESTIMATORS
 from bliss.studies.comparison.sizes import Budgets, sized_by
-from bliss.train import DataConfig, TrainConfig, resolve
+from bliss.train import TrainConfig, resolve
 from bliss.train.config import PLACES
-from bliss.train.recipe import recipe
 
 ALIASES = ("labor-0",)  # second names of a sampler
 ALL_SAMPLERS = ("bliss", *(name for name in SAMPLERS if name not in (*ALIASES, "bliss")))
 """The samplers of `--samplers all`; the others are compared with the first."""
 SHORT = {"history": "nodes", "first_hop": "exact"}
 """Values of options that are named without one; of others, true."""
-DEFAULT_ESTIMATOR = "hajek"
 OWN = "own"
+"""Estimator of each sampler as in `bliss train`: the recipe's, or its own default."""
 
 
 @dataclass(frozen=True)
@@ -79,14 +77,6 @@ def _value(text: str) -> Any:
         return text
 
 
-def estimator_of(settings: Mapping[str, Any], model: str, wanted: str | None) -> str:
-    """The estimator of a comparison: as asked for, or the recipe's, or Hajek's."""
-    if wanted is not None:
-        return wanted
-    dataset = canonical(str(settings.get("dataset", DataConfig.dataset)))
-    return str(recipe(dataset, model, "").get("estimator", DEFAULT_ESTIMATOR))
-
-
 def settings_of(
     settings: Mapping[str, Any],
     model: str,
@@ -96,36 +86,34 @@ def settings_of(
 ) -> tuple[TrainConfig, str]:
     """Settings of a sampler with the estimator, and a note if it does not offer that.
 
-    It then has its own default, or an unbiased estimator if it has a history. Of the budgets, it
-    takes those of its unit.
+    It then has its own default, or an unbiased estimator if it has a history. With OWN, it has
+    that of `bliss train`. Of the budgets, it takes those of its unit.
     """
     given = {k: v for k, v in settings.items() if k not in ("budgets", "estimator")}
     given |= {"model": model, "sampler": sampler.name} | dict(sampler.options)
     options = {k: v for k, v in given.items() if k not in PLACES}
     own = getattr(SAMPLERS[sampler.name], "estimator", None)
-    chosen = own if estimator == OWN else estimator
-    is_free = own is not None and "estimator" not in sampler.options
+    is_set = estimator != OWN and own is not None and "estimator" not in sampler.options
     unbiased = [name for name, kind in ESTIMATORS.items() if kind.is_unbiased]
-    for name in dict.fromkeys((chosen, own, *unbiased)) if is_free else ():
+    for name in dict.fromkeys((estimator, own, *unbiased)) if is_set else ():
         try:
             kind = sampler_config(sampler.name, **options, estimator=name)
         except InputError:
             continue
         why = "its history needs an unbiased one" if kind.has_history else "not offered"
-        note = f"{sampler.label} has the estimator {name} instead of {chosen} ({why})."
+        note = f"{sampler.label} has the estimator {name} instead of {estimator} ({why})."
         given |= {"estimator": name, **sized_by(kind, budgets or {})}
-        return resolve(**given), "" if name == chosen else note
+        return resolve(**given), "" if name == estimator else note
     kind = sampler_config(sampler.name, **options)  # raises the error of another option
     return resolve(**{**given, **sized_by(kind, budgets or {})}), ""
 
 
-def check_estimator(name: str | None) -> None:
+def check_estimator(name: str) -> None:
     """Refuse an estimator that no sampler offers."""
-    if name is not None:
-        offered: dict[str, None] = {OWN: None}
-        for config in SAMPLERS.values():
-            offered |= dict.fromkeys(getattr(config, "estimators", ()))
-        checks.choice("estimator", name, list(offered))
+    offered: dict[str, None] = {OWN: None}
+    for config in SAMPLERS.values():
+        offered |= dict.fromkeys(getattr(config, "estimators", ()))
+    checks.choice("estimator", name, list(offered))
 
 
 def parse_samplers(labels: Sequence[str]) -> list[ComparedSampler]:

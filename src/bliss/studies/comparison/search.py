@@ -8,6 +8,7 @@ from bliss.errors import InputError
 from bliss.studies.comparison.comparison_record import Search, Trial
 from bliss.studies.comparison.runs import Outcome, StudyRun
 from bliss.train import TrainConfig
+from bliss.train.results import gain
 
 RATES = (1.0, 3.0, 1 / 3)
 DROPOUTS = (0.0, 0.5, 0.25)
@@ -66,7 +67,7 @@ def chosen(runs: Sequence[StudyRun], outcomes: Mapping[str, Outcome]) -> tuple[T
             f"search={len(runs)}: every trial of {first.sampler.name} diverged: lower lr "
             f"(now {first.training.lr:g}) with --lr, and choose another folder with --out."
         )
-    best = max(done, key=lambda outcome: outcome.result.val_score)
+    best = max(done, key=lambda one: gain(one.result.metric, one.result.val_score))
     search = Search(
         trials=[
             Trial(

@@ -1,0 +1,129 @@
+"""Times of edges, and the times that a target may see."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bliss import checks
+from bliss.arrays import NO_IDS, BoolArray, IntArray
+from bliss.errors import InputError
+from bliss.kernels.links import first_unsorted
+from bliss.kernels.times import ALWAYS
+
+_LAST = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, eq=False)
+class Cutoff:
+    """Times that each of N targets may see: after <= time < before, and edges of time `ALWAYS`.
+
+    Build it with `Cutoff.of`.
+    """
+
+    before: IntArray  # int64[N] first time that is not seen
+    after: IntArray  # int64[N] first time that is seen; empty: no lower bound
+
+    @classmethod
+    def of(cls, time: IntArray, strict: bool = False, window: int | None = None) -> Cutoff:
+        """Cut-offs at some times.
+
+        Parameters
+        ----------
+        time
+            One time per target, int64[N].
+        strict
+            Whether a target sees times below its own alone; otherwise it also sees its own.
+        window
+            Number of times that it sees, the last of which is its own, or the one before if strict.
+        """
+        if not strict and time.size and time.max() == _LAST:
+            raise InputError(
+                f"time holds {_LAST}, the largest whole number, after which there is no other: "
+                "pass a smaller time."
+            )
+        before: IntArray = time if strict else time + 1
+        if window is None:
+            return cls(before, NO_IDS)
+        length = checks.whole("time_window", window, least=1)  # 63 bits
+        room = before.astype(np.uint64) - np.uint64(2**63)  # distance from the smallest time
+        after = np.where(room > np.uint64(length), before - length, ALWAYS + 1)
+        return cls(before, after)
+
+    def __getitem__(self, place: IntArray) -> Cutoff:
+        """Cut-offs of the targets at some positions. int64[M]."""
+        return Cutoff(self.before[place], self.after[place] if self.after.size else NO_IDS)
+
+    @property
+    def latest(self) -> Cutoff:
+        """One cut-off, which sees what any of these may see. N = 1."""
+        after = self.after.min(keepdims=True) if self.after.size else NO_IDS
+        return Cutoff(self.before.max(keepdims=True, initial=ALWAYS), after)
+
+
+def check_times(field: str, time: Any, size: int, owner: str) -> IntArray:
+    """One time per edge, node or seed, checked. int64[N]."""
+    array = checks.as_array(field, time)
+    if array.dtype.kind not in "iu" or array.shape != (size,):
+        what = "whole numbers" if array.dtype.kind not in "iu" else f"one per {owner}, [{size}]"
+        remedy = (
+            "convert it to int64, for instance seconds since 1970"
+            if array.dtype.kind not in "iu"
+            else "pass as many times"
+        )
+        raise InputError(
+            f"{field} is {array.dtype} of shape {array.shape}, but times must be {what}: {remedy}."
+        )
+    if array.dtype == np.uint64 and array.size and array.max() > _LAST:
+        raise InputError(f"{field} holds {array.max()}, which exceeds int64: pass smaller times.")
+    return array.astype(np.int64, copy=False)
+
+
+def times_of(data: Any, name: str) -> IntArray:
+    """Times of the edges of a PyG `Data`, from an attribute of its edges or nodes. int64[E].
+
+    An edge is as old as its source if nodes have times.
+    """
+    given = getattr(data, name, None)
+    if given is None:
+        raise InputError(
+            f"time_attr={name!r}, but data has no attribute {name!r}: set data.{name} to one time "
+            "per edge or node."
+        )
+    if data.edge_index is None:
+        raise InputError(
+            f"time_attr={name!r} needs data.edge_index, whose edges the times belong to: set it in "
+            "place of adj_t."
+        )
+    if data.is_node_attr(name) and not data.is_edge_attr(name):
+        node_time = check_times(f"data.{name}", given, data.num_nodes, "node")
+        source: IntArray = checks.as_array("edge_index", data.edge_index)[0]
+        return node_time[source]
+    return check_times(f"data.{name}", given, data.edge_index.shape[1], "edge")
+
+
+def check_edge_times(time: Any, indptr: IntArray) -> IntArray:
+    """Times of edges that are sorted within the in-edges of each node; empty: none. int64[E]."""
+    if not np.size(time):
+        return NO_IDS
+    times = check_times("time", time, int(indptr[-1]), "edge")
+    node = int(first_unsorted(indptr, times))
+    if node >= 0:
+        raise InputError(
+            f"time decreases within the in-edges of node {node}, but rows must be sorted by time: "
+            "build the graph with Graph.from_edge_index(..., time=...), which sorts them."
+        )
+    return times
+
+
+def seen_at(times: IntArray, time: int, strict: bool = False) -> BoolArray:
+    """Edges that are seen at one time. bool[E]."""
+    if not times.size:
+        raise InputError(
+            "the graph has no times: build it with time_attr=..., or import it with --time-column."
+        )
+    latest = check_times("time", np.asarray([time]), 1, "graph")
+    seen: BoolArray = times < Cutoff.of(latest, strict).before
+    return seen
