@@ -20,7 +20,7 @@ FAULTS ?= 10
 .PHONY: demo test check suite quick lint types docs browser bench fuzz faults bounds clean
 
 demo: $(USABLE)
-	$(BIN)/python -m bliss.demo
+	$(BIN)/bliss demo
 
 test: lint types suite
 

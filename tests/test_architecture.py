@@ -43,7 +43,6 @@ ALLOWED: dict[str, set[str]] = {
     | {"data", "distributed", "engines", "nn"}
     | {"policies", "report", "samplers", "studies", "train"},
     "__main__": {"cli"},
-    "demo": {"data", "graph", "samplers", "studies", "train"},
 }
 
 

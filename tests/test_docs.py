@@ -12,8 +12,6 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from bliss import demo
-
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -124,17 +122,3 @@ def test_commands_of_the_readme_exist():
         assert helped.exit_code == 0, command
         for option in re.findall(r"--[a-z-]+", rest.partition("#")[0]):
             assert option in helped.output, f"{command} {option}"
-
-
-def test_the_demo_shows_a_network_that_learnt_and_a_bandit_near_the_limit(monkeypatch, capsys):
-    monkeypatch.setattr(demo, "STEPS", 120)  # of 300: the bandit is near the limit by then
-    demo.main()
-    shown = capsys.readouterr().out
-    scores = [
-        float(re.search(rf"^  {name}\s+([\d.]+)", shown, re.MULTILINE)[1])
-        for name in ("bliss", "pladies")
-    ]
-    assert min(scores) > 0.75  # without the graph 0.51
-    learnt = float(re.search(r"sampling error\s+([\d.]+)", shown)[1])
-    limit = float(re.search(r"as many sources:\s+([\d.]+)", shown)[1])
-    assert limit <= learnt < min(0.7, 1.3 * limit)

@@ -250,7 +250,6 @@ CASES: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
 ELSEWHERE = {
     "engines/ray.py:cluster": "an empty folder, which Ray fills",
     "data/importing.py:preview_import": "an import in a temporary folder, as in that case",
-    "demo.py:train": "a run in a temporary folder, as in the case of runs",
     "report/style.py:encode": "into memory",
     "storage/memory.py:SharedMemory.create": "memory, not a disk",
     "storage/memory.py:SharedMemory.open": "memory, not a disk",

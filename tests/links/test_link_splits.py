@@ -7,6 +7,7 @@ import pytest
 
 from bliss import Graph, InputError
 from bliss.links import LinkSplits
+from bliss.links.fractions import SPLITS
 from tests.conftest import heavy_tailed_pairs
 
 NODES = 60
@@ -105,3 +106,72 @@ def test_a_split_depends_on_seed_and_pairs_alone():
 def test_bad_fractions_get_one_sentence(fractions, words):
     with pytest.raises(InputError, match=words):
         LinkSplits.random(make(True), fractions)
+
+
+def pairs_in_time() -> tuple[Graph, np.ndarray, np.ndarray]:
+    """A graph of both directions of 40 pairs, and the time of each pair, with ties."""
+    pairs = np.stack([np.arange(40) % 8, 8 + np.arange(40) // 4])
+    both = np.concatenate([pairs, pairs[::-1]], axis=1)
+    time = np.random.default_rng(0).integers(0, 12, 40)
+    return Graph.from_edge_index(both, 18, self_loops="add"), pairs, time
+
+
+def test_the_latest_links_are_for_testing_and_no_time_is_in_two_splits():
+    graph, pairs, time = pairs_in_time()
+    splits = LinkSplits.by_time(graph, pairs, time, (0.6, 0.2, 0.2))
+    when = {tuple(pair): moment for pair, moment in zip(pairs.T, time, strict=True)}
+    train, val, test = ([when[tuple(p)] for p in splits.links(n).T] for n in SPLITS)
+    assert max(train) < min(val) <= max(val) < min(test)
+    assert len(train) + len(val) + len(test) == 40
+    assert abs(len(test) - 8) <= np.bincount(time).max()  # but for links of one time
+    shown = splits.messages("train")  # with self-loops
+    assert shown.num_edges == 18 + 2 * len(train)
+    assert shown.edges_between(*np.concatenate([splits.val, splits.test], axis=1))[1].size == 0
+    assert shown.edges_between(*splits.test[::-1])[1].size == 0
+
+
+def test_of_repeated_pairs_the_first_time_counts():
+    graph, pairs, time = pairs_in_time()
+    again = np.concatenate([pairs, pairs[::-1]], axis=1)
+    later = np.concatenate([time, time + 100])
+    one, other = (
+        LinkSplits.by_time(graph, *given, (0.6, 0.2, 0.2))
+        for given in ((pairs, time), (again, later))
+    )
+    for name in SPLITS:
+        np.testing.assert_array_equal(one.links(name), other.links(name))
+
+
+def test_given_splits_keep_the_direction_and_other_edges_are_messages():
+    graph, pairs, _ = pairs_in_time()
+    split = np.array([0, 0, 1, 2])
+    splits = LinkSplits.given(graph, pairs[::-1, :4], split)
+    np.testing.assert_array_equal(splits.val, pairs[::-1, 2:3])
+    assert splits.messages("train").num_edges == graph.num_edges - 4
+    assert splits.messages("train", "val").num_edges == graph.num_edges - 2
+    assert splits.num_absent == 0
+    absent = LinkSplits.given(graph, np.array([[0, 0, 1, 2], [1, 8, 9, 10]]), split)
+    assert absent.num_absent == 1  # 0 -> 1
+
+
+def test_random_splits_of_pairs_keep_both_directions_together():
+    graph, pairs, _ = pairs_in_time()
+    both = np.concatenate([pairs, pairs[::-1]], axis=1)
+    splits = LinkSplits.random(graph, (0.5, 0.25, 0.25), 1, both)
+    for name in SPLITS:
+        own = {tuple(pair) for pair in splits.links(name).T}
+        assert own == {(v, u) for u, v in own}
+    assert splits.val.shape[1] == 20
+
+
+@pytest.mark.parametrize(
+    ("pairs", "split", "words"),
+    [
+        ([[0, 8, 1], [8, 0, 9]], [0, 2, 1], "is in the splits 'train' and 'test'"),
+        ([[0, 1], [8, 9]], [0, 2], "the val split has no links"),
+        ([[0, 1], [8, 99]], [0, 1], "label_edges holds 99"),
+    ],
+)
+def test_bad_pairs_get_one_sentence(pairs, split, words):
+    with pytest.raises(InputError, match=words):
+        LinkSplits.given(pairs_in_time()[0], np.array(pairs), np.array(split))

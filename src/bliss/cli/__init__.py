@@ -11,6 +11,7 @@ import typer
 
 from bliss import __version__
 from bliss.cli.data import data_app
+from bliss.cli.demo import demo
 from bliss.cli.report import report
 from bliss.cli.train import evaluate, predict, train
 from bliss.studies.registry import imported, studies
@@ -41,6 +42,6 @@ def common(
 
 
 study_commands = [imported(study.command) for study in studies()]
-for command in (train, evaluate, predict, *study_commands, report):
+for command in (train, evaluate, predict, *study_commands, report, demo):
     app.command(cls=getattr(command, "command_class", None))(command)
 app.add_typer(data_app, name="data")

@@ -170,6 +170,18 @@ def data_import(
     feature_type: Annotated[
         str, typer.Option(help="Type of the features in the store: float32 or float16.")
     ] = "float32",
+    label_edges: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Links to learn and to score, in place of all edges: columns src, dst and by "
+            "choice split and time. Or three times, for train, val and test.",
+            metavar="<path>",
+        ),
+    ] = None,
+    num_nodes: Annotated[
+        int | None,
+        typer.Option(help="Number of nodes of a graph without features; ids are 0 to that - 1."),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be imported, and write nothing.")
     ] = False,
@@ -202,6 +214,8 @@ def data_import(
             "seed": seed,
             "memory": memory,
             "feature_type": feature_type,
+            "label_edges": label_edges or None,
+            "num_nodes": num_nodes,
         }
         with shown_shares() as progress:
             if dry_run:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from bliss import checks
 from bliss.arrays import Array, BoolArray, IntArray
+from bliss.data.label_edges import LabelEdges
 from bliss.data.names import NodeNames
 from bliss.data.table_encoder import TableEncoder
 from bliss.errors import InputError
@@ -49,6 +50,7 @@ class Dataset:
     class_names: tuple[str, ...] = ()  # of the classes, labels or targets; empty: numbers
     encoder: TableEncoder | None = None  # of the columns of a table of features; None: no table
     imported: Mapping[str, Any] | None = None  # what an import did; see `bliss.data.summary`
+    label_edges: LabelEdges | None = None  # the links of link tasks; None: the edges of the graph
 
     def __post_init__(self) -> None:
         nodes = self.graph.num_nodes
@@ -79,6 +81,8 @@ class Dataset:
                     f"splits[{name!r}] is {ids.dtype} of shape {tuple(ids.shape)}, but must be "
                     "int64 ids: convert it."
                 )
+        if self.label_edges is not None:
+            self.label_edges.check(nodes)
         parts = {name: ids.numpy() for name, ids in self.splits.items()}
         missing = "target (NaN)" if self.task == "regression" else "label (-1)"
         check_splits(parts, self.is_labelled, nodes, missing)
@@ -129,7 +133,8 @@ class Dataset:
             return self.digest
         edges = self.graph.indptr, self.graph.indices, self.graph.weight
         tensors = self.x, self.y, *(self.splits[name] for name in SPLITS)
-        return array_digest(*edges, *(tensor.numpy() for tensor in tensors))
+        links = () if self.label_edges is None else self.label_edges.files.values()
+        return array_digest(*edges, *(tensor.numpy() for tensor in tensors), *links)
 
     def _check_classes(self) -> None:
         if self.class_names and len(self.class_names) != self.num_outputs:

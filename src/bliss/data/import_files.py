@@ -15,10 +15,12 @@ from bliss.data.edges import EdgeColumns, EdgeSource, chained, check_some, find_
 from bliss.data.features import (
     FeatureColumns,
     FeatureSource,
+    dense_features,
     finite_rows,
     open_features,
     read_ids,
 )
+from bliss.data.label_edges import LabelEdges
 from bliss.data.labels import Labels, no_labels, read_labels
 from bliss.data.nodes import Nodes, nodes_of
 from bliss.data.problems import Problems
@@ -41,6 +43,7 @@ class Parts:
     splits: SplitSource | None = None  # None: the files have no splits
     notes: tuple[str, ...] = ()
     is_undirected: bool = False  # whether the file says that its edges have no direction
+    label_edges: LabelEdges | None = None
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,8 @@ class Files:
     feature_columns: FeatureColumns
     task: str
     seed: int
+    label_edges: tuple[Path, ...] = ()
+    num_nodes: int | None = None
 
     def check(self) -> None:
         """Raise an error if files are missing, or some do not go together."""
@@ -76,11 +81,14 @@ class Files:
                     f"{', '.join(beside)} was given beside graph={str(self.graph)!r}, which holds "
                     "everything: leave it out."
                 )
-        elif not self.edges or self.features is None:
-            missing = "features" if self.edges else "edges"
+        elif not self.edges:
             raise InputError(
-                f"{missing}=None must be the path of a file: pass edges and features, or graph "
-                "alone."
+                "edges=None must be the path of a file: pass edges and features, or graph alone."
+            )
+        elif self.features is None and self.num_nodes is None:
+            raise InputError(
+                "features=None must be the path of a file: pass features, or num_nodes "
+                "(--num-nodes) for a graph without features, whose ids are 0 to num_nodes - 1."
             )
         elif self.label and self.labels is None:
             raise InputError(
@@ -96,11 +104,17 @@ class Files:
     def read(self) -> Parts:
         """Open all files, and read labels."""
         if self.graph is not None:
-            return self._read_graph(self.graph)
+            return self._with_links(self._read_graph(self.graph))
         source = self.open_features()
         nodes = nodes_of(source.ids, source.shape[0])
         edges = chained(self.edges, [self.open_edges(file) for file in self.edges])
-        return Parts(nodes, edges, source, self.read_labels(nodes), self.splits)
+        parts = Parts(nodes, edges, source, self.read_labels(nodes), self.splits)
+        return self._with_links(parts)
+
+    def _with_links(self, parts: Parts) -> Parts:
+        if not self.label_edges:
+            return parts
+        return replace(parts, label_edges=LabelEdges.read(self.label_edges, parts.nodes))
 
     def _read_graph(self, file: Path) -> Parts:
         from bliss.data.foreign import read_graph_file
@@ -111,16 +125,17 @@ class Files:
     def open_features(self) -> FeatureSource:
         """The file of features. A label in the same table is no feature."""
         place, labels = self.features, self.labels
-        assert place is not None  # checked
+        if place is None:
+            return dense_features(np.empty((self.num_nodes or 0, 0), np.float32))
         is_shared = labels is not None and labels.resolve() == place.resolve()
         without = (self.label,) if is_shared and self.label else ()
         return open_features(place, replace(self.feature_columns, without=without))
 
     def read_nodes(self, features: FeatureSource | None) -> Nodes:
         """The nodes, also if their features could not be opened."""
-        assert self.features is not None  # checked
         if features is not None:
             return nodes_of(features.ids, features.shape[0])
+        assert self.features is not None  # otherwise they are open
         return nodes_of(*read_ids(self.features, self.feature_columns))
 
     def open_edges(self, file: Path) -> EdgeSource:
@@ -188,6 +203,9 @@ def find_problems(files: Files, feature_type: str) -> list[str]:
     with problems.collecting():
         if nodes is not None and labels is not None:
             files._splits(splits, nodes, labels)
+    with problems.collecting():
+        if nodes is not None and files.label_edges:
+            LabelEdges.read(files.label_edges, nodes)
     return problems.found
 
 

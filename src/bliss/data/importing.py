@@ -55,6 +55,7 @@ def import_graph(
     num_nodes: int | None = None,
     memory: int | str | None = None,
     feature_type: str = "float32",
+    label_edges: StrPath | Sequence[StrPath] | None = None,
     progress: Progress = lambda what, share: None,
 ) -> Path:
     """Check a graph and write it to the new folder `out`. A failure leaves no folder.
@@ -117,7 +118,8 @@ def import_graph(
     seed
         Seed of the draw of fractions.
     num_nodes
-        Expected number of nodes. Default: the number of rows of the features.
+        Expected number of nodes. Default: the number of rows of the features. Without features it
+        must be given: ids are then 0 to num_nodes - 1, and networks learn embeddings.
     memory
         Bytes of working memory for the edges, such as 2**32 or "4GiB". Labels, splits, names of
         nodes and a byte per node come on top. Default: a quarter of the memory that
@@ -125,6 +127,10 @@ def import_graph(
     feature_type
         Type of the features in the store: "float32", or "float16", which halves their size. Rows
         are converted to float32 when they are read for training.
+    label_edges
+        .csv or .parquet, for link tasks: the links to learn and to score, in place of all edges of
+        the graph. Columns src and dst; by choice split (train, val or test) and time (a number); or
+        three files, of train, val and test. A link need not be an edge.
     progress
         Called with what is being done, and with the share in [0, 1] that is done, or None.
 
@@ -157,11 +163,13 @@ def import_graph(
         ),
         task=task,
         seed=seed,
+        label_edges=_paths("label_edges", label_edges),
+        num_nodes=None if num_nodes is None else checks.whole("num_nodes", num_nodes, least=1),
     )
     files.check()
     try:
         parts = files.read()
-        if num_nodes is not None and checks.whole("num_nodes", num_nodes) != parts.nodes.number:
+        if num_nodes is not None and num_nodes != parts.nodes.number:
             raise InputError(
                 f"features has {parts.nodes.number} rows, but num_nodes={num_nodes}: give each "
                 "node one row."
@@ -326,4 +334,5 @@ def _content(plan: _Plan, files: Files, feature_type: str) -> Content:
         splits=files.read_splits(parts),
         names=parts.nodes.names,
         encoder=parts.features.encoder,
+        label_edges=parts.label_edges,
     )

@@ -11,6 +11,7 @@ from bliss import checks
 from bliss.arrays import Array, IntArray
 from bliss.data.dataset import Dataset
 from bliss.data.features import FEATURE_TYPES, row_chunks
+from bliss.data.label_edges import LabelEdges
 from bliss.data.labels import Labels
 from bliss.data.manifest import write_header
 from bliss.data.names import NodeNames
@@ -43,6 +44,7 @@ class Content:
     splits: Mapping[str, IntArray]
     names: NodeNames | None
     encoder: TableEncoder | None = None  # of the columns of a table of features
+    label_edges: LabelEdges | None = None
 
 
 def check_new(out: StrPath) -> Path:
@@ -68,8 +70,9 @@ def write_store(
         progress("writing digests", None)
         arrays: dict[str, Array] = {"labels.npy": labels.y}
         arrays |= {f"{split}.npy": ids for split, ids in content.splits.items()}
-        named = content.names.files if content.names is not None else {}
-        for file, array in (arrays | dict(named)).items():
+        named = dict(content.names.files) if content.names is not None else {}
+        named |= content.label_edges.files if content.label_edges is not None else {}
+        for file, array in (arrays | named).items():
             write_npy(scratch / file, array)
         header: dict[str, Any] = {
             "format": DATASET_FORMAT,
@@ -126,5 +129,6 @@ def save_dataset(dataset: Dataset, out: StrPath) -> Path:
         splits={name: ids.numpy() for name, ids in dataset.splits.items()},
         names=dataset.node_names,
         encoder=dataset.encoder,
+        label_edges=dataset.label_edges,
     )
     return write_store(folder, content, dataset.name)

@@ -14,6 +14,7 @@ A dataset store also holds
     labels.npy                      int64[V], float32[V, C] or float32[V, T]
     train.npy, val.npy, test.npy    int64 ids
     names.npy, name_ends.npy        the user's ids of nodes, if they are not 0 to V - 1
+    label_edges.npy, label_*.npy    int64[2, P] links to learn, and their splits and times, if given
 
 Nothing is unpickled. Every pointer and index is checked when a store is opened for the first time,
 because the kernels do not check them again. `bliss.data.manifest` says when digests are compared
@@ -33,6 +34,7 @@ import torch
 from bliss import checks
 from bliss.arrays import NOTHING, Array
 from bliss.data.dataset import SPLITS, Dataset
+from bliss.data.label_edges import LabelEdges
 from bliss.data.manifest import check_files, checking_values, read_header, write_header
 from bliss.data.names import ENDS, NAMES, NodeNames
 from bliss.data.npy import map_npy, map_npy_private, read_npy, write_npy
@@ -127,6 +129,7 @@ def open_store(folder: StrPath) -> Dataset:
         class_names=_class_names(path / DATASET_HEADER, header),
         encoder=_encoder(path / DATASET_HEADER, header, x.shape[-1]),
         imported=_imported(path / DATASET_HEADER, header),
+        label_edges=LabelEdges.open(path, header["files"]),
     )
 
 

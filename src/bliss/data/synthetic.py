@@ -23,6 +23,13 @@ SPREAD = 1.0  # standard deviation of the log norm of a feature vector
 
 
 def make_synthetic(name: str, _folder: Path, seed: int) -> Dataset:
+    """Draw the embedded graph."""
+    return make_communities(name, seed)
+
+
+def make_communities(
+    name: str, seed: int, num_classes: int = NUM_CLASSES, at_home: float = AT_HOME
+) -> Dataset:
     """Draw a stochastic block model whose nodes differ in popularity and feature norm.
 
     Node v of class c, with popularity t_v ~ Pareto(TAIL) and scale s_v ~ LogNormal(0, SPREAD), has
@@ -30,23 +37,23 @@ def make_synthetic(name: str, _folder: Path, seed: int) -> Dataset:
         x_v = s_v (SIGNAL m_c + e_v),    e_v ~ Normal(0, I / F),    |m_c| = 1
 
     The source u of an edge is drawn with probability proportional to t_u. Its target v is drawn in
-    the same way, with probability AT_HOME from the class of u and otherwise from all nodes. Scale
+    the same way, with probability `at_home` from the class of u and otherwise from all nodes. Scale
     and popularity are independent of the class: the features of one node tell little about its
     class, those of its neighbourhood much. Half of the nodes are for training, a quarter each for
     validation and testing.
     """
     random = np.random.default_rng([seed, 0xB1155])
-    y = random.integers(0, NUM_CLASSES, NUM_NODES)
+    y = random.integers(0, num_classes, NUM_NODES)
     popularity = 1 + random.pareto(TAIL, NUM_NODES)
     source = _draw(random, popularity, NUM_PAIRS)
     target = _draw(random, popularity, NUM_PAIRS)
-    at_home = random.random(NUM_PAIRS) < AT_HOME
-    for label in range(NUM_CLASSES):
+    is_home = random.random(NUM_PAIRS) < at_home
+    for label in range(num_classes):
         members = np.flatnonzero(y == label)
-        here = np.flatnonzero(at_home & (y[source] == label))
+        here = np.flatnonzero(is_home & (y[source] == label))
         target[here] = members[_draw(random, popularity[members], here.size)]
 
-    directions = random.standard_normal((NUM_CLASSES, NUM_FEATURES))
+    directions = random.standard_normal((num_classes, NUM_FEATURES))
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     noise = random.standard_normal((NUM_NODES, NUM_FEATURES)) / np.sqrt(NUM_FEATURES)
     size = random.lognormal(0, SPREAD, (NUM_NODES, 1))
@@ -59,7 +66,7 @@ def make_synthetic(name: str, _folder: Path, seed: int) -> Dataset:
         torch.from_numpy(x),
         torch.from_numpy(y),
         {key: torch.from_numpy(ids) for key, ids in splits.items()},
-        NUM_CLASSES,
+        num_classes,
     )
 
 

@@ -47,6 +47,18 @@ class Ranks:
 
     def alone(self) -> Ranks:
         """The ranks that links have if other links of their source are no candidates."""
+        above, same = self._rivals()
+        parts = self.greater - above, self.equal - same
+        return Ranks(*parts, self.value, self.source, self.candidates)
+
+    def together(self) -> Ranks:
+        """The ranks that links have if other links of their source are candidates, too."""
+        above, same = self._rivals()
+        parts = self.greater + above, self.equal + same
+        return Ranks(*parts, self.value, self.source, self.candidates)
+
+    def _rivals(self) -> tuple[IntArray, IntArray]:
+        """Other links of the same source with a higher score, and with the same. int64[P] twice."""
         order = np.lexsort((self.value, self.source))
         source, value = self.source[order], self.value[order]
         is_new = np.ones(source.size, bool)
@@ -54,11 +66,10 @@ class Ranks:
         group = np.cumsum(is_new) - 1  # links of one source with one score
         size = np.bincount(group)
         end = np.searchsorted(source, source, side="right")
-        above = end - np.cumsum(size)[group]
-        greater, equal = self.greater.copy(), self.equal.copy()
-        greater[order] -= above
-        equal[order] -= size[group] - 1
-        return Ranks(greater, equal, self.value, self.source, self.candidates)
+        above, same = np.empty((2, source.size), np.int64)
+        above[order] = end - np.cumsum(size)[group]
+        same[order] = size[group] - 1
+        return above, same
 
 
 def rank_links(
@@ -69,6 +80,7 @@ def rank_links(
     candidates: Any = None,
     known: Any = None,
     memory: int = MEMORY,
+    progress: Callable[[float], None] | None = None,
 ) -> Ranks:
     """Rank the targets of links among all nodes, or among given candidates.
 
@@ -91,6 +103,8 @@ def rank_links(
         ranked stay candidates.
     memory
         Bytes of scores that are held at once.
+    progress
+        Called with the share that is done; may raise to stop.
     """
     source, target = _distinct_pairs("links", links, num_nodes)
     pool = None if candidates is None else checks.seeds(candidates, num_nodes, "candidates")
@@ -121,6 +135,8 @@ def rank_links(
             asked = row[own] - head, place[own], value[own].astype(part.dtype)
             kernels.count_above(part, first, *asked, pointers, known_place, *counts)
         greater[own], equal[own] = counts
+        if progress:
+            progress(min((head + height) / heads.size, 1.0))
     return Ranks(greater, equal, value, source, size)
 
 

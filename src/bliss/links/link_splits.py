@@ -21,10 +21,13 @@ _PAIRS = 2  # counter that tells coins of pairs from those of nodes in a random 
 
 @dataclass(frozen=True, eq=False)
 class LinkSplits:
-    """Links of a graph in three splits. Build them with `LinkSplits.random`.
+    """Links of a graph in three splits: `random`, `by_time`, or `given`.
 
     A link is a pair (source, target) with an edge; self-loops are no links. If each edge has a
-    reverse edge, links have no direction: each is listed once, in the direction of a coin.
+    reverse edge, links have no direction: each is listed once, in the direction of a coin. Links
+    that are given as pairs keep their direction, and need not be edges.
+
+    An edge u -> v is in the split of the link (u, v) or (v, u), and in train if there is none.
     """
 
     graph: Graph
@@ -40,37 +43,104 @@ class LinkSplits:
 
     @classmethod
     def random(
-        cls, graph: Graph, fractions: Sequence[float] = FRACTIONS, seed: int = 0
+        cls,
+        graph: Graph,
+        fractions: Sequence[float] = FRACTIONS,
+        seed: int = 0,
+        pairs: IntArray | None = None,
     ) -> LinkSplits:
         """Split links at random by fractions of train, val and test, which add up to 1.
+
+        By default links are the edges of the graph; otherwise pairs int64[2, P].
 
         The pairs {u, v} with an edge are ordered by the hash of the pair and the seed; the first
         are for testing, the next for validation. Both directions of a pair are in one split, in
         directed graphs, too: v -> u tells much about u -> v. Parallel edges are one link.
         """
         shares, nodes = check_fractions(fractions), graph.num_nodes
+        if pairs is not None:
+            codes = np.unique(_undirected(pairs, nodes))
+            hashed = hashes(derive_key(seed, Stream.SPLITS, _PAIRS), codes)
+            of_pair = _by_order(np.argsort(hashed, kind="stable"), shares)
+            own = of_pair[np.searchsorted(codes, _undirected(pairs, nodes))]
+            return cls.given(graph, pairs, own)
         target = np.repeat(np.arange(nodes), np.diff(graph.indptr))
         source = graph.indices.astype(np.int64)
         is_link = source != target
         source, target = source[is_link], target[is_link]
-        pair = np.minimum(source, target) * nodes + np.maximum(source, target)
-        pairs = np.unique(pair)
-        hashed = hashes(derive_key(seed, Stream.SPLITS, _PAIRS), pairs)
+        pair = _undirected(np.stack([source, target]), nodes)
+        codes = np.unique(pair)
+        hashed = hashes(derive_key(seed, Stream.SPLITS, _PAIRS), codes)
         of_pair = _by_order(np.argsort(hashed, kind="stable"), shares)
         split = np.full(is_link.size, LOOP, np.int8)
-        split[is_link] = of_pair[np.searchsorted(pairs, pair)]
+        split[is_link] = of_pair[np.searchsorted(codes, pair)]
         forward, backward = np.unique(source * nodes + target), np.unique(target * nodes + source)
         is_symmetric = np.array_equal(forward, backward)
         if is_symmetric:
-            ends, of_link = np.stack(np.divmod(pairs, nodes)), of_pair
+            ends, of_link = np.stack(np.divmod(codes, nodes)), of_pair
             is_turned = (hashed & np.uint64(1)).astype(bool)
             ends[:, is_turned] = ends[::-1, is_turned]
         else:
             ends = np.stack(np.divmod(forward, nodes))
-            own = ends.min(axis=0) * nodes + ends.max(axis=0)
-            of_link = of_pair[np.searchsorted(pairs, own)]
+            of_link = of_pair[np.searchsorted(codes, _undirected(ends, nodes))]
         train, val, test = (np.ascontiguousarray(ends[:, of_link == n]) for n in range(3))
         return cls(graph, train, val, test, split, is_symmetric)
+
+    @classmethod
+    def by_time(
+        cls,
+        graph: Graph,
+        pairs: IntArray,
+        time: Array,
+        fractions: Sequence[float] = FRACTIONS,
+    ) -> LinkSplits:
+        """Split pairs [2, P] by their times [P]: the latest are for testing, then for validation.
+
+        Pairs of one time are in one split, the later of two. Of a pair that is there several times,
+        in either direction, the first time counts.
+        """
+        shares = check_fractions(fractions)
+        order = np.argsort(time, kind="stable")
+        _, first = np.unique(_undirected(pairs[:, order], graph.num_nodes), return_index=True)
+        kept = order[np.sort(first)]
+        pairs, time = pairs[:, kept], time[kept]  # in the order of time
+        ends = np.round(np.cumsum(shares)[:2] * time.size).astype(np.int64)
+        cuts = np.searchsorted(time, time[ends.clip(max=time.size - 1)])
+        split = np.searchsorted(cuts, np.arange(time.size), side="right").astype(np.int8)
+        _check_some(split, shares)
+        return cls.given(graph, pairs, split)
+
+    @classmethod
+    def given(cls, graph: Graph, pairs: IntArray, split: Array) -> LinkSplits:
+        """Splits of pairs [2, P] by their numbers [P], positions in SPLITS."""
+        pairs = checks.node_pairs("label_edges", pairs, graph.num_nodes)
+        _check_some(split, None)
+        code = _undirected(pairs, graph.num_nodes)
+        order = np.lexsort((split, code))
+        code, of_code = code[order], split[order]
+        is_same = code[1:] == code[:-1]
+        if (is_split := is_same & (of_code[1:] != of_code[:-1])).any():
+            first = int(np.flatnonzero(is_split)[0])
+            source, target = pairs[:, order[first]]
+            one, other = (SPLITS[number] for number in of_code[first : first + 2])
+            raise InputError(
+                f"the link ({source}, {target}) is in the splits {one!r} and {other!r}, in one "
+                "direction or the other, but each link must be in one split: remove it from one."
+            )
+        target = np.repeat(np.arange(graph.num_nodes), np.diff(graph.indptr))
+        edges = np.stack([graph.indices.astype(np.int64), target])
+        wanted = _undirected(edges, graph.num_nodes)
+        place = np.searchsorted(code, wanted).clip(max=code.size - 1)
+        of_edge = np.where(code[place] == wanted, of_code[place], 0).astype(np.int8)
+        of_edge[edges[0] == edges[1]] = LOOP
+        train, val, test = (np.unique(pairs[:, split == number], axis=1) for number in range(3))
+        return cls(graph, train, val, test, of_edge, is_symmetric=False)
+
+    @property
+    def num_absent(self) -> int:
+        """Training links that are no edges of the graph."""
+        position, _ = self.graph.edges_between(*self.train)
+        return int(self.train.shape[1] - np.unique(position).size)
 
     @classmethod
     def none(cls, graph: Graph) -> LinkSplits:
@@ -111,10 +181,25 @@ def _by_order(order: IntArray, shares: Sequence[float]) -> Array:
     split = np.zeros(order.size, np.int8)
     split[order[: ends[1]]] = SPLITS.index("val")
     split[order[: ends[0]]] = SPLITS.index("test")
-    for number, (name, share) in enumerate(zip(SPLITS, shares, strict=True)):
-        if not (split == number).any():
-            raise InputError(
-                f"the {name} split has no links, with a share of {share:g} of {order.size:,}: "
-                "raise its share in edge_split, or use a graph with more edges."
-            )
+    _check_some(split, shares)
     return split
+
+
+def _check_some(split: Array, shares: Sequence[float] | None) -> None:
+    """Raise an error if a split has no links; `shares` are those that were asked for, if any."""
+    for number, name in enumerate(SPLITS):
+        if (split == number).any():
+            continue
+        if shares is None:
+            raise InputError(f"the {name} split has no links: add some to label_edges.")
+        raise InputError(
+            f"the {name} split has no links, with a share of {shares[number]:g} of "
+            f"{split.size:,}: raise its share in edge_split, or use a graph with more edges."
+        )
+
+
+def _undirected(pairs: IntArray, num_nodes: int) -> IntArray:
+    """One number for a pair and its reverse. int64[2, P] -> int64[P]."""
+    low, high = np.minimum(*pairs).astype(np.int64), np.maximum(*pairs).astype(np.int64)
+    code: IntArray = low * num_nodes + high
+    return code

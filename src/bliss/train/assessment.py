@@ -21,7 +21,7 @@ def assess(
     Whether the network has learnt is judged on the last of the splits.
     """
     found = {
-        split: task.objective.assess(split, nodes, outputs)
+        split: task.objective.assess(split, nodes, outputs, progress)
         for split, nodes, outputs in split_outputs(task, splits, progress)
     }
     has_learnt = is_beaten(found[splits[-1]].constant)

@@ -70,14 +70,25 @@ class ObjectiveConfig:
     exclude: str = "reverse"
     """Edges that a batch of links does not see: reverse (its links and their reverse), self (its
     links), or none."""
+    split: str = AUTO
+    """How links are split: random, time (the latest for testing, of an import with times), given
+    (by an import), or auto: given if there are splits of links, otherwise random."""
     edge_split: tuple[float, ...] = FRACTIONS
     """Shares of train, validation and test links, separated by commas."""
+    bipartite: bool = False
+    """Whether no source of a link is a target of another, as with users and items: negatives,
+    candidates and predictions are then targets alone."""
     test_messages: str = "train"
     """Edges that are messages when test links are scored: train, or train+val."""
+    candidates: str = "sampled"
+    """Candidates of the metrics mrr, hits, recall and ndcg: sampled (random targets of the source
+    of each link), or all (all nodes that are no known target of the source)."""
     ranked_negatives: int = 100
-    """Negatives of each link in the metrics mrr and hits."""
+    """Negatives of each link with --candidates sampled."""
     hits: int = 10
     """K of the metric hits, the share of links among the first K candidates."""
+    cutoff: int = 20
+    """K of the metrics recall and ndcg, means over sources."""
 
     def __post_init__(self) -> None:
         checks.choice("task", self.task, ("node", "link"))
@@ -85,14 +96,14 @@ class ObjectiveConfig:
         checks.choice("link_loss", self.link_loss, ("bce", "bpr", "softmax"))
         checks.choice("exclude", self.exclude, ("reverse", "self", "none"))
         checks.choice("test_messages", self.test_messages, ("train", "train+val"))
-        for name in ("negatives", "ranked_negatives", "hits"):
+        checks.choice("split", self.split, (AUTO, "random", "time", "given"))
+        checks.choice("candidates", self.candidates, ("sampled", "all"))
+        checks.flag("bipartite", self.bipartite)
+        for name in ("negatives", "ranked_negatives", "hits", "cutoff"):
             checks.whole(name, getattr(self, name), least=1)
         object.__setattr__(self, "edge_split", check_fractions(self.edge_split))
-        if self.hits > self.ranked_negatives + 1:
-            raise InputError(
-                f"hits={self.hits} exceeds the {self.ranked_negatives + 1} candidates of a link: "
-                "lower it, or raise ranked_negatives."
-            )
+        if self.candidates == "sampled":
+            self.check_candidates(self.ranked_negatives + 1, "raise ranked_negatives")
         if self.task == "link":
             return
         for one in fields(self):
@@ -100,6 +111,15 @@ class ObjectiveConfig:
                 raise InputError(
                     f"{one.name}={getattr(self, one.name)!r} is a setting of links: pass "
                     "task='link' (--task link), or leave it out."
+                )
+
+    def check_candidates(self, number: int, remedy: str) -> None:
+        """Raise an error if K of a metric exceeds the number of candidates of a link."""
+        for name in ("hits", "cutoff"):
+            if getattr(self, name) > number:
+                raise InputError(
+                    f"{name}={getattr(self, name)} exceeds the {number} candidates of a link: "
+                    f"lower it, or {remedy}."
                 )
 
     @property
@@ -180,7 +200,7 @@ class LoopConfig:
     """Metric whose best validation score selects the best step: auto (f1, r2 for regression, or
     auc for links), f1 (micro-F1), accuracy, macro_f1, auc or average_precision (of two classes,
     several labels or links), loss (cross-entropy, the lowest), r2, mse or mae (the lowest), or, of
-    links, mrr or hits."""
+    links, mrr, hits, recall or ndcg."""
     patience: int = 0
     """Evaluations without a better validation score before the run stops; 0: never stop early."""
     prefetch: int = 0

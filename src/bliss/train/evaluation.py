@@ -84,7 +84,7 @@ def evaluate(
     """
     scores: dict[str, float] = {}
     for split, nodes, outputs in split_outputs(task, splits, progress):
-        scores |= task.objective.scores(split, nodes, outputs)
+        scores |= task.objective.scores(split, nodes, outputs, progress)
     return scores
 
 
@@ -122,7 +122,8 @@ def evaluate_and_survey(
     scores: dict[str, float] = {}
     for split in splits:
         nodes = task.objective.nodes(split)
-        scores |= task.objective.scores(split, nodes, logits if nodes is None else logits[nodes])
+        outputs = logits if nodes is None else logits[nodes]
+        scores |= task.objective.scores(split, nodes, outputs, progress)
     return SurveyedScores(scores, news)
 
 

@@ -75,9 +75,8 @@ class LearntRows:
         second = self.second[ids].mul_(_SECOND).addcmul_(grad, grad, value=1 - _SECOND)
         count = self.count[ids] + 1
         own = count.double()[:, None]
-        rate = lr / (1 - _FIRST**own)
-        scale = (second / (1 - _SECOND**own)).sqrt_() + _EPSILON  # float64, as `rate`
-        self.value[ids] = (value - rate * first / scale).to(value.dtype)
+        rate, unbiased = (lr / (1 - _FIRST**own)).float(), (1 - _SECOND**own).rsqrt().float()
+        self.value[ids] = value - rate * first / (second.sqrt() * unbiased + _EPSILON)
         self.first[ids], self.second[ids], self.count[ids] = first, second, count
         if self._is_dirty is not None:
             self._is_dirty[ids] = True

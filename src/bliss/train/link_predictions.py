@@ -15,7 +15,8 @@ from bliss.data import Dataset
 from bliss.errors import InputError
 from bliss.links.link_ranking import MEMORY
 from bliss.train.evaluation import full_logits
-from bliss.train.link_objective import LinkObjective, pair_scores
+from bliss.train.link_objective import LinkObjective
+from bliss.train.link_scores import pair_scores
 from bliss.train.task import Task
 
 _PART = 2**16  # rows written at a time
@@ -52,14 +53,20 @@ def top_parts(
     """The `number` targets of the highest scores of each node [N], best first, as columns.
 
     The node itself and targets of its edges are left out, so that a node with few other nodes has
-    fewer rows. Scores of some nodes are computed at a time, at most `MEMORY` bytes of them.
+    fewer rows. With the setting bipartite, nodes are by default all sources, and targets are all
+    targets of links. Scores of some nodes are computed at a time, at most `MEMORY` bytes of them.
     """
     objective, graph = link_objective_of(task), task.dataset.graph
     if checks.whole("top", number, least=1) >= graph.num_nodes:
         raise InputError(
             f"top={number} exceeds the {graph.num_nodes - 1} other nodes of the graph: lower it."
         )
-    sources = np.arange(graph.num_nodes) if nodes is None else nodes
+    sides = objective.sides
+    sources = np.arange(graph.num_nodes) if sides.sources is None else sides.sources
+    sources = sources if nodes is None else nodes
+    is_target = torch.ones(graph.num_nodes, dtype=torch.bool)
+    if sides.targets is not None:
+        is_target = torch.from_numpy(np.isin(np.arange(graph.num_nodes), sides.targets))
     indptr, targets = _targets(task)
     z, device = _embeddings(task), objective.decoder.device
     everyone = z.to(device)
@@ -71,6 +78,7 @@ def top_parts(
         for row, node in enumerate(own):
             scores[row, torch.from_numpy(targets[indptr[node] : indptr[node + 1]])] = -torch.inf
             scores[row, node] = -torch.inf
+        scores[:, ~is_target] = -torch.inf
         best = scores.topk(number, dim=1)
         is_new = best.values > -torch.inf  # [C, K]
         source = np.repeat(own, is_new.sum(1).numpy())

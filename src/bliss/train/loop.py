@@ -196,6 +196,8 @@ class Trainer:
                 )
             folder.check_settings(config, may_extend=True)
             return self._load()
+        for note in self.task.objective.notes:
+            self.say(note)
         if resume:
             self.say(f"There is no run to resume in {str(folder.path)!r}; starting a new one.")
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import isnan
 from typing import Any
@@ -88,7 +88,18 @@ class NodeObjective(NodeLabels):
         """All edges, for all splits."""
         return self.dataset.graph
 
-    def scores(self, split: str, nodes: Tensor | None, outputs: Tensor) -> dict[str, float]:
+    @property
+    def notes(self) -> list[str]:
+        """Nothing."""
+        return []
+
+    def scores(
+        self,
+        split: str,
+        nodes: Tensor | None,
+        outputs: Tensor,
+        progress: Callable[[float], None] | None = None,
+    ) -> dict[str, float]:
         """Score of a split; for regression with the mean squared error. [N], [N, C]."""
         wanted, predicted = self.dataset.y[nodes], self.predictions(outputs)
         scores = {split: FUNCTIONS[self.metric](predicted, wanted)}
@@ -96,7 +107,13 @@ class NodeObjective(NodeLabels):
             scores[f"{split}_mse"] = mean_squared_error(predicted, wanted)
         return scores
 
-    def assess(self, split: str, nodes: Tensor | None, outputs: Tensor) -> SplitAssessment:
+    def assess(
+        self,
+        split: str,
+        nodes: Tensor | None,
+        outputs: Tensor,
+        progress: Callable[[float], None] | None = None,
+    ) -> SplitAssessment:
         """All scores of a split, by class, and beside a constant prediction. [N], [N, C]."""
         assert nodes is not None
         dataset, constant = self.dataset, ConstantPrediction.of(self)

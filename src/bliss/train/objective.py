@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from torch import Tensor
@@ -79,11 +79,28 @@ class Objective(Protocol):
         """
         ...
 
-    def scores(self, split: str, nodes: Tensor | None, outputs: Tensor) -> dict[str, float]:
+    @property
+    def notes(self) -> list[str]:
+        """What the user should know before training."""
+        ...
+
+    def scores(
+        self,
+        split: str,
+        nodes: Tensor | None,
+        outputs: Tensor,
+        progress: Callable[[float], None] | None = None,
+    ) -> dict[str, float]:
         """Scores of an evaluation during training, from outputs at `nodes`; see `evaluate`."""
         ...
 
-    def assess(self, split: str, nodes: Tensor | None, outputs: Tensor) -> SplitAssessment:
+    def assess(
+        self,
+        split: str,
+        nodes: Tensor | None,
+        outputs: Tensor,
+        progress: Callable[[float], None] | None = None,
+    ) -> SplitAssessment:
         """All scores of a split, from outputs at `nodes`."""
         ...
 

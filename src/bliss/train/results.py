@@ -34,6 +34,8 @@ METRICS = {
     "mae": Metric("mean absolute error", "MAE", ("regression",), is_score=False),
     "mrr": Metric("MRR", "MRR", ("link",)),
     "hits": Metric("hits@K", "hits@K", ("link",)),
+    "recall": Metric("recall@K", "recall@K", ("link",)),
+    "ndcg": Metric("ndcg@K", "ndcg@K", ("link",)),
 }
 """Metrics by name; the first of a task selects the best step by default."""
 

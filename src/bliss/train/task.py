@@ -20,6 +20,7 @@ from bliss.train.config import TrainConfig
 from bliss.train.config_parts import AUTO
 from bliss.train.learnt_rows import LearntRows
 from bliss.train.link_objective import LinkObjective
+from bliss.train.link_sides import sides_of, split_links
 from bliss.train.metrics import selecting_metric
 from bliss.train.node_labels import NodeLabels
 from bliss.train.node_objective import node_objective
@@ -138,10 +139,14 @@ def _link_objective(
     """Split the links, to be trained on or scored; the decoder is that of the network."""
     assert isinstance(model, LinkGNN)
     metric = selecting_metric(config.training.select, LinkObjective.kind, config.network.hidden)
-    splits = LinkSplits.none(dataset.graph)
-    if scores:
-        splits = LinkSplits.random(dataset.graph, config.objective.edge_split, config.seed)
-    return LinkObjective(dataset, config.objective, splits, model.decoder, metric, config.seed)
+    sides = sides_of(dataset, config)
+    splits = split_links(dataset, config) if scores else LinkSplits.none(dataset.graph)
+    objective = LinkObjective(
+        dataset, config.objective, splits, model.decoder, metric, config.seed, sides
+    )
+    number = objective.link_scores.num_candidates
+    config.objective.check_candidates(number, "add nodes that can be targets")
+    return objective
 
 
 def fit_encoder(config: TrainConfig, dataset: Dataset, nodes: Tensor) -> FeatureEncoder:

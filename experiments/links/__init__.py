@@ -1,0 +1,1 @@
+"""Links: prediction and recommendation, with and without leaks."""

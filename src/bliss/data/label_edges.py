@@ -1,0 +1,126 @@
+"""Label edges: the links to learn and to score, where they are not simply the edges of a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bliss import checks
+from bliss.arrays import Array, IntArray
+from bliss.data.edges import SOURCES, TARGETS
+from bliss.data.nodes import Nodes, id_column
+from bliss.data.npy import read_npy
+from bliss.data.tables import Table, read_table
+from bliss.errors import InputError
+from bliss.storage.files import check_regular
+
+SPLITS = ("train", "val", "test")
+TIMES = ("time", "timestamp", "date")
+"""Names of a column of times."""
+_FILES = {"pairs": "label_edges.npy", "split": "label_split.npy", "time": "label_time.npy"}
+
+
+@dataclass(frozen=True, eq=False)
+class LabelEdges:
+    """Pairs of nodes with, by choice, the split and the time of each."""
+
+    pairs: IntArray  # int64[2, P] sources over targets
+    split: Array | None = None  # int8[P] position in SPLITS
+    time: Array | None = None  # int64[P] or float64[P]
+
+    def check(self, num_nodes: int) -> None:
+        """Raise an error for pairs out of range, and for splits or times that do not fit."""
+        pairs = checks.node_pairs("label_edges", self.pairs, num_nodes)
+        size = pairs.shape[1]
+        for name, kinds in (("split", "i"), ("time", "if")):
+            values = getattr(self, name)
+            if values is not None and (values.shape != (size,) or values.dtype.kind not in kinds):
+                raise InputError(
+                    f"label_edges has {name} of type {values.dtype} and shape {values.shape}, but "
+                    f"{size} pairs: give one number per pair."
+                )
+        known = range(len(SPLITS))
+        if self.split is not None and not np.isin(self.split, known).all():
+            raise InputError(
+                "label_edges has splits other than 0 (train), 1 (val) and 2 (test): correct them."
+            )
+        if self.time is not None and not np.isfinite(self.time).all():
+            raise InputError("label_edges has a time that is no finite number: correct it.")
+
+    @property
+    def files(self) -> dict[str, Array]:
+        """The arrays by the name of their file in a store."""
+        found = {file: getattr(self, name) for name, file in _FILES.items()}
+        return {file: array for file, array in found.items() if array is not None}
+
+    @classmethod
+    def open(cls, folder: Path, files: Mapping[str, str]) -> LabelEdges | None:
+        """Those of a store with these files; None if it has none."""
+        if _FILES["pairs"] not in files:
+            return None
+        return cls(**{name: read_npy(folder / f) for name, f in _FILES.items() if f in files})
+
+    @classmethod
+    def read(cls, files: Sequence[Path], nodes: Nodes) -> LabelEdges:
+        """Read one table, or three, of train, val and test.
+
+        Columns are src and dst, or the first two; of one table, by choice split, with the words
+        train, val and test, and time, a number.
+        """
+        if len(files) not in (1, len(SPLITS)):
+            raise InputError(
+                f"label_edges has {len(files)} files, but must have one, or three, of train, val "
+                "and test: pass that many."
+            )
+        parts = [_read_table(file, nodes) for file in files]
+        if len(parts) == 1:
+            return parts[0]
+        pairs = np.concatenate([part.pairs for part in parts], axis=1)
+        number = [part.pairs.shape[1] for part in parts]
+        split = np.repeat(np.arange(len(SPLITS), dtype=np.int8), number)
+        times = [part.time for part in parts if part.time is not None]
+        return cls(pairs, split, np.concatenate(times) if len(times) == len(parts) else None)
+
+
+def _read_table(file: Path, nodes: Nodes) -> LabelEdges:
+    field = "label_edges"
+    check_regular(file, f"{field}={str(file)!r}")
+    table = read_table(field, file, (*SOURCES, *TARGETS), may_lack_header=True)
+    ends = [*table.places(*SOURCES), *table.places(*TARGETS)]
+    if not ends and len(table.columns) >= 2:
+        ends = [0, 1]
+    if len(ends) != 2:
+        raise InputError(
+            f"{field}={str(file)!r} must have one column of sources and one of targets: call them "
+            "src and dst."
+        )
+    pairs = np.stack([nodes.find(field, id_column(field, table, place)) for place in ends])
+    splits, times = table.places("split"), table.places(*TIMES)
+    split = _split_numbers(file, table, splits[0]) if splits else None
+    time = _numbers(file, table, times[0]) if times else None
+    return LabelEdges(pairs, split, time)
+
+
+def _split_numbers(file: Path, table: Table, place: int) -> Array:
+    words = [str(word).strip().lower() for word in table.columns[place].to_pylist()]
+    for word in set(words) - set(SPLITS):
+        raise InputError(
+            f"label_edges={str(file)!r} has the split {word!r}, but splits are train, val and "
+            "test: rename it."
+        )
+    return np.array([SPLITS.index(word) for word in words], np.int8)
+
+
+def _numbers(file: Path, table: Table, place: int) -> Array:
+    column: Any = table.columns[place]
+    values = column.to_numpy(zero_copy_only=False)
+    if values.dtype.kind not in "iuf" or column.null_count:
+        raise InputError(
+            f"label_edges={str(file)!r} has times that are no numbers: write for instance seconds "
+            "since 1970 in each row."
+        )
+    return np.asarray(values, np.float64 if values.dtype.kind == "f" else np.int64)
