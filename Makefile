@@ -17,7 +17,7 @@ export OMP_NUM_THREADS ?= 1
 FUZZ   ?= 2000
 FAULTS ?= 10
 
-.PHONY: demo test check suite quick lint types docs browser bench fuzz faults bounds clean
+.PHONY: demo test check suite quick lint types docs browser bench fuzz faults bounds dist release clean
 
 demo: $(USABLE)
 	$(BIN)/bliss demo
@@ -71,6 +71,13 @@ faults: $(READY)
 bounds: $(READY)
 	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CURDIR)/.numba-bounds $(PYTEST)
 
+# Wheel and sdist into dist/, checked; `make release VERSION=0.1.0` also sets the version, commits and tags.
+dist: $(READY)
+	$(BIN)/python tools/release.py dist
+
+release: $(READY)
+	$(BIN)/python tools/release.py cut $(VERSION)
+
 # The library alone.
 $(USABLE): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -83,4 +90,4 @@ $(READY): $(USABLE)
 	touch $@
 
 clean:
-	rm -rf $(VENV) site .pytest_cache .mypy_cache .ruff_cache .hypothesis .numba-bounds
+	rm -rf $(VENV) site dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .numba-bounds
