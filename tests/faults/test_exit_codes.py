@@ -28,6 +28,7 @@ COMMANDS = {
     "advise": ([], "bliss.train.resolve"),
     "compare": (["--out", "OUT"], "bliss.studies.compare"),
     "variance": ([], "bliss.train.resolve"),
+    "demo": (["--out", "OUT"], "bliss.studies.demonstration.demonstrate"),
     "report": (["OUT", "--out", "OUT.html"], "bliss.report.write_report"),
     "data list": ([], "bliss.data.dataset_names"),
     "data info": (["cora"], "bliss.data.load_dataset"),

@@ -21,6 +21,9 @@ from bliss.nn.convs import Attention, GATConv, GATv2Conv, GCNConv, LinearConv, S
 from bliss.nn.dropout import dropout
 from tests.conftest import heavy_tailed_pairs
 
+WITH_WEIGHTS = [model for model in MODELS if model != "lightgcn"]
+"""Networks whose layers have weights, and options such as a normalisation."""
+
 
 @pytest.fixture(scope="module")
 def graph() -> Graph:
@@ -133,9 +136,13 @@ def test_corrected_attention_estimates_the_full_one(graph):
     assert outs["hajek"] < 0.5 * outs["plain"]
 
 
-@pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize(
-    "options", [{}, {"residual": True, "normalisation": "layer"}, {"bias": False}]
+    ("model", "options"),
+    [
+        *((model, {}) for model in MODELS),
+        *((model, {"residual": True, "normalisation": "layer"}) for model in WITH_WEIGHTS),
+        *((model, {"bias": False}) for model in WITH_WEIGHTS),
+    ],
 )
 def test_inference_in_chunks_is_the_full_forward_pass(graph, model, options):
     torch.manual_seed(0)
@@ -215,7 +222,7 @@ def test_progress_is_told_after_every_chunk_up_to_one(graph):
 
 
 @pytest.mark.parametrize("input_residual", [False, True])
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", WITH_WEIGHTS)
 def test_residual_layers_add_their_input_before_normalisation_and_activation(
     graph, model, input_residual
 ):
@@ -246,7 +253,7 @@ def test_residual_layers_add_their_input_before_normalisation_and_activation(
     assert shapes == [*([(8, 6)] if input_residual else []), (4, 8)]
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", WITH_WEIGHTS)
 def test_without_bias_nothing_in_gives_nothing_out(graph, model):
     for bias in (False, True):
         torch.manual_seed(0)
@@ -260,7 +267,7 @@ def test_without_bias_nothing_in_gives_nothing_out(graph, model):
         assert out.any().item() is bias
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", WITH_WEIGHTS)
 @pytest.mark.parametrize("policy", ["node", "exp3-released"])
 def test_every_model_trains_and_teaches_every_bandit(graph, model, policy):
     torch.manual_seed(0)
@@ -329,7 +336,7 @@ def test_bad_settings_get_one_sentence(case):
         ModelConfig(**options)
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", WITH_WEIGHTS)
 def test_the_wide_start_is_xavier_with_the_gain_of_relu(model):
     config = ModelConfig(model=model, hidden=256, layers=2, initialisation="relu")
     torch.manual_seed(0)
@@ -375,7 +382,7 @@ def test_a_network_refuses_inputs_that_do_not_fit(graph):
 
 
 @pytest.mark.parametrize("hidden", [10**12, 10**18])
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", WITH_WEIGHTS)
 def test_widths_that_no_machine_holds_are_a_matter_of_resources(model, hidden):
     with pytest.raises(ResourceError, match=rf"not have enough memory for layers .*{hidden}"):
         GNN(5, 3, ModelConfig(model=model, layers=2, hidden=hidden))

@@ -53,7 +53,7 @@ def best_logs(graph: Graph, size: np.ndarray, alpha: np.ndarray, dst: np.ndarray
 
 def worst(sampler: Bliss, best: np.ndarray, dst: np.ndarray, layer: int = 0) -> float:
     """Largest difference of log masses from the best ones, up to a common factor."""
-    candidate, mass = sampler._masses(sampler.graph.rows(dst), layer)
+    candidate, mass = sampler._masses(sampler.graph.rows(dst), layer, dst)
     gap = np.log(mass.astype(np.float64)) - best[candidate]
     gap = gap[np.isfinite(best[candidate])]
     return float(np.abs(gap - np.median(gap)).max())

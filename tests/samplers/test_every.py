@@ -228,7 +228,7 @@ def test_sources_with_more_attention_get_more_mass(name):
 def favoured_mass(sampler: Sampler, seeds: np.ndarray, is_favoured: np.ndarray) -> float:
     """Mean mass of favoured sources over that of the others."""
     if hasattr(sampler, "_masses"):
-        source, mass = sampler._masses(sampler.graph.rows(seeds), 0)
+        source, mass = sampler._masses(sampler.graph.rows(seeds), 0, np.unique(seeds))
     else:
         edge, mass = sampler.inclusion(seeds, 0)
         source = sampler.graph.indices[edge]

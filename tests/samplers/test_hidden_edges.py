@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from bliss import Graph, InputError
-from bliss.graph import WEIGHTED, HiddenEdges, Rows
+from bliss.graph import WEIGHTED, HiddenEdges
 from bliss.nn import GNN, ModelConfig
 from bliss.samplers import SAMPLERS, Sampler
 from tests.build import make_sampler
@@ -192,19 +192,6 @@ def test_rows_are_ranges_around_the_hidden_edges():
     assert not whole.is_partial.any()
     empty = graph.rows(np.array([2, 0, 1]), without=np.empty(0, np.int64))
     assert empty.degree.tolist() == whole.degree.tolist()
-
-
-def test_groups_of_a_target_are_joined_for_its_block():
-    graph = Graph.from_csc([0, 5, 7], [0, 1, 1, 0, 1, 0, 1], self_loops="keep")
-    owner, pointer = np.array([0, 0, 1]), np.arange(4)
-    start, stop = np.array([0, 2, 5]), np.array([2, 5, 7])
-    rows = Rows(
-        graph, np.array([0, 1]), owner, pointer, start, stop, stop - start, np.array([0, 1, 1])
-    )
-    assert rows.node.tolist() == [0, 0, 1]
-    assert rows.is_partial.tolist() == [True, True, False]
-    assert rows.by_target(np.array([0, 1, 3, 4])).tolist() == [0, 3, 4]
-    np.testing.assert_allclose(rows.target_scale, [1 / 2, 1 / 3, 1 / 2])
 
 
 BAD = {

@@ -82,7 +82,7 @@ def test_two_runs_with_one_seed_are_equal_and_with_two_are_not(dataset, tmp_path
 
 
 REFUSED = {
-    "budgets for other layers": ({"budgets": (5,)}, "1 entries for 2 layers"),
+    "budgets for other layers": ({"budgets": (5, 5, 5)}, "3 entries"),
     "unknown sampler": ({"sampler": "neighbour"}, "sampler='neighbour'"),
     "no steps": ({"steps": 0}, "steps=0"),
     "no learning": ({"lr": 0.0}, "lr=0.0"),
