@@ -18,8 +18,8 @@ from bliss.errors import InputError
 from bliss.feedback import Feedback
 from bliss.graph import Cutoff, EdgeType, Graph, GraphTypes, Rows
 from bliss.kernels import pool
-from bliss.kernels.frontier import group_by_target
 from bliss.nn.propagation import propagate
+from bliss.nn.relation_edges import edges_by_source
 from bliss.nn.typed_block import TypedView
 
 # torch warns once per process that CSR is in beta; `Block.matrix` uses only its stable part.
@@ -194,12 +194,7 @@ class Block:
     @cached_property
     def by_source(self) -> tuple[Tensor, Tensor]:
         """Edges grouped by source, for backward passes: pointers int64[S + 1], order int64[E']."""
-        if self.row.device.type == "cpu":
-            indptr, order = group_by_target(self.col.numpy(), self.row.numpy(), self.num_src)
-            return torch.from_numpy(indptr), torch.from_numpy(order)
-        row, order = torch.sort(self.row, stable=True)
-        bounds = torch.arange(self.num_src + 1, device=row.device)
-        return torch.searchsorted(row, bounds), order
+        return edges_by_source(self.row, self.col, self.num_src, self.num_dst)
 
     @property
     def matrix(self) -> Tensor:
@@ -361,13 +356,16 @@ class Block:
 
         weight_ij^2 |h_j|^2, or with watch="centred" weight_ij^2 |h_j - mu_i|^2 / (1 - share_ij),
         where mu_i = sum_j share_ij h_j is the weighted mean over the kept edges of i, in which
-        h_j itself has a share. The only edge of a target tells nothing. x [S, F], norm [S].
+        h_j itself has a share. The only edge of a target tells nothing. With types, a group, the
+        edges of i under one relation, takes the place of i. x [S, F], norm [S].
         Returns int64[N] and float32[N].
         """
-        targets = min(WATCHED, self.num_dst)
+        indptr = self._groups
+        groups = indptr.numel() - 1
+        targets = min(WATCHED, groups)
         place = torch.arange(targets, device=self.row.device)
-        chosen = place * self.num_dst // max(targets, 1)
-        first, number = self.indptr[chosen], self.indptr[chosen + 1] - self.indptr[chosen]
+        chosen = place * groups // max(targets, 1)
+        first, number = indptr[chosen], indptr[chosen + 1] - indptr[chosen]
         edges = int(number.sum())
         col = place.repeat_interleave(number, output_size=edges)
         watched = torch.arange(edges, device=col.device) + (first - number.cumsum(0) + number)[col]

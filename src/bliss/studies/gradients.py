@@ -33,7 +33,7 @@ def gradient(task: Task, sampler: Sampler, seeds: IntArray, step: int) -> Tensor
     """Gradient of the loss of one draw of a batch by all parameters. float32[P]."""
     task.model.eval()
     blocks = sampler.sample(seeds, Stream.MEASUREMENT + step)
-    x = task.x.index_select(0, blocks[0].src).float().to(task.device)
+    x = task.at(blocks[0])
     logits = task.model(x, [block.to(task.device) for block in blocks])
     labels = task.labels.y[torch.from_numpy(seeds)].to(task.device)
     gradients = torch.autograd.grad(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from math import isfinite
 from statistics import median
 from time import perf_counter
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,7 +23,7 @@ from bliss.errors import DivergedError, InputError
 from bliss.feedback import News
 from bliss.rng import Stream
 from bliss.train.adam import Adam
-from bliss.train.batch import NodeData
+from bliss.train.batch import NodeData, TypedData
 from bliss.train.results import Sampled
 from bliss.train.task import Task, torch_seed
 
@@ -96,7 +97,7 @@ class Stepper:
             weight_decay=training.weight_decay,
             fused=True,
         )
-        self._rows: Tensor | None = None  # of the embedding, with a gradient. [S, D]
+        self._learnt: tuple[Tensor, Tensor] | None = None  # ids of the embedding, and their rows
         self.losses = [0.0, 0.0]  # sum and number since the last call of `mean_loss`
         self.step_seconds = 0.0  # sum over all steps
         self.sampled = [0, 0]  # input nodes and edges of all layers, summed over steps and shards
@@ -134,8 +135,8 @@ class Stepper:
             loss.backward()  # type: ignore[no-untyped-call]
             self._end_part("backward")
             news = self.sampler.digest(batch.blocks) if self.sampler.learns else []
-            if self.task.embedding is not None and self._rows is not None:
-                news = [*news, self.task.embedding.digest(batch.n_id, self._rows)]
+            if self.task.embedding is not None and self._learnt is not None:
+                news = [*news, self.task.embedding.digest(*self._learnt)]
             self.exchange.end_shard(loss.detach(), news, _counts(batch))
             self._end_part("update")
             self._seconds["sample"] += batch.seconds.sample
@@ -159,13 +160,18 @@ class Stepper:
         self.task.embedding.apply([news[-1] for news in shards], group["lr"], decay)
         return [news[:-1] for news in shards] if self.sampler.learns else []
 
-    def _inputs(self, batch: NodeData) -> Tensor:
-        """Features and embedding of the sources of a batch. float32[S, F + D]."""
+    def _inputs(self, batch: NodeData | TypedData) -> Any:
+        """Features and embedding of the sources of a batch. float32[S, F + D], or by type."""
+        embedding = self.task.embedding
+        if isinstance(batch, TypedData):
+            assert self.task.typed is not None
+            inputs, self._learnt = self.task.typed.of_batch(batch, embedding)
+            return inputs
         x = batch.x.float()  # features may be float16
-        if self.task.embedding is None:
+        if embedding is None:
             return x
-        self._rows = self.task.embedding.rows(batch.n_id, x.device)
-        return torch.cat([x, self._rows], 1)
+        self._learnt = batch.n_id, embedding.rows(batch.n_id, x.device)
+        return torch.cat([x, self._learnt[1]], 1)
 
     def _loss(self, batch: NodeData, shard: int) -> Tensor:
         """Loss of a shard's batch; raises an error with the likely cause if it is not finite."""
@@ -180,9 +186,10 @@ class Stepper:
             raise DivergedError(f"loss={value} at step {self.steps}: {self._cause(x)}")
         return loss
 
-    def _cause(self, x: Tensor) -> str:
-        """Likely cause of a loss that is not finite, and the remedy. x [S, F]: features."""
-        largest = float(x.abs().max())  # NaN if there is one
+    def _cause(self, x: Tensor | Mapping[str, Tensor]) -> str:
+        """Likely cause of a loss that is not finite, and the remedy. x: features, [S, F]."""
+        parts = [x] if isinstance(x, Tensor) else [part for part in x.values() if part.numel()]
+        largest = float(torch.stack([part.abs().max() for part in parts]).max())  # NaN if any is
         if not largest < float("inf"):
             return "features hold NaN or infinity, replace them by finite numbers."
         if largest > UNSCALED_FEATURE:
