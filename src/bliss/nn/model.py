@@ -59,6 +59,10 @@ class GNN(nn.Module):
             return SAGEConv(inputs, outputs, bias=config.bias)
         if config.model == "gcn":
             return GCNConv(inputs, outputs, bias=config.bias)
+        if config.is_relational:
+            raise InputError(
+                f"model={config.model!r} is a network of graphs with types: build a RelationalGNN."
+            )
         kind = GATConv if config.model == "gat" else GATv2Conv
         return kind(
             inputs,

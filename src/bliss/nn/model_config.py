@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from bliss.graph import Norm
 
 FEEDBACK = ("softmax", "scores")
-MODELS = ("sage", "gcn", "gat", "gatv2", "lightgcn", "rsage", "rgat")
+RELATIONAL = ("rsage", "rgat")
+"""Networks of graphs with types."""
+MODELS = ("sage", "gcn", "gat", "gatv2", "lightgcn", *RELATIONAL)
 NORMALISATIONS = ("none", "layer", "batch")
 
 
@@ -96,7 +98,7 @@ class ModelConfig:
     @property
     def is_relational(self) -> bool:
         """Whether the network is one of graphs with types of nodes and edges."""
-        return self.model in ("rsage", "rgat")
+        return self.model in RELATIONAL
 
     @property
     def is_light(self) -> bool:

@@ -17,6 +17,7 @@ from bliss.links import LinkSplits
 from bliss.nn.block import Block
 from bliss.nn.decoders import LightGCN, LinkGNN
 from bliss.nn.model import GNN
+from bliss.nn.model_config import RELATIONAL
 from bliss.nn.relational_model import RelationalGNN
 from bliss.rng import Stream, derive_key
 from bliss.storage.limits import allocating
@@ -240,6 +241,6 @@ def _graph(graph: Graph, config: TrainConfig) -> Graph:
         weight = graph.weight if graph.norm in WEIGHTED else None
         arrays = graph.indptr, graph.indices, weight
         graph = Graph.from_csc(*arrays, norm=graph.norm, self_loops="remove")
-    if graph.norm in WEIGHTED and config.network.model in ("sage", "rsage", "rgat"):
+    if graph.norm in WEIGHTED and config.network.model in ("sage", *RELATIONAL):
         return graph
     return graph.with_norm(config.network.norm)
