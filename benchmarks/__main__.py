@@ -26,7 +26,9 @@ def main() -> None:
     parser.add_argument("--dgl", type=Path, help="dgl: environment with DGL 2.1.0")
     parser.add_argument("--make", action="store_true", help="dgl: make the environment if missing")
     parser.add_argument("--steps", type=int, default=100_000, help="soak: training steps")
-    parser.add_argument("--part", action="append", help="load: one of its parts; default: all")
+    parser.add_argument(
+        "--part", action="append", help="load, disk: one of its parts; default: all"
+    )
     arguments = parser.parse_args()
 
     started = time.time()
@@ -35,6 +37,8 @@ def main() -> None:
         result = benchmark.run(arguments.steps)
     elif arguments.name == "load":
         result = benchmark.run(arguments.part)
+    elif arguments.name == "disk":
+        result = benchmark.run(arguments.batches, arguments.part)
     elif arguments.name == "dgl":
         home = arguments.dgl or benchmark.HOME
         result = benchmark.run(arguments.batches, environment=home, make=arguments.make)
