@@ -54,7 +54,9 @@ def test_a_repr_shows_what_differs_from_the_defaults(toy_graph):
     assert not any(type(config)().changed() for config in SAMPLERS.values())
     assert repr(Bliss(toy_graph, [5, 3])) == f"Bliss({toy_graph!r}, budgets=[5, 3])"
     assert repr(Bliss(toy_graph, [5], eta=0.2)).endswith("budgets=[5], eta=0.2)")
-    assert "policy=" in repr(LayerSampler(toy_graph, [5], policy=POLICIES["uniform"].build(toy_graph, 1)))
+    assert "policy=" in repr(
+        LayerSampler(toy_graph, [5], policy=POLICIES["uniform"].build(toy_graph, 1))
+    )
 
 
 @pytest.mark.parametrize("policy", ["exp3", "exp3-released", "exp3-scale-free"])
