@@ -298,7 +298,7 @@ def test_a_pilot_has_the_loss_of_training(dataset):
     for data, own in ((targets, config), (dataset, config.with_settings(class_weights="balanced"))):
         made = pilot.Pilot(own, data, 2)
         task, seeds = made.task, made.batches[0]
-        (*_, last) = blocks = Full(task.graph, layers=2).sample(seeds, 0)
+        (*_, last) = blocks = Full(task.graph, layers=2).sample(seeds.node, 0)
         loss = task.labels.mean_loss(
             task.model(task.x[blocks[0].src], blocks), task.labels.y[last.dst]
         )

@@ -28,7 +28,6 @@ from bliss.studies.advice.candidates import (
     with_best_estimator,
 )
 from bliss.studies.advice.pilot import Pilot
-from bliss.studies.node_tasks import check_node_task
 from bliss.studies.provenance import machine
 from bliss.train import TrainConfig, resolve
 from bliss.train.results import title_of
@@ -80,7 +79,6 @@ def advise(
         Function called with messages of progress.
     """
     started = perf_counter()
-    check_node_task(settings.get("task"), "advise")
     checks.whole("pilot_steps", pilot_steps, least=2)
     checks.positive("limit", limit, "start with 0.1.")
     given = {k: v for k, v in settings.items() if v is not None and k != "budgets"}
