@@ -35,6 +35,7 @@ class NodeData(SimpleNamespace):
     dst_neg_index: Tensor
     blocks: list[Block]
     n_id: Tensor  # int64[S] sources of the first block
+    input_id: Tensor  # int64[B] positions of the seeds
     num_nodes: int
     seconds: Seconds
 
@@ -91,8 +92,18 @@ class TypedData(SimpleNamespace):
     @property
     def y(self) -> Tensor:
         """Labels of the nodes of the only type that has some."""
-        y: Tensor = next(one.y for one in self.stores.values() if one.get("y") is not None)
-        return y
+        return self._of_seeds("y")
+
+    @property
+    def input_id(self) -> Tensor:
+        """Positions of the seeds."""
+        return self._of_seeds("input_id")
+
+    def _of_seeds(self, name: str) -> Tensor:
+        found: Tensor = next(
+            one.get(name) for one in self.stores.values() if one.get(name) is not None
+        )
+        return found
 
     def __getitem__(self, key: Any) -> NodeData:
         store: NodeData = self.stores.setdefault(key, NodeData())

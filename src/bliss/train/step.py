@@ -8,7 +8,6 @@ from functools import partial
 from math import isfinite
 from statistics import median
 from time import perf_counter
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,7 +22,8 @@ from bliss.errors import DivergedError, InputError
 from bliss.feedback import News
 from bliss.rng import Stream
 from bliss.train.adam import Adam
-from bliss.train.batch import NodeData, TypedData
+from bliss.train.batch import NodeData
+from bliss.train.learnt_rows import LearntBatch
 from bliss.train.results import Sampled
 from bliss.train.task import Task, torch_seed
 
@@ -97,7 +97,7 @@ class Stepper:
             weight_decay=training.weight_decay,
             fused=True,
         )
-        self._learnt: tuple[Tensor, Tensor] | None = None  # ids of the embedding, and their rows
+        self._learnt: LearntBatch | None = None  # rows of the embedding in the present batch
         self.losses = [0.0, 0.0]  # sum and number since the last call of `mean_loss`
         self.step_seconds = 0.0  # sum over all steps
         self.sampled = [0, 0]  # input nodes and edges of all layers, summed over steps and shards
@@ -160,24 +160,12 @@ class Stepper:
         self.task.embedding.apply([news[-1] for news in shards], group["lr"], decay)
         return [news[:-1] for news in shards] if self.sampler.learns else []
 
-    def _inputs(self, batch: NodeData | TypedData) -> Any:
-        """Features and embedding of the sources of a batch. float32[S, F + D], or by type."""
-        embedding = self.task.embedding
-        if isinstance(batch, TypedData):
-            assert self.task.typed is not None
-            inputs, self._learnt = self.task.typed.of_batch(batch, embedding)
-            return inputs
-        x = batch.x.float()  # features may be float16
-        if embedding is None:
-            return x
-        self._learnt = batch.n_id, embedding.rows(batch.n_id, x.device)
-        return torch.cat([x, self._learnt[1]], 1)
-
     def _loss(self, batch: NodeData, shard: int) -> Tensor:
         """Loss of a shard's batch; raises an error with the likely cause if it is not finite."""
         config, within = self.task.config, (shard,) if shard else ()
         torch.manual_seed(torch_seed(config.seed, Stream.DROPOUT, self.steps, *within))
-        is_half, x = config.training.precision == "bfloat16", self._inputs(batch)
+        is_half = config.training.precision == "bfloat16"
+        x, self._learnt = self.task.inputs(batch)
         with torch.autocast(self.task.device.type, torch.bfloat16, enabled=is_half):
             logits = self.task.model(x, batch.blocks)
         loss = self.task.objective.loss(logits, batch)

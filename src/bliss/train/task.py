@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -14,16 +15,19 @@ from bliss.data.feature_encoder import FeatureEncoder
 from bliss.errors import InputError, ResourceError
 from bliss.graph import WEIGHTED, EdgeType, Graph
 from bliss.links import LinkSplits
+from bliss.loader.seed_loader import SeedLoader
 from bliss.nn.block import Block
 from bliss.nn.decoders import LightGCN, LinkGNN
 from bliss.nn.model import GNN
 from bliss.nn.model_config import RELATIONAL
 from bliss.nn.relational_model import RelationalGNN
 from bliss.rng import Stream, derive_key
+from bliss.samplers import Full
 from bliss.storage.limits import allocating
+from bliss.train.batch import NodeData, TypedData
 from bliss.train.config import TrainConfig
 from bliss.train.config_parts import AUTO
-from bliss.train.learnt_rows import LearntRows
+from bliss.train.learnt_rows import LearntBatch, LearntRows
 from bliss.train.link_objective import LinkObjective
 from bliss.train.link_sides import sides_of, split_links
 from bliss.train.metrics import selecting_metric
@@ -76,6 +80,23 @@ class Task:
     def metric(self) -> str:
         """Metric of the score that selects the best step."""
         return self.objective.metric
+
+    @cached_property
+    def seed_loader(self) -> SeedLoader:
+        """Loader of the training seeds, for studies: any sampler of the graph may draw them."""
+        full = Full(self.graph, layers=self.config.network.layers)
+        return self.objective.loader(self.features, full)
+
+    def inputs(self, batch: NodeData | TypedData) -> tuple[Any, LearntBatch | None]:
+        """Inputs of a batch, [S, F + D] or by type, and its rows of the embedding."""
+        if isinstance(batch, TypedData):
+            assert self.typed is not None
+            return self.typed.of_batch(batch, self.embedding)
+        x = batch.x.float()  # features may be float16
+        if self.embedding is None:
+            return x, None
+        learnt = self.embedding.batch(batch.n_id, x.device)
+        return torch.cat([x, learnt.rows], 1), learnt
 
     def graph_of(self, split: str) -> Graph:
         """Graph whose edges are messages when a split is scored; "all": when pairs are predicted.

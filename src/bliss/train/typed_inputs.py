@@ -20,7 +20,7 @@ from bliss.nn.inference import OUTPUT_BYTES_IN_MEMORY
 from bliss.nn.relational_model import RelationalGNN
 from bliss.storage.limits import allocating
 from bliss.train.batch import NodeData, NodeLoader, TypedData
-from bliss.train.learnt_rows import LearntRows
+from bliss.train.learnt_rows import LearntBatch, LearntRows
 
 
 @dataclass(frozen=True)
@@ -115,16 +115,15 @@ class TypedInputs:
 
     def of_batch(
         self, batch: TypedData, embedding: LearntRows | None
-    ) -> tuple[dict[str, Tensor], tuple[Tensor, Tensor] | None]:
-        """Inputs of a batch, by type; ids in the embedding and, as a leaf, their rows."""
+    ) -> tuple[dict[str, Tensor], LearntBatch | None]:
+        """Inputs of a batch by type, and its rows of the embedding."""
         x = {name: batch[name].x.float() for name in self.x if name not in self.learnt}
         if embedding is None:
             return x, None
         own = [batch[name].n_id + first for name, first in self.learnt.items()]
-        ids = torch.cat(own)
-        rows = embedding.rows(ids, batch.blocks[0].row.device)
-        parts = torch.split(rows, [part.numel() for part in own])
-        return x | dict(zip(self.learnt, parts, strict=True)), (ids, rows)
+        learnt = embedding.batch(torch.cat(own), batch.blocks[0].row.device)
+        parts = torch.split(learnt.rows, [part.numel() for part in own])
+        return x | dict(zip(self.learnt, parts, strict=True)), learnt
 
     def at(self, block: Block) -> dict[str, Tensor]:
         """Inputs at the sources of a block, by type, on its device."""
