@@ -1,15 +1,14 @@
 """Accuracy and macro-F1 at equal seconds of training steps, on IMDB, ACM and a synthetic graph.
 
 `python -m experiments.types.run times --root DATA` measures the step of every candidate; run it
-alone on a machine. `... choose` trains each once and keeps the best by validation. `... train`
-trains the chosen ones with other seeds. `... variance` measures divisions of a budget and masses.
-All add to results.json, skip what is there, and rewrite README.md.
+alone on a machine. `... choose` trains each once and keeps the best budgets by validation.
+`... train` trains the chosen ones with other seeds. `... variance` measures divisions of a budget
+and masses. All add to results.json, skip what is there, and rewrite README.md.
 """
 
 from __future__ import annotations
 
 import argparse
-import tempfile
 from itertools import product
 from pathlib import Path
 from statistics import median
@@ -20,11 +19,13 @@ from bliss.data import Dataset
 from bliss.storage.files import replace_file
 from bliss.storage.records import to_json
 from bliss.studies.provenance import machine
-from bliss.train import Stepper, build_task, resolve, train
+from bliss.train import Stepper, build_task, resolve
+from bliss.train.assessment import assess
+from bliss.train.evaluation import evaluate
 from experiments.types.graphs import GRAPHS
 from experiments.types.results import PATH, Cell, Choice, Results, Time, page, read
 
-SECONDS = {"imdb": 4.0, "acm": 4.0, "library": 12.0}
+SECONDS = {"imdb": 1.5, "acm": 1.5, "library": 5.0}
 """Seconds of training steps of a run."""
 MODELS = {"imdb": ("rsage", "rgat"), "acm": ("rsage", "rgat"), "library": ("rsage",)}
 SAMPLERS: dict[str, list[tuple[int, ...]]] = {
@@ -33,11 +34,11 @@ SAMPLERS: dict[str, list[tuple[int, ...]]] = {
     "neighbor": [(2, 2), (5, 5)],
     "full": [()],
 }
-RATES = (0.002, 0.01)
+RATE = 0.005
 SEEDS = {"imdb": range(5), "acm": range(5), "library": range(3)}
 CHOOSING = 100  # seed of the runs that settings are chosen by
 WARM_UP, ROUNDS = 5, 25
-EVALUATIONS = 8
+EVALUATIONS = 4
 COMMON: dict[str, Any] = {"layers": 2, "hidden": 64, "heads": 4, "dropout": 0.5}
 OWN: dict[str, dict[str, Any]] = {
     "imdb": {"batch_size": 100, "embedding": 32},
@@ -86,23 +87,33 @@ def run(dataset: Dataset, choice: Choice, seed: int) -> Cell:
     """Train for the seconds of the graph, and score the best step by validation."""
     steps = max(int(1e3 * SECONDS[choice.graph] / choice.step_ms), EVALUATIONS)
     given = settings(choice.graph, choice.model, choice.sampler, tuple(choice.budgets))
-    given |= {"steps": steps, "evaluate_every": max(steps // EVALUATIONS, 1)}
-    with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / "run"
-        result = train(dataset, out, say=lambda _: None, lr=choice.lr, seed=seed, **given)
+    named = {"dataset": choice.graph, "steps": steps, "lr": choice.lr, "seed": seed}
+    task = build_task(resolve(**given, **named), dataset)
+    stepper, best = Stepper(task), (-1.0, {}, None)
+    for batches in stepper.batches():
+        stepper.step(batches)
+        if stepper.steps % (steps // EVALUATIONS) == 0:
+            score = evaluate(task, ("val",))["val"]
+            if score > best[0]:
+                rows = None if task.embedding is None else task.embedding.value.clone()
+                best = score, {k: v.clone() for k, v in task.model.state_dict().items()}, rows
+    task.model.load_state_dict(best[1])
+    if task.embedding is not None and best[2] is not None:
+        task.embedding.value.copy_(best[2])
+    scores = assess(task, ("test",)).splits["test"].scores
     return Cell(
         **{name: getattr(choice, name) for name in ("graph", "model", "sampler", "budgets", "lr")},
         seed=seed,
         steps=steps,
-        val_score=result.val_score,
-        accuracy=result.scores["test"]["accuracy"],
-        macro_f1=result.scores["test"]["macro_f1"],
-        edges=result.sampled.edges,
+        val_score=best[0],
+        accuracy=scores["accuracy"],
+        macro_f1=scores["macro_f1"],
+        edges=stepper.mean_sampled().edges,
     )
 
 
 def choose(found: Results, graph: str, dataset: Dataset) -> None:
-    """Train every candidate once with each learning rate, and store the best by validation."""
+    """Train every candidate once, and store the best budgets by validation."""
     ms = {(t.model, t.sampler, *t.budgets): t.step_ms for t in found.times if t.graph == graph}
     for model, sampler in product(MODELS[graph], SAMPLERS):
         known = {(c.graph, c.model, c.sampler) for c in found.choices}
@@ -110,10 +121,10 @@ def choose(found: Results, graph: str, dataset: Dataset) -> None:
         sizes = [b for m, s, b in candidates(graph) if (m, s) == (model, sampler)]
         if (graph, model, sampler) in known or not sizes:
             continue
-        for budgets, lr in product(sizes, RATES):
+        for budgets in sizes:
             step_ms = ms[(model, sampler, *budgets)]
             named = {"graph": graph, "model": model, "sampler": sampler, "budgets": list(budgets)}
-            choice = Choice(**named, lr=lr, step_ms=step_ms, val_score=0.0)
+            choice = Choice(**named, lr=RATE, step_ms=step_ms, val_score=0.0)
             tried.append((run(dataset, choice, CHOOSING).val_score, len(tried), choice))
         score, _, best = max(tried)
         found.choices.append(

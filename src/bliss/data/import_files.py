@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -64,6 +65,7 @@ class Files:
     seed: int
     label_edges: tuple[Path, ...] = ()
     num_nodes: int | None = None
+    node_type: str | None = None  # of the nodes with labels in a HeteroData
 
     def check(self) -> None:
         """Raise an error if files are missing, or some do not go together."""
@@ -105,7 +107,7 @@ class Files:
     def read(self) -> Parts:
         """Open all files, and read labels."""
         if self.graph is not None:
-            return self._with_links(self._read_graph(self.graph))
+            return self._with_links(self.read_whole(self.graph))
         source = self.open_features()
         nodes = nodes_of(source.ids, source.shape[0])
         edges = chained(self.edges, [self.open_edges(file) for file in self.edges])
@@ -117,10 +119,12 @@ class Files:
             return parts
         return replace(parts, label_edges=LabelEdges.read(self.label_edges, parts.nodes))
 
-    def _read_graph(self, file: Path) -> Parts:
+    def read_whole(self, file: Path) -> Any:
+        """`Parts` of a file that holds everything; of a HeteroData `TypedParts`."""
         from bliss.data.foreign import read_graph_file
 
-        parts = read_graph_file(file, self.label, self.feature_columns.columns, self.task)
+        columns = self.feature_columns.columns
+        parts = read_graph_file(file, self.label, columns, self.task, self.node_type)
         return parts if self.splits is None else replace(parts, splits=self.splits)
 
     def open_features(self) -> FeatureSource:
