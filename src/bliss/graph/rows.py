@@ -226,6 +226,25 @@ class Rows:
         place = _consecutive(self.pointer[groups], count)
         return pointer, self.start[place], self.stop[place]
 
+    def of_relation(self, relation: int, place: IntArray) -> Rows:
+        """Rows of some targets under one relation. place int64[N] positions in dst, increasing."""
+        groups = np.flatnonzero(self.relation == relation)
+        groups = groups[np.isin(self.owner[groups], place)]
+        pointer, start, stop = self.ranges_of(groups)
+        return replace(
+            self,
+            dst=self.dst[place],
+            owner=np.searchsorted(place, self.owner[groups]),
+            pointer=pointer,
+            start=start,
+            stop=stop,
+            degree=self.degree[groups],
+            relation=self.relation[groups],
+            group=self.group[groups],
+            influence=NOTHING,
+            cutoff=None if self.cutoff is None else self.cutoff[place],
+        )
+
     def edges(self) -> tuple[IntArray, IntArray]:
         """The visible edges: pointers int64[G + 1], edge ids int64[F]."""
         indptr, edge = nodewise.all_edges(*self.ranges)

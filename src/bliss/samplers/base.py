@@ -329,8 +329,12 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         self.apply([[self._digest_survey(survey) for survey in layers[self.depth - self.layers :]]])
 
     def _digest_survey(self, survey: LayerSurvey) -> News:
-        shown = Survey(survey.norm, survey.attention, survey.input.numpy())
-        return self.learning.digest_survey(shown)
+        inputs = survey.input
+        if isinstance(inputs, Mapping):
+            shown = {name: value.numpy() for name, value in inputs.items()}
+        else:
+            shown = inputs.numpy()
+        return self.learning.digest_survey(Survey(survey.norm, survey.attention, shown))
 
     def digest(self, blocks: Sequence[Block]) -> list[News]:
         """News of observed blocks, by layer, input layer first. The state does not change."""

@@ -62,7 +62,7 @@ def full_logits(
     Of links, they are embeddings. The graph is that of training by default. Outputs of layers that
     take more than 1 GiB are kept on disk, in the user's cache.
     """
-    return infer(
+    outputs: Tensor = infer(
         task.model,
         graph or task.graph,
         task.x,
@@ -71,6 +71,7 @@ def full_logits(
         nodes=nodes,
         scratch=cache_folder(),
     )
+    return outputs
 
 
 def evaluate(
