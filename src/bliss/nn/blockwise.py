@@ -14,7 +14,7 @@ from bliss.graph import EdgeType
 from bliss.nn.block import Block
 from bliss.nn.first_rows import FirstRows
 from bliss.nn.inputs import check_features
-from bliss.nn.layer_calls import LayerCall, Part, Placeholder, message_passing_parts, replaced
+from bliss.nn.layer_calls import LayerCall, LayerPart, Placeholder, message_passing_parts, replaced
 from bliss.nn.support import support
 from bliss.nn.typed_propagation import TypedLayer
 
@@ -87,7 +87,7 @@ class Blockwise(nn.Module):
                 )
 
     @property
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[LayerPart]:
         """The convolutions of the model."""
         return message_passing_parts(self.model)
 

@@ -111,7 +111,7 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature:
     return inspect.signature(function)
 
 
-class Part(NamedTuple):
+class LayerPart(NamedTuple):
     """A convolution of a model, and the layer that it belongs to."""
 
     name: str
@@ -119,7 +119,7 @@ class Part(NamedTuple):
     layer: str  # with types, a layer may have a convolution for each relation
 
 
-def message_passing_parts(model: nn.Module) -> list[Part]:
+def message_passing_parts(model: nn.Module) -> list[LayerPart]:
     """The MessagePassing convolutions of a model, without those inside another.
 
     The convolutions of a HeteroConv, or of a ModuleDict whose keys name relations, as in models of
@@ -128,7 +128,7 @@ def message_passing_parts(model: nn.Module) -> list[Part]:
     return list(_parts(model, "", "", set()))
 
 
-def _parts(module: nn.Module, name: str, layer: str, known: set[int]) -> Iterator[Part]:
+def _parts(module: nn.Module, name: str, layer: str, known: set[int]) -> Iterator[LayerPart]:
     from torch_geometric.nn import HeteroConv, MessagePassing
 
     if id(module) in known:
@@ -136,7 +136,7 @@ def _parts(module: nn.Module, name: str, layer: str, known: set[int]) -> Iterato
     known.add(id(module))
     if isinstance(module, MessagePassing):
         own = name or type(module).__name__
-        yield Part(own, module, layer or own)
+        yield LayerPart(own, module, layer or own)
         return
     if not layer and (isinstance(module, HeteroConv) or _is_by_relation(module)):
         layer = name or type(module).__name__
