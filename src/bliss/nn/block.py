@@ -18,8 +18,8 @@ from bliss.errors import InputError
 from bliss.feedback import Feedback
 from bliss.graph import Cutoff, EdgeType, Graph, GraphTypes, Rows
 from bliss.kernels import pool
-from bliss.kernels.frontier import group_by_target
 from bliss.nn.propagation import propagate
+from bliss.nn.relation_edges import edges_by_source
 from bliss.nn.squared_errors import squared_errors
 from bliss.nn.typed_block import TypedView
 
@@ -204,13 +204,7 @@ class Block:
     @cached_property
     def by_source(self) -> tuple[Tensor, Tensor]:
         """Edges grouped by source, for backward passes: pointers int64[S + 1], order int64[E']."""
-        if self.row.device.type == "cpu":
-            size = max(self.num_src, self.num_dst)  # a relation may have fewer sources than targets
-            indptr, order = group_by_target(self.col.numpy(), self.row.numpy(), size)
-            return torch.from_numpy(indptr[: self.num_src + 1]), torch.from_numpy(order)
-        row, order = torch.sort(self.row, stable=True)
-        bounds = torch.arange(self.num_src + 1, device=row.device)
-        return torch.searchsorted(row, bounds), order
+        return edges_by_source(self.row, self.col, self.num_src, self.num_dst)
 
     @property
     def matrix(self) -> Tensor:

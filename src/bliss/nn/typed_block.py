@@ -51,6 +51,28 @@ class TypedView:
         return self._on_device(np.repeat(self.rows.relation, self._draw.group_indptr.diff()))
 
     @cached_property
+    def group_indptr(self) -> Tensor:
+        """Kept edges of each group of rows. int64[G + 1]."""
+        assert self._draw.group_indptr is not None
+        return self._draw.group_indptr.to(self.device)
+
+    @cached_property
+    def owner(self) -> Tensor:
+        """Position in dst of each group's target. int64[G]."""
+        return self._on_device(np.asarray(self.rows.owner, np.int64))
+
+    @cached_property
+    def group_place(self) -> list[Tensor]:
+        """Positions of the groups of each relation, in order. R tensors int64[G_r]."""
+        return [self._on_device(part) for part in self._by_relation(self.rows.relation)]
+
+    def _by_relation(self, relation: IntArray) -> list[IntArray]:
+        """Positions of each relation in an array of relations, in order."""
+        order = np.argsort(relation, kind="stable")
+        number = np.bincount(relation, minlength=len(self.types.edge_types))
+        return np.split(order, np.cumsum(number)[:-1])
+
+    @cached_property
     def _places(self) -> list[IntArray]:
         return self.types.places(self._draw.src.numpy())
 
@@ -76,10 +98,7 @@ class TypedView:
     def edge_place(self) -> list[Tensor]:
         """Positions of the kept edges of each relation, in order. R tensors int64[E_r]."""
         relation = self.relation.cpu().numpy()
-        order = np.argsort(relation, kind="stable")
-        number = np.bincount(relation, minlength=len(self.types.edge_types))
-        parts = np.split(order, np.cumsum(number)[:-1])
-        return [self._on_device(part) for part in parts]
+        return [self._on_device(part) for part in self._by_relation(relation)]
 
     def edge_index_dict(self, block: Block) -> dict[EdgeType, Tensor]:
         """Kept edges of each relation, as positions within the types of their ends. [2, E_r]."""
@@ -100,8 +119,7 @@ class TypedView:
         col = self.local[block.col[place]]
         bounds = torch.arange(targets.numel() + 1, device=self.device)
         rows = self.rows.of_relation(number, targets.cpu().numpy())
-        assert block.group_indptr is not None
-        kept = block.group_indptr.diff()[self._on_device(self._groups[number])]
+        kept = self.group_indptr.diff()[self.group_place[number]]
         control = None if block.control is None else block.control.relations[number]
         return replace(
             block,
@@ -123,12 +141,6 @@ class TypedView:
             cutoff=None,
             edge_type=edge_type,
         )
-
-    @cached_property
-    def _groups(self) -> list[IntArray]:
-        """Groups of rows of each relation. R arrays int64[G_r]."""
-        relations = range(len(self.types.edge_types))
-        return [np.flatnonzero(self.rows.relation == number) for number in relations]
 
     def padded(self, x: Mapping[str, Tensor]) -> Tensor:
         """Rows of the sources of all types, padded by zeros to one width. {type: ...} -> [S, F].
