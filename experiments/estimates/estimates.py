@@ -1,6 +1,6 @@
 """Measures the sources, biases and errors in docs/samplers.md and docs/subgraphs.md.
 
-`python -m experiments.samplers.estimates --root DATA` measures everything with fixed seeds and
+`python -m experiments.estimates.estimates --root DATA` measures everything with fixed seeds and
 writes estimates.json and estimates.md. The docstring of each measurement is printed above its
 table.
 """
@@ -30,7 +30,7 @@ from bliss.studies.provenance import machine
 from bliss.train import Stepper, Task, build_task, full_logits, resolve
 
 HERE = Path(__file__).parent
-COMMAND = "python -m experiments.samplers.estimates --root DATA"
+COMMAND = "python -m experiments.estimates.estimates --root DATA"
 TARGETS = np.array([0, 2, 5, 9, 14, 20, 30, 40])  # of the small graph: 41 to 3 in-edges
 HAJEK = {  # name of the sampler, budget, coefficients
     "`labor`, fanout 5": ("labor", 5, "mean"),

@@ -1,6 +1,6 @@
 """Measures the errors of variants of the samplers, for docs/samplers.md.
 
-`python -m experiments.samplers.variants` takes a minute, needs no data and writes variants.md.
+`python -m experiments.estimates.variants` takes a minute, needs no data and writes variants.md.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from bliss.nn.aggregate import aggregate
 from bliss.policies.target_bandit import TargetBandit
 from bliss.samplers import GCNBS, Full, Sampler, sampler_config
 from bliss.samplers.fastgcn import node_shares
-from experiments.samplers.estimates import LATER, TARGETS, heavy_tailed_graph
+from experiments.estimates.estimates import LATER, TARGETS, heavy_tailed_graph
 
 Array = npt.NDArray[np.float64]
 HERE = Path(__file__).parent
-COMMAND = "python -m experiments.samplers.variants"
+COMMAND = "python -m experiments.estimates.variants"
 TIMES, FEATURES = 4000, 16
 CASES: dict[str, tuple[str, int, dict[str, Any]]] = {  # sampler, budget, options
     "`neighbor`": ("neighbor", 4, {}),
