@@ -1,0 +1,66 @@
+"""Settings of a run that takes a given time, also of one that was interrupted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from bliss.data import Dataset
+from bliss.errors import InputError
+from bliss.train.config import TrainConfig
+from bliss.train.config_parts import AUTO
+from bliss.train.folder import RunFolder
+from bliss.train.recipe import resolve
+from bliss.train.seconds.choice import check_seconds, choose
+
+CHOSEN = ("batch_size", "steps", "evaluate_every", "schedule", "patience")
+"""Settings of training that `choose` sets, beside those of the sampler."""
+
+
+def check_timed(settings: Mapping[str, Any], seconds: float, processes: int = 1) -> TrainConfig:
+    """Check settings before any work starts; returns them with defaults for what is chosen."""
+    check_seconds(seconds, settings)
+    if settings.get("budgets") == AUTO:
+        raise InputError(
+            f"budgets='auto' was given beside seconds={seconds:g}, which chooses budgets, too: "
+            "leave it out."
+        )
+    if processes > 1:
+        raise InputError(
+            f"seconds={seconds:g} needs a single process, because the pilot measures times: run "
+            "`bliss advise --seconds` first, and start the command that it prints with torchrun."
+        )
+    return resolve(**settings)
+
+
+def timed_config(
+    place: Path,
+    settings: Mapping[str, Any],
+    dataset: Dataset,
+    seconds: float,
+    *,
+    started: float | None = None,
+    say: Callable[[str], None],
+) -> TrainConfig:
+    """Settings of a run in a folder: those of the run that was started there, or new ones.
+
+    A run that was started needs no pilot and no clock: what was chosen then is in its config.json.
+    Other settings are the given ones, so that `Trainer` can compare them with those of the run.
+    """
+    run = RunFolder(place)
+    if run.is_started:
+        then = run.settings()
+        given = {name: value for name, value in settings.items() if value is not None}
+        names = (*CHOSEN, "sampler", "budgets")
+        stored = {name: value for name, value in then.flat().items() if name in CHOSEN}
+        now = resolve(**{**settings, "sampler": then.sampler.name, "budgets": ()})
+        now = now.with_settings(**stored, budgets=then.sampler.budgets)
+        own = now.with_settings(**then.sampler.config.to_dict())
+        return own.with_settings(**{name: given[name] for name in names if name in given})
+    choice = choose(settings, dataset, seconds, started=started, say=say)
+    for line in choice.lines:
+        say(line)
+    for number, cause in enumerate(choice.causes, start=1):
+        say(f"  Likely cause {number}: {cause}")
+    return choice.config
