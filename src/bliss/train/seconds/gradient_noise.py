@@ -1,19 +1,19 @@
 """Time to a given reduction of the loss, from the error of the gradient and the time of a step.
 
 Let G be the gradient over all training seeds with full neighbourhoods, g^ that of a batch and a
-draw, and <a, b> = sum_i a_i b_i / sqrt(v_i), with v_i the second moments that Adam keeps. Adam
-moves along g^ divided by the root of its second moment. To first order, a step lowers the loss by
+draw, and <a, b> = sum_i a_i b_i / sqrt(v_i), with v_i the second moments by which Adam divides. In
+these units, a step along g^ with the learning rate eta changes a smooth loss by
 
-    lr <G, E g^> / sqrt(E |g^|^2)
+    -eta <G, E g^> + eta^2 / 2 E|g^|^2 curvature
 
-and by lr |G| if there is no noise. So the number of steps to a given reduction is in proportion to
-sqrt(1 + r), and the time to
+on average. With the best eta, the decrease is in proportion to <G, E g^>^2 / E|g^|^2, and to |G|^2
+if there is no noise. So the number of steps to a given reduction is in proportion to 1 + r, and the
+time to
 
-    cost = ms sqrt(1 + r),    1 + r = |G|^2 E|g^|^2 / <G, E g^>^2
+    cost = ms (1 + r),    1 + r = |G|^2 E|g^|^2 / <G, E g^>^2
 
-r is the squared error of the gradient's direction. Without bias it is the relative variance of g^.
-The root is that of Adam with a given learning rate; with the best learning rate of each setting it
-would be missing.
+r is the squared error of the gradient's direction. Without bias it is the relative variance of g^,
+which is the gradient noise scale of McCandlish et al. (2018) over B for batches without sampling.
 
 The variance of a batch falls with its size B, that of sampling with budgets k (sources per layer)
 or f (neighbours per target), and a bias enters r by its square:
@@ -69,8 +69,8 @@ class Expected(NamedTuple):
 
     @property
     def cost(self) -> float:
-        """ms sqrt(1 + r), in proportion to the time of training."""
-        return float(self.ms * np.sqrt(1 + self.error))
+        """ms (1 + r), in proportion to the time of training."""
+        return self.ms * (1 + self.error)
 
 
 def relative_error(square: float, moment: float, projection: float) -> float:

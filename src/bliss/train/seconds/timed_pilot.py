@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from statistics import mean, median
@@ -68,7 +69,8 @@ class TooSlow(Exception):
 class TimedPilot:
     """A network in training, and what each kind of sampler would do next.
 
-    The first kind trains the network, by default with a history. Halfway, an evaluation is timed,
+    The first kind trains the network, by default with a history; the time begins after its first
+    step. Halfway, an evaluation is timed,
     which is a survey, as in training. Then the weights stay fixed, and of each kind and size some
     gradients are computed, of new batches and draws, by ordinary training steps: their times count,
     and the weights are put back after each. `gradient_noise` has the formulas. G is the mean over
@@ -123,6 +125,8 @@ class TimedPilot:
         """Train, evaluate halfway, and see whether the network is better than a constant."""
         stepper = self._stepper(self.teacher, self.teacher.first_sizes()[0])
         batches, half = stepper.batches(), WARM_UP / 2
+        self.losses.append(stepper.step(next(batches)))
+        self.started = self.clock()  # kernels are loaded, or compiled after an installation
         self._train(stepper, batches, self.spent + half)
         limit = EVALUATION * self.seconds
         self._evaluate(stepper, limit)
@@ -137,12 +141,14 @@ class TimedPilot:
 
     def _train(self, stepper: Stepper, batches: Iterator[Iterable[NodeData]], until: float) -> None:
         """Train until a share of the time is spent, at least LEAST_STEPS steps."""
-        for number, batch in enumerate(batches, start=1):
-            self.losses.append(stepper.step(batch))
+        for number in itertools.count(1):
+            before = self.clock()
+            self.losses.append(stepper.step(next(batches)))
             if number >= LEAST_STEPS and self.spent >= until:
                 break
             if self.spent > 1:
-                raise TooSlow(self.seconds * LEAST_DRAWS / len(self.losses))
+                missing = (LEAST_DRAWS - len(self.losses)) * (self.clock() - before)
+                raise TooSlow(self.spent * self.seconds + missing)
 
     def _learns(self) -> bool:
         """Whether validation nodes or links, or else the latest losses, beat a constant."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from bliss.data import Dataset
 from bliss.errors import InputError
-from bliss.train.config import TrainConfig
+from bliss.train.config import PLACES, TrainConfig
 from bliss.train.config_parts import AUTO
 from bliss.train.folder import RunFolder
 from bliss.train.recipe import resolve
@@ -50,17 +50,25 @@ def timed_config(
     """
     run = RunFolder(place)
     if run.is_started:
-        then = run.settings()
-        given = {name: value for name, value in settings.items() if value is not None}
-        names = (*CHOSEN, "sampler", "budgets")
-        stored = {name: value for name, value in then.flat().items() if name in CHOSEN}
-        now = resolve(**{**settings, "sampler": then.sampler.name, "budgets": ()})
-        now = now.with_settings(**stored, budgets=then.sampler.budgets)
-        own = now.with_settings(**then.sampler.config.to_dict())
-        return own.with_settings(**{name: given[name] for name in names if name in given})
+        return _stored(run.settings(), settings)
     choice = choose(settings, dataset, seconds, started=started, say=say)
     for line in choice.lines:
         say(line)
     for number, cause in enumerate(choice.causes, start=1):
         say(f"  Likely cause {number}: {cause}")
     return choice.config
+
+
+def _stored(then: TrainConfig, settings: Mapping[str, Any]) -> TrainConfig:
+    """The given settings, with those of a run where they were chosen."""
+    given = {name: value for name, value in settings.items() if value is not None}
+    chosen = {name: value for name, value in then.flat().items() if name in CHOSEN}
+    chosen |= {name: given[name] for name in CHOSEN if name in given}
+    if str(given.get("sampler", then.sampler.name)).lower() != then.sampler.name:
+        return resolve(**settings).with_settings(**chosen)
+    plain = resolve(**{**given, "sampler": then.sampler.name, "budgets": ()})
+    budgets = given.get("budgets", then.sampler.budgets)
+    options = {name: value for name, value in given.items() if name not in PLACES}
+    return plain.with_settings(
+        **chosen, **then.sampler.config.to_dict() | options, budgets=tuple(budgets)
+    )
