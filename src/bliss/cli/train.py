@@ -98,10 +98,11 @@ def train(
     With torchrun, several processes train together: torchrun --nproc-per-node 2 -m bliss train
     --shards 2. See docs/processes.md, and docs/ray.md for --engine ray.
     """
+    started = perf_counter()
     with errors(debug, "Run the same command with --resume to continue."):
         from bliss.distributed.processes import process_group, read_launch
 
-        started, me = perf_counter(), read_launch()
+        me = read_launch()
         if me.rank > 0:
             silence()
         check_engine(engine, workers, tensorboard, me.size)

@@ -143,7 +143,7 @@ def choose(
     pilot.measure(kind, size)
     durations = Durations(
         step=pilot.step_seconds(kind, size),
-        evaluation=pilot.evaluation_seconds,
+        evaluation=pilot.evaluation_seconds + pilot.checkpoint_seconds(kind, size),
         setup=task_seconds + pilot.setup[kind.name],
     )
     spent = clock() - started

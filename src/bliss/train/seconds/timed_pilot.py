@@ -42,6 +42,8 @@ REFERENCE_SIZE = 4
 """A reference without full neighbourhoods has this many times the first batches and budgets."""
 PASSES_NEEDED = 3
 """Evaluations, or passes over the graph, that a partition or a step with all neighbours takes."""
+BYTES_PER_SECOND = 3e8
+"""Speed at which checkpoints are written, roughly."""
 FLOOR = 0.01
 """Least sqrt(v_i) that counts, as a share of the mean: weights that never had a gradient."""
 LEAST = 1e-3
@@ -249,6 +251,14 @@ class TimedPilot:
         """Mean seconds of a step, without those that took twice the median."""
         seconds = self.measured[kind.name, size].seconds
         return mean([one for one in seconds if one <= 2 * median(seconds)])
+
+    def checkpoint_seconds(self, kind: Kind, size: Size) -> float:
+        """Seconds of a checkpoint, from the bytes of weights, Adam's moments and what is learnt."""
+        numbers = 3 * sum(one.numel() for one in self.task.model.parameters())
+        embedding, state = self.task.embedding, self._stepper(kind, size).sampler.state_dict()
+        numbers += 0 if embedding is None else 3 * embedding.value.numel()
+        learnt = sum(one.numel() * one.element_size() for one in state.values())
+        return (4 * numbers + learnt) / BYTES_PER_SECOND
 
     def _draws(self, kind: Kind, size: Size) -> Iterator[tuple[float, Tensor]]:
         """Seconds and gradients of steps from the fixed weights, with new batches and coins."""
