@@ -9,16 +9,18 @@ import numpy as np
 import torch
 
 from bliss import checks
-from bliss.arrays import Array
+from bliss.arrays import Array, IntArray
 from bliss.data.dataset import SPLITS, Dataset, labelled
 from bliss.data.edges import Edges, find_nodes, make_graph
 from bliss.data.labels import Labels, make_labels, no_labels
 from bliss.data.nodes import Nodes
 from bliss.data.splits import SplitSource, read_splits
 from bliss.data.summary import import_summary
+from bliss.data.timestamps import NUMBER, Times
 from bliss.errors import InputError
 from bliss.graph import WEIGHTED, Norm
 from bliss.graph.conversion import adjacency_of, library_of
+from bliss.graph.cutoff import check_times, times_of
 
 
 def from_data(
@@ -32,10 +34,12 @@ def from_data(
     undirected: bool = False,
     task: str = "auto",
     seed: int = 0,
+    time_attr: str | None = None,
 ) -> Dataset:
     """Make a dataset of a PyG `Data`, for training, comparisons and studies.
 
-    Parallel edges are merged and each node gets one self-loop, as in a store.
+    Parallel edges are merged, unless they have times, and each node gets one self-loop, as in a
+    store.
 
     Parameters
     ----------
@@ -59,8 +63,11 @@ def from_data(
         "classes", "labels", "regression", or "auto": by the type of y.
     seed
         Seed of the draw of fractions.
+    time_attr
+        Attribute with the times of edges, or of nodes: an edge is then as old as its source.
     """
-    features, edges, labels = data_parts(data, edge_weight, task)
+    time = time_attr or ""
+    features, edges, labels = data_parts(data, edge_weight, task, time)
     nodes = Nodes(len(features))
     edges = find_nodes(edges, nodes)
     checks.choice("norm", norm, WEIGHTED)
@@ -78,11 +85,14 @@ def from_data(
         task=labels.task,
         class_names=labels.names,
         imported=import_summary(edges, graph, not undirected, ()),
+        node_time=data_node_times(data, time),
     )
 
 
-def data_parts(data: Any, edge_weight: bool, task: str) -> tuple[Array, Edges, Labels]:
-    """Features float32[V, F], edges and labels of a `Data`."""
+def data_parts(
+    data: Any, edge_weight: bool, task: str, time: str = ""
+) -> tuple[Array, Edges, Labels]:
+    """Features float32[V, F], edges and labels of a `Data`; `time` names the attribute of times."""
     kind = library_of(data)
     if kind == "torch_geometric.HeteroData":
         raise InputError(
@@ -100,7 +110,17 @@ def data_parts(data: Any, edge_weight: bool, task: str) -> tuple[Array, Edges, L
     features = checks.features(x.to_dense() if x.layout != torch.strided else x, len(x))
     y = getattr(data, "y", None)
     labels = no_labels(len(x)) if y is None else _labels(checks.as_array("y", y), len(x), task)
-    return features, _edges(data, checks.flag("edge_weight", edge_weight)), labels
+    edges = _edges(data, checks.flag("edge_weight", edge_weight))
+    if time:
+        edges = edges._replace(time=Times(times_of(data, time), NUMBER))
+    return features, edges, labels
+
+
+def data_node_times(data: Any, time: str) -> IntArray | None:
+    """Times of the nodes of a `Data`; None if the attribute is of edges, or is not named."""
+    if not time or not data.is_node_attr(time) or data.is_edge_attr(time):
+        return None
+    return check_times(f"data.{time}", getattr(data, time), int(data.num_nodes), "node")
 
 
 def data_splits(data: Any, split: int = 0) -> Mapping[str, Array] | None:

@@ -16,7 +16,14 @@ from bliss.data.labels import Labels
 from bliss.data.manifest import write_header
 from bliss.data.names import NodeNames
 from bliss.data.npy import write_npy, write_npy_rows
-from bliss.data.store import DATASET_FILES, DATASET_FORMAT, DATASET_HEADER, StrPath, write_graph
+from bliss.data.store import (
+    DATASET_FILES,
+    DATASET_FORMAT,
+    DATASET_HEADER,
+    NODE_TIME,
+    StrPath,
+    write_graph,
+)
 from bliss.data.table_encoder import TableEncoder
 from bliss.errors import InputError
 from bliss.storage.files import check_space, new_folder
@@ -45,6 +52,8 @@ class Content:
     names: NodeNames | None
     encoder: TableEncoder | None = None  # of the columns of a table of features
     label_edges: LabelEdges | None = None
+    node_time: IntArray | None = None  # int64[V]
+    time_unit: str = ""
 
 
 def check_new(out: StrPath) -> Path:
@@ -72,6 +81,7 @@ def write_store(
         arrays |= {f"{split}.npy": ids for split, ids in content.splits.items()}
         named = dict(content.names.files) if content.names is not None else {}
         named |= content.label_edges.files if content.label_edges is not None else {}
+        named |= {NODE_TIME: content.node_time} if content.node_time is not None else {}
         for file, array in (arrays | named).items():
             write_npy(scratch / file, array)
         header: dict[str, Any] = {
@@ -84,6 +94,8 @@ def write_store(
             "multilabel": labels.task == "labels",
             "splits": {split: ids.size for split, ids in content.splits.items()},
         }
+        if content.time_unit:
+            header["time_unit"] = content.time_unit
         if labels.task == "regression":
             header["task"] = labels.task
         if labels.names:
@@ -130,5 +142,7 @@ def save_dataset(dataset: Dataset, out: StrPath) -> Path:
         names=dataset.node_names,
         encoder=dataset.encoder,
         label_edges=dataset.label_edges,
+        node_time=dataset.node_time,
+        time_unit=dataset.time_unit,
     )
     return write_store(folder, content, dataset.name)
