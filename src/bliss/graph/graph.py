@@ -273,11 +273,15 @@ class Graph(GraphConstructors):
         return Graph(*arrays, types=types)
 
     def without_times(self) -> Graph:
-        """The same edges, all of which are seen at any time."""
+        """The same edges, all of which are seen at any time; rows are sorted by source."""
         if not self.has_times:
             return self
-        arrays = self.indptr, self.indices, self.weight, NO_IDS
-        return self._unchecked(self.norm, self.edge_id, self.types, *arrays)
+        group = np.repeat(np.arange(self.group_ptr.size - 1), np.diff(self.group_ptr))
+        order = np.lexsort((self.indices, group))
+        weight = self.weight[order] if self.weight.size else self.weight
+        edge_id = None if self.edge_id is None else self.edge_id[order]
+        arrays = self.indptr, self.indices[order], weight, NO_IDS
+        return self._unchecked(self.norm, edge_id, self.types, *arrays)
 
     def with_norm(self, norm: Norm) -> Graph:
         """The same edges, and the same weights if there are any, with other coefficients."""

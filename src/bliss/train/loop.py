@@ -50,6 +50,7 @@ from bliss.train.results import (
     Evaluation,
     RunResult,
     StepTime,
+    TimeWindow,
     gain,
     score_fields,
     short_name,
@@ -110,6 +111,11 @@ class Trainer:
         group: Group = ALONE,
         check_every: int = CHECK_EVERY,
     ) -> None:
+        if config.objective.windows > 1 and not config.objective.window:
+            raise InputError(
+                f"windows={config.objective.windows} are several runs: use bliss.train.rolling, or "
+                "pass the number of one window."
+            )
         self.task = build_task(config, dataset)
         self.config = self.task.config
         self.stepper = Stepper(self.task, group)
@@ -263,6 +269,7 @@ class Trainer:
             return SurveyedScores(scores, [])
         # The evaluation after the last step is no survey, so that a run may be extended.
         is_regular = self.stepper.steps % training.evaluate_every == 0
+        is_regular &= self.task.objective.node_time is None  # a survey knows no times
         if training.survey and is_regular and training.evaluate == "full":
             return evaluate_and_survey(self.task, self.stepper.sampler, splits, progress)
         return SurveyedScores(evaluate(self.task, splits, progress), [])
@@ -347,9 +354,19 @@ class Trainer:
             constant=assessed["test"].constant,
             has_learnt=assessment.has_learnt,
             causes=assessment.causes,
+            window=self._window(),
         )
         self.folder.write_result(result)
         return result
+
+    def _window(self) -> TimeWindow | None:
+        """Times of the test split; None without times."""
+        period, objective = self.task.objective.period("test"), self.config.objective
+        if period is None:
+            return None
+        number, windows = objective.test_window
+        unit = self.task.dataset.time_unit
+        return TimeWindow(number=number, of=windows, start=period[0], end=period[1], unit=unit)
 
 
 def _pack_result(result: RunResult) -> Bytes:

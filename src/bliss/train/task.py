@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,6 +26,7 @@ from bliss.train.metrics import selecting_metric
 from bliss.train.node_labels import NodeLabels
 from bliss.train.node_objective import node_objective
 from bliss.train.objective import Objective
+from bliss.train.time_task import timed_dataset
 
 
 @dataclass(frozen=True)
@@ -87,8 +89,9 @@ def build_task(
     `trains`, splits may be empty. Without `scores`, links are not split: all edges are messages.
     """
     device = _device(config)
+    dataset = timed_dataset(config.objective, dataset, scores)
     labels = None if config.objective.is_link else node_objective(config, dataset, device, trains)
-    config = config.fitted(dataset.graph.num_nodes, dataset.num_features)
+    config = config.fitted(dataset.graph.num_nodes, dataset.num_features, dataset.graph.has_times)
     torch.manual_seed(torch_seed(config.seed, Stream.WEIGHTS))
     outputs = 0 if labels is None else labels.num_outputs
     model = build_network(config, dataset.num_features, outputs).to(device)
@@ -174,9 +177,18 @@ def _device(config: TrainConfig) -> torch.device:
 def _graph(graph: Graph, config: TrainConfig) -> Graph:
     """The graph with the network's self-loops and coefficients; SAGE keeps given edge weights."""
     if config.data.self_loops == "remove":
-        weight = graph.weight if graph.norm in WEIGHTED else None
-        arrays = graph.indptr, graph.indices, weight
-        graph = Graph.from_csc(*arrays, norm=graph.norm, self_loops="remove")
+        graph = _without_loops(graph)
     if graph.norm in WEIGHTED and config.network.model == "sage":
         return graph
     return graph.with_norm(config.network.norm)
+
+
+def _without_loops(graph: Graph) -> Graph:
+    """A copy of the graph without self-loops."""
+    weight = graph.weight if graph.norm in WEIGHTED else None
+    if not graph.has_times:
+        arrays = graph.indptr, graph.indices, weight
+        return Graph.from_csc(*arrays, norm=graph.norm, self_loops="remove")
+    pairs = graph.edge_index.numpy()
+    options: dict[str, Any] = {"norm": graph.norm, "self_loops": "remove", "time": graph.time}
+    return Graph.from_edge_index(pairs, graph.num_nodes, weight, **options)
