@@ -227,11 +227,8 @@ def show_result(result: RunResult) -> None:
 
 def window_text(window: TimeWindow) -> str:
     """Times of the test split."""
-    from bliss.data.timestamps import time_text
-
-    start, end = (time_text(one, window.unit) for one in (window.start, window.end))
     number = f"window {window.number} of {window.of}, " if window.of > 1 else ""
-    return f"tested on times {number}{start} to {end}"
+    return f"tested on {number}times {window.start} to {window.end}"
 
 
 def constant_text(constant: Constant, metric: str) -> str:

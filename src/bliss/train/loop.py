@@ -18,6 +18,7 @@ from bliss import checks
 from bliss.arrays import Bytes
 from bliss.data import Dataset
 from bliss.data.feature_encoder import FeatureEncoder
+from bliss.data.timestamps import time_text
 from bliss.distributed.agreement import everywhere
 from bliss.distributed.equality import CHECK_EVERY, check_equal_states, check_same_start
 from bliss.distributed.groups import ALONE, Group, as_bytes
@@ -365,8 +366,8 @@ class Trainer:
         if period is None:
             return None
         number, windows = objective.test_window
-        unit = self.task.dataset.time_unit
-        return TimeWindow(number=number, of=windows, start=period[0], end=period[1], unit=unit)
+        start, end = (time_text(one, self.task.dataset.time_unit) for one in period)
+        return TimeWindow(number=number, of=windows, start=start, end=end)
 
 
 def _pack_result(result: RunResult) -> Bytes:

@@ -160,12 +160,10 @@ class TimeWindow(Record, frozen=True, kw_only=True):
     """Number of the window of a rolling evaluation, from 1."""
     of: int
     """Number of windows."""
-    start: int
-    """First time of a test node or link."""
-    end: int
+    start: str
+    """First time of a test node or link: a number, or a date in UTC."""
+    end: str
     """Last one."""
-    unit: str
-    """Unit of times: number, or date (microseconds since 1970 in UTC)."""
 
 
 class RunResult(RunSettings, frozen=True, kw_only=True, omit_defaults=True):
