@@ -109,7 +109,8 @@ def build_task(
     device = _device(config)
     dataset = timed_dataset(config.objective, dataset, scores)
     labels = None if config.objective.is_link else node_objective(config, dataset, device, trains)
-    config = config.fitted(dataset.graph.num_nodes, dataset.num_features, dataset.graph.has_times)
+    has_times = dataset.graph.has_times
+    config = config.fitted(dataset.graph.num_nodes, dataset.num_features, has_times)
     torch.manual_seed(torch_seed(config.seed, Stream.WEIGHTS))
     outputs = 0 if labels is None else labels.num_outputs
     model = build_network(config, dataset.num_features, outputs).to(device)

@@ -35,6 +35,21 @@ def is_by_time(config: ObjectiveConfig, dataset: Dataset) -> bool:
     return dataset.graph.has_times and (links is None or links.split is None)
 
 
+def sees_times(config: ObjectiveConfig, dataset: Dataset) -> bool:
+    """Whether each seed sees only edges up to its time."""
+    return dataset.graph.has_times and is_by_time(config, dataset)
+
+
+def refuse_times(config: ObjectiveConfig, dataset: Dataset, command: str) -> None:
+    """Raise an error for a command that measures neighbourhoods of any time."""
+    if sees_times(config, dataset):
+        other = "random" if config.is_link else "given"
+        raise InputError(
+            f"{command} measures neighbourhoods without times, but the data is split by time: "
+            f"choose split {other}, whose neighbourhoods are those of all times."
+        )
+
+
 def timed_dataset(config: ObjectiveConfig, dataset: Dataset, scores: bool) -> Dataset:
     """The dataset as a run needs it: nodes split by time, or a graph whose times are not used.
 
@@ -52,7 +67,10 @@ def timed_dataset(config: ObjectiveConfig, dataset: Dataset, scores: bool) -> Da
             "--time-column, or leave order out."
         )
     if not by_time or (not scores and not config.is_link and dataset.node_time is None):
-        return replace(dataset, graph=dataset.graph.without_times(), node_time=None)
+        if not dataset.graph.has_times and dataset.node_time is None:
+            return dataset
+        graph, digest = dataset.graph.without_times(), dataset.fingerprint
+        return replace(dataset, graph=graph, node_time=None, digest=digest)
     return dataset if config.is_link else _node_splits(config, dataset)
 
 
@@ -76,7 +94,7 @@ def _node_splits(config: ObjectiveConfig, dataset: Dataset) -> Dataset:
                 f"the {name} split by time has no nodes, because too many have the same time: "
                 "choose fewer windows, or other shares when you import the graph."
             )
-    return replace(dataset, splits=parts)
+    return replace(dataset, splits=parts, digest=dataset.fingerprint)
 
 
 @torch.no_grad()
