@@ -18,6 +18,9 @@ A dataset store also holds
     node_time.npy                   int64[V] times of nodes, if given
     label_edges.npy, label_*.npy    int64[2, P] links to learn, and their splits and times, if given
 
+The features and names of a graph with types are in files of their own, see
+`bliss.data.typed_store`; features.npy is then [V, 0].
+
 Nothing is unpickled. Every pointer and index is checked when a store is opened for the first time,
 because the kernels do not check them again. `bliss.data.manifest` says when digests are compared
 and when large arrays are checked again.
@@ -42,8 +45,10 @@ from bliss.data.names import ENDS, NAMES, NodeNames
 from bliss.data.npy import map_npy, map_npy_private, read_npy, write_npy
 from bliss.data.safe_reading import in_one_sentence
 from bliss.data.table_encoder import TableEncoder
+from bliss.data.typed_store import GROUPS, open_nodes, open_types, types_header, write_groups
 from bliss.errors import InputError
-from bliss.graph import NORMS, WEIGHTED, Graph, Norm
+from bliss.graph import NORMS, WEIGHTED, Graph, GraphTypes, Norm
+from bliss.graph.type_checks import check_types
 from bliss.storage.digests import json_digest
 from bliss.storage.files import new_folder
 
@@ -97,8 +102,11 @@ def _open_graph(path: Path, norm: Norm | None = None, verify: bool = False) -> G
         if must_check and own in WEIGHTED and not is_weighted:  # the header's mark covers them
             checks.weights("weight", _map(path, "weight"), indices.size)
         time = _typed(path / _TIME, _map(path, "time"), np.int64) if has_times else NO_IDS
+        types = open_types(path, header)
         make = Graph if must_check else Graph.trusted
-        graph = make(indptr, indices, norm, weight, time=time)
+        graph = make(indptr, indices, norm, weight, time=time, types=types)
+        if must_check and types is not None:
+            check_types(types, graph.indptr, graph.indices)
     if header.get("self_loops") is True:
         graph.note_self_loops()
     return graph
@@ -138,6 +146,7 @@ def open_store(folder: StrPath) -> Dataset:
         encoder=_encoder(path / DATASET_HEADER, header, x.shape[-1]),
         imported=_imported(path / DATASET_HEADER, header),
         label_edges=links if links is None else links.with_unit(unit),
+        typed=open_nodes(path, header, graph.types),
         node_time=_typed(path / NODE_TIME, read_npy(path / NODE_TIME), np.int64)
         if NODE_TIME in header["files"]
         else None,
@@ -162,8 +171,10 @@ def write_graph(graph: Graph, folder: Path) -> None:
     names += ["time"] * graph.has_times
     for name in names:
         write_npy(folder / f"{name}.npy", getattr(graph, name))
+    if graph.types is not None:
+        write_groups(folder, graph.types)
     sizes = graph.norm, graph.num_nodes, graph.num_edges
-    write_graph_header(folder, *sizes, has_times=graph.has_times)
+    write_graph_header(folder, *sizes, has_times=graph.has_times, types=graph.types)
 
 
 def write_graph_header(
@@ -173,6 +184,7 @@ def write_graph_header(
     num_edges: int,
     self_loops: bool = False,
     has_times: bool = False,
+    types: GraphTypes | None = None,
 ) -> None:
     """Write graph.json beside the arrays; `self_loops` says that every node has exactly one."""
     header: dict[str, Any] = {
@@ -184,6 +196,9 @@ def write_graph_header(
     if self_loops:
         header["self_loops"] = True
     names = ["indptr", "indices", *["weight"] * (norm in WEIGHTED), *["time"] * has_times]
+    if types is not None:
+        header["types"] = types_header(types)
+        names += GROUPS
     write_header(folder / GRAPH_HEADER, header, [f"{name}.npy" for name in names])
 
 

@@ -70,8 +70,8 @@ class Objective(Protocol):
         """First and last time of the seeds of a split; None without times."""
         ...
 
-    def loader(self, x: Tensor, sampler: Sampler, **options: Any) -> SeedLoader:
-        """Loader of training batches. x [V, F]: features."""
+    def loader(self, x: Any, sampler: Sampler, **options: Any) -> SeedLoader:
+        """Loader of training batches. x: features [V, F], or `TypedInputs`."""
         ...
 
     def loss(self, outputs: Tensor, batch: NodeData) -> Tensor:
