@@ -7,13 +7,10 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from bliss import checks
 from bliss.data import Dataset
 from bliss.errors import InputError
 from bliss.nn import MODELS
-from bliss.rng import Stream, derive_key, hashes
 from bliss.samplers import Full
 from bliss.studies.comparison.comparison_record import Skipped
 from bliss.studies.comparison.matching import MATCHES, Matcher
@@ -36,7 +33,8 @@ from bliss.studies.comparison.sizes import (
     unit_of,
     with_size,
 )
-from bliss.train import DataConfig, TrainConfig, resolve
+from bliss.studies.gradients import training_batch
+from bliss.train import DataConfig, TrainConfig, build_task, resolve
 
 
 class RowKey(NamedTuple):
@@ -128,7 +126,7 @@ class Plan:
     notes: list[str] = field(default_factory=list)
 
 
-def plan(request: Request, num_nodes: int, num_features: int = 0) -> Plan:
+def plan(request: Request, num_nodes: int, num_features: int = 0, has_times: bool = False) -> Plan:
     """Settings of every network and sampler; those that are impossible with the reason."""
     made = Plan()
     names = [sampler.name for sampler in request.samplers]
@@ -147,7 +145,7 @@ def plan(request: Request, num_nodes: int, num_features: int = 0) -> Plan:
                 raise
             made.skipped.append(Skipped(model=model, sampler=sampler.label, why=str(error)))
             continue
-        start = Start(model, sampler, config.fitted(num_nodes, num_features))
+        start = Start(model, sampler, config.fitted(num_nodes, num_features, has_times))
         made.notes += [note] if note and note not in made.notes else []
         made.notes += _remarks(request, start, is_authors=bool(own))
         made.starts.append(start)
@@ -255,17 +253,17 @@ def coverage_notes(rows: Sequence[tuple[RowKey, TrainConfig]], dataset: Dataset)
 
 
 def covers_everything(config: TrainConfig, dataset: Dataset) -> bool:
-    """Whether the budgets cover the full neighbourhoods of a batch of training nodes."""
+    """Whether the budgets cover the full neighbourhoods of a training batch."""
     kind = config.sampler.config
     if kind.unit == "none" or config.sampler.name == "fastgcn" or getattr(kind, "replace", False):
         return False
-    sampler, nodes = Full(dataset.graph, layers=1), dataset.splits["train"].numpy()
-    order = np.argsort(hashes(derive_key(config.seed, Stream.ORDER, 0), nodes))  # ids are no sample
-    targets = nodes[order[: config.training.batch_size]]
+    task = build_task(config, dataset)
+    sampler, seeds = Full(task.graph, layers=1), training_batch(task, 0, 0)
+    targets, cutoff = seeds.node, seeds.cutoff
     for budget in reversed(config.sampler.budgets):
-        (block,) = sampler.sample(targets, 0)
+        (block,) = sampler.sample(targets, 0, without=seeds.without, time=cutoff)
         needed = block.num_src if kind.unit == "sources" else int(block.indptr.diff().max())
         if budget < needed:
             return False
-        targets = block.src.numpy()
+        targets, cutoff = block.src.numpy(), block.cutoff
     return True

@@ -170,7 +170,7 @@ class TimedPilot:
                 raise TooSlow(expected)
 
         try:
-            if task.config.training.evaluate == "full":
+            if task.config.training.evaluate == "full" and task.objective.node_time is None:
                 outputs = self._survey(check, surveys)
                 for split in ("train", "val"):
                     nodes = task.objective.nodes(split)
@@ -195,9 +195,9 @@ class TimedPilot:
         task = self.task
         keeps = task.config.training.survey
         observer = (lambda _, survey: surveys.append(survey)) if keeps else None
-        return infer(
-            task.model, task.graph, task.x, device=task.device, progress=check, observer=observer
-        )
+        of_task = task.model, task.graph, task.everywhere()
+        outputs: Tensor = infer(*of_task, device=task.device, progress=check, observer=observer)
+        return outputs
 
     def refer(self) -> None:
         """Compute the reference G from independent batches, and |G|^2. float64[P]."""

@@ -31,7 +31,14 @@ def check_timed(settings: Mapping[str, Any], seconds: float, processes: int = 1)
             f"seconds={seconds:g} needs a single process, because the pilot measures times: run "
             "`bliss advise --seconds` first, and start the command that it prints with torchrun."
         )
-    return resolve(**settings)
+    config = resolve(**settings)
+    if config.objective.windows > 1 and not config.objective.window:
+        raise InputError(
+            f"seconds={seconds:g} is the time of one run, but windows={config.objective.windows}: "
+            "pass --window, or run `bliss advise --seconds` first and pass the settings that it "
+            "chooses."
+        )
+    return config
 
 
 def timed_config(
