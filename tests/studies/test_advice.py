@@ -21,6 +21,7 @@ from bliss.studies import Advice, advise
 from bliss.studies.advice import pilot
 from bliss.studies.advice.advice import command
 from bliss.studies.advice.budgets import Expectation, fit_sensitivity, search
+from bliss.studies.advice.candidates import configs
 from bliss.studies.advice.costs import LayerWork, fit_costs, terms
 from bliss.studies.advice.exact_errors import WIDE, ExactErrors, _projected
 from bliss.train import SamplingConfig, TrainConfig, resolve
@@ -219,6 +220,9 @@ def test_advice_compares_all_kinds_and_checks_the_references(advice):
     ]  # fmt: skip
     checked = {row.name for row in advice.rows if row.measured_ms is not None}
     assert checked == {"pladies", "neighbor", "full", "default", advice.choice.name}
+    hops = {row.name: row.first_hop for row in advice.rows if row.sampler == "bliss"}
+    assert hops.pop("bliss") == "sampled"
+    assert set(hops.values()) == {"exact"}  # the default, too
     full = advice.rows[names.index("full")]
     assert full.gradient_error == full.measured_error == 0
     for row in advice.rows:
@@ -297,6 +301,19 @@ def test_settings_with_auto_say_where_to_get_a_pilot():
     for make in (resolve, SamplingConfig, TrainConfig.of):
         with pytest.raises(InputError, match=r"budgets='auto' needs a pilot.*bliss train"):
             make(budgets="auto")
+
+
+@pytest.mark.parametrize("hop", ["auto", "sampled", "exact"])
+def test_kinds_say_which_first_hop_they_have_and_so_do_their_commands(hop):
+    given = GIVEN | {"sampler": "bliss", "history": "none"}
+    kinds = {name: kind.fitted(100) for name, kind in configs(given | {"first_hop": hop}).items()}
+    names = {"sampled": "bliss", "exact": "bliss, exact first hop"}
+    assert list(kinds) == (list(names.values()) if hop == "auto" else [names[hop]])
+    for kind in kinds.values():
+        is_exact = kind.sampler.config.is_first_hop_exact
+        assert ("--first-hop exact" in command(given, kind)) == is_exact
+        again = resolve(**given | {"budgets": kind.sampler.budgets}).fitted(100)
+        assert again.sampler.config.is_first_hop_exact == is_exact  # also without the option
 
 
 def test_the_command_quotes_and_negates():

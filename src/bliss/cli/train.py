@@ -18,7 +18,7 @@ from bliss.train.results import score_text, title_of
 
 if TYPE_CHECKING:
     from bliss.train import RunResult, Task, TrainConfig
-    from bliss.train.results import Assessment, Constant
+    from bliss.train.results import Assessment, Constant, TimeWindow
 
 _PROCESSES = "Several processes"
 MOST_CLASSES, MOST_COLUMNS = 50, 10
@@ -100,7 +100,7 @@ def train(
         from bliss.distributed.shards import check_processes
         from bliss.distributed.shared_dataset import shared_dataset
         from bliss.train import Trainer, resolve
-        from bliss.train.entry import run_folder
+        from bliss.train.entry import run_folder, window_folder
         from bliss.train.tensorboard import tensorboard_writer
 
         device = str(settings.get("device", "cpu"))
@@ -111,6 +111,13 @@ def train(
             is_auto = settings.get("budgets") == AUTO
             config = resolve(**{k: v for k, v in settings.items() if not is_auto or k != "budgets"})
             place = out or run_folder(config, AUTO if is_auto else "")
+            windows = config.objective.windows
+            runs = {place: config}
+            if windows > 1 and not config.objective.window:
+                runs = {
+                    window_folder(place, k): config.with_settings(window=k)
+                    for k in range(1, windows + 1)
+                }
             check_processes(config.training.shards, me.size)
             if is_auto and me.size > 1:
                 raise InputError(
@@ -122,18 +129,26 @@ def train(
                 group,
                 lambda: load_dataset(config.data.dataset, root, seed=config.seed, verify=verify),
             )
-            if is_auto:
-                config = chosen_before(place, config) or auto_config(settings, loaded)
-            trainer = Trainer(config, loaded, place, say, group, check_every)
+            if is_auto and len(runs) > 1:
+                raise InputError(
+                    f"budgets='auto' chooses for one run, but windows={windows}: run `bliss "
+                    "advise` first, and pass the budgets that it chooses."
+                )
             say(f"{loaded.name}: {size_words(loaded.graph)}; {summary(config, me.size)}")
-            if changed := trainer.task.encoder.num_changed:
-                say(f"Standardised {changed} of {loaded.num_features} features; see --features.")
-            logs = place if tensorboard and me.rank == 0 else None
-            with tensorboard_writer(logs) as log, shown(config.training.steps) as bar:
-                result = trainer.run(resume or me.restarts > 0, bar, log)
-        if me.rank == 0:
-            show_result(result)
-        say(f"Written to {place}")
+            for own, one in runs.items():
+                if is_auto:
+                    one = chosen_before(own, one) or auto_config(settings, loaded)
+                trainer = Trainer(one, loaded, own, say, group, check_every)
+                if (changed := trainer.task.encoder.num_changed) and own == next(iter(runs)):
+                    say(
+                        f"Standardised {changed} of {loaded.num_features} features; see --features."
+                    )
+                logs = own if tensorboard and me.rank == 0 else None
+                with tensorboard_writer(logs) as log, shown(one.training.steps) as bar:
+                    result = trainer.run(resume or me.restarts > 0, bar, log)
+                if me.rank == 0:
+                    show_result(result)
+                say(f"Written to {own}")
 
 
 def check_engine(engine: str, workers: int | None, tensorboard: bool, processes: int) -> None:
@@ -189,6 +204,8 @@ def show_result(result: RunResult) -> None:
     """Print the result of a run in two or three lines."""
     scores = result.train_score, result.val_score, result.test_score
     shown = [score_text(result.metric, score) for score in scores]
+    if result.window is not None:
+        say(window_text(result.window))
     say(
         f"{title_of(result.metric)} of the best step ({result.best_step}): train "
         f"{shown[0]}, validation {shown[1]}, test {shown[2]}"
@@ -206,6 +223,12 @@ def show_result(result: RunResult) -> None:
         say_unlearnt("on the test split", result.causes)
     parts = ", ".join(f"{name} {ms:.1f}" for name, ms in result.step_ms.items())
     say(f"{result.seconds:.1f} s; median ms per step: {parts}")
+
+
+def window_text(window: TimeWindow) -> str:
+    """Times of the test split."""
+    number = f"window {window.number} of {window.of}, " if window.of > 1 else ""
+    return f"tested on {number}times {window.start} to {window.end}"
 
 
 def constant_text(constant: Constant, metric: str) -> str:
@@ -332,6 +355,12 @@ def predict(
         int | None,
         typer.Option(help="Of links: number of targets to predict for each node; no known edges."),
     ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            help="Of a run by time: predict with what was there at this time, a number or a date."
+        ),
+    ] = None,
     root: Root = None,
     threads: Threads = None,
     verify: Verify = False,
@@ -359,7 +388,7 @@ def predict(
             choice("nodes", nodes, NODES)
         set_threads(threads)
         task = open_run(run, root, verify, dataset, needs_labels=False)
-        rows = write_predictions(out, prediction_parts(task, nodes, pairs, top))
+        rows = write_predictions(out, prediction_parts(task, nodes, pairs, top, at))
         say(f"{rows:,} predictions written to {out}")
 
 

@@ -56,6 +56,39 @@ def train(
     return Trainer(config, loaded, place, say).run(resume)
 
 
+def rolling(
+    dataset: Dataset | StrPath, out: StrPath, *, resume: bool = False, **options: Any
+) -> list[RunResult]:
+    """Train up to a time, score the next window, and move on; returns one result per window.
+
+    The runs are in the folders window-1, window-2, ... of `out`. With N windows, the test share of
+    a split by time is cut into N windows of equally many links or nodes, and run k learns from
+    everything before window k. With `resume`, finished windows are not run again.
+
+    Parameters
+    ----------
+    dataset
+        A dataset with times, or its name or folder.
+    out
+        Folder of the runs.
+    resume
+        Whether to continue the runs in `out`.
+    options
+        Options and settings of `train`, among them windows.
+    """
+    number = checks.whole("windows", options.get("windows", 1), least=1)
+    place = checks.path("out", out)
+    return [
+        train(dataset, window_folder(place, k), resume=resume, **options | {"window": k})
+        for k in range(1, number + 1)
+    ]
+
+
+def window_folder(out: Path, number: int) -> Path:
+    """Folder of a window of a rolling evaluation."""
+    return out / f"window-{number}"
+
+
 def predict(
     run: StrPath,
     dataset: Dataset | StrPath | None = None,
@@ -64,6 +97,7 @@ def predict(
     nodes: Any = "all",
     pairs: Any = None,
     top: int | None = None,
+    at: int | str | None = None,
 ) -> dict[str, list[Any]]:
     """Predictions of all nodes or a split by a run's best weights, as columns by name.
 
@@ -88,6 +122,10 @@ def predict(
         The columns are "source", "target", "score" and, for the loss bce, "probability".
     top
         Of such a run: number of targets for each of the nodes, best first, without known edges.
+    at
+        Of a run by time: a whole number, or a date if the times of the data are dates. Predictions
+        are those of the graph as it was then. By default a node is predicted at its own time, and
+        links with all edges.
     """
 
     def load(config: TrainConfig) -> Dataset:
@@ -105,7 +143,7 @@ def predict(
             ) from error
 
     task = open_task(RunFolder(checks.path("run", run)), load, needs_labels=False)
-    return prediction_columns(task, nodes, pairs, top)
+    return prediction_columns(task, nodes, pairs, top, at)
 
 
 def run_folder(config: TrainConfig, sampler: str = "") -> Path:

@@ -31,6 +31,7 @@ from bliss.studies.advice.pilot import Pilot
 from bliss.studies.provenance import machine
 from bliss.train import TrainConfig, resolve
 from bliss.train.results import title_of
+from bliss.train.time_task import refuse_times
 
 PILOT_STEPS = 60
 """Steps of a pilot."""
@@ -82,16 +83,17 @@ def advise(
     checks.whole("pilot_steps", pilot_steps, least=2)
     checks.positive("limit", limit, "start with 0.1.")
     given = {k: v for k, v in settings.items() if v is not None and k != "budgets"}
-    number = dataset.graph.num_nodes
-    eligible = {name: config.fitted(number) for name, config in _eligible(given).items()}
+    refuse_times(resolve(**given).objective, dataset, "bliss advise")
+    size = dataset.graph.num_nodes, dataset.num_features
+    eligible = {name: config.fitted(*size) for name, config in _eligible(given).items()}
     teacher = max(eligible.values(), key=lambda config: config.sampler.config.has_history)
     say(f"Pilot: {pilot_steps} steps with {teacher.sampler.name}")
     pilot = Pilot(teacher, dataset, pilot_steps)
     if not pilot.assessment.has_learnt:
-        return _no_advice(pilot, resolve(**given).fitted(number), limit, started)
+        return _no_advice(pilot, resolve(**given).fitted(*size), limit, started)
     wanted = {name: with_best_estimator(config, pilot, given) for name, config in eligible.items()}
     others = references(given) if compare else {}
-    wanted |= {name: others[name].fitted(number) for name in others if name not in wanted}
+    wanted |= {name: others[name].fitted(*size) for name in others if name not in wanted}
     choices: list[tuple[AdviceRow, Candidate]] = []
     for name, config in wanted.items():
         say(f"Measuring {name}")
@@ -102,7 +104,7 @@ def advise(
     )
     if compare:
         say("Checking expected errors and times")
-        default = resolve(**given).fitted(number)
+        default = resolve(**given).fitted(*size)
         usual = next((kind for _, kind in choices if kind.config == default), None)
         usual = usual or Candidate(DEFAULT, default, pilot, limit)
         usual.measure([default.sampler.budgets])
