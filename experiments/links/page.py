@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean, stdev
 
+from bliss.storage import records
 from bliss.train.results import title_of
-from experiments.links.cases import CASES, EXCLUDED, SAMPLERS, SECONDS
-from experiments.links.run import Run, load, read_times
+from experiments.links.cases import EXCLUDED, SAMPLERS, SECONDS
+from experiments.links.run import RUNS, Run, read_times
 
 HERE = Path(__file__).parent
+RESULTS = HERE / "results.json"
 PUBLISHED = {
     "cora": {"VGAE": (0.914, 0.926), "GAE": (0.910, 0.920)},
     "citeseer": {"VGAE": (0.908, 0.920), "GAE": (0.895, 0.899)},
@@ -21,9 +23,27 @@ PUBLISHED = {
 TITLES = {"cora": "Cora", "citeseer": "CiteSeer", "pubmed": "PubMed"}
 
 
+class Results(records.Record, frozen=True, kw_only=True):
+    """results.json: all finished runs."""
+
+    runs: list[Run]
+
+
 def main() -> None:
-    """Write the page."""
+    """Collect finished runs and write the page."""
+    known = {(run.case, run.variant, run.result.seed): run for run in stored().runs}
+    for file in sorted(RUNS.glob("*.json")):
+        run = records.read(file, Run, "run it again")
+        known[run.case, run.variant, run.result.seed] = run
+    records.write(RESULTS, Results(runs=[known[key] for key in sorted(known)]))
     (HERE / "README.md").write_text(page(), encoding="utf-8")
+
+
+def stored() -> Results:
+    """What results.json holds."""
+    if not RESULTS.exists():
+        return Results(runs=[])
+    return records.read(RESULTS, Results, "collect it again")
 
 
 def page() -> str:
@@ -42,8 +62,7 @@ def page() -> str:
 
 def finished(case: str, variant: str) -> list[Run]:
     """Finished runs of a case, in the order of their seeds."""
-    found = (load(case, variant, seed) for seed in CASES[case].seeds)
-    return [run for run in found if run is not None]
+    return [run for run in stored().runs if (run.case, run.variant) == (case, variant)]
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

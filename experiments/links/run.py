@@ -1,8 +1,8 @@
 """Runs: `python -m experiments.links.run CASE... --root DATA` trains what is missing.
 
 `--times` measures the steps of "seconds" instead, whose numbers of steps follow from it: run it
-once, alone on the machine, before them. Every run is written to results/ when it is finished;
-`python -m experiments.links.page` writes README.md.
+once, alone on the machine, before them. Every run is written to runs/ when it is finished;
+`python -m experiments.links.page` collects them in results.json and writes README.md.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from bliss.storage.files import replace_file
 from bliss.train import RunResult, Stepper, Trainer, build_task
 from experiments.links.cases import CASES, SECONDS, config
 
-RESULTS = Path(__file__).parent / "results"
-TIMES = RESULTS / "times.json"
+HERE = Path(__file__).parent
+RUNS, TIMES = HERE / "runs", HERE / "times.json"
 WARM_UP, TIMED = 5, 25
 
 
@@ -47,7 +47,7 @@ def main() -> None:
     parser.add_argument("--times", action="store_true", help="measure steps")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    RESULTS.mkdir(exist_ok=True)
+    RUNS.mkdir(exist_ok=True)
     for case in arguments.cases:
         dataset = CASES[case].load(arguments.root)
         if arguments.times:
@@ -61,13 +61,7 @@ def main() -> None:
 
 def path(case: str, variant: str, seed: int) -> Path:
     """File of a run."""
-    return RESULTS / f"{case}-{variant.replace(', ', '-')}-{seed}.json"
-
-
-def load(case: str, variant: str, seed: int) -> Run | None:
-    """A finished run."""
-    file = path(case, variant, seed)
-    return records.read(file, Run, "run it again") if file.exists() else None
+    return RUNS / f"{case}-{variant.replace(', ', '-')}-{seed}.json"
 
 
 def train(case: str, variant: str, seed: int, dataset: Dataset) -> None:
