@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from experiments.coins import run as coins
+from experiments.links import page as links
 from experiments.planetoid import run as planetoid
 from experiments.seconds import figure, results, tables
 from experiments.seconds.cases import SAMPLERS
@@ -21,6 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = {
     "variance": variance.page,
     "coins": lambda: coins.page(coins.read()),
+    "links": links.page,
     "seconds": lambda: tables.page(results.read()),
 }
 
