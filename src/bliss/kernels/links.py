@@ -225,7 +225,11 @@ def places_by_range(nodes: IntArray, bounds: IntArray) -> tuple[Any, Any]:
 
 @compiled
 def first_groups(owner: IntArray, num_dst: int) -> Any:
-    """First group of each target, and the number of groups. int64[G], increasing -> int64[D + 1]."""
+    """First group of each target, and the number of groups.
+
+    owner    int64[G]  position of each group's target, not decreasing
+    returns  int64[D + 1]
+    """
     first = np.zeros(num_dst + 1, np.int64)
     for g in range(owner.size):
         first[np.uint64(owner[g]) + np.uint64(1)] = g + 1

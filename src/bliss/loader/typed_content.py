@@ -61,11 +61,9 @@ class TypedContent:
         self._fill_edges(batch, blocks, skipped)
         for name, value in self.data._global_store.items():
             batch[name] = value
-        owner = batch if seeds.node_type is None else batch[seeds.node_type]
-        for name, value in seeds.attributes(blocks[-1].dst).items():
-            owner[name] = value
-        if seeds.node_type is not None:
-            owner.batch_size = blocks[-1].num_dst
+        for kind, named in seeds.attributes_by_type(blocks[-1].dst).items():
+            for name, value in named.items():
+                batch[kind][name] = value
 
     def _fill_nodes(self, batch: Any, blocks: Sequence[Block]) -> None:
         nodes = blocks[0].split(blocks[0].src)
