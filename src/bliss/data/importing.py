@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -12,7 +12,14 @@ import numpy as np
 
 from bliss import checks
 from bliss.arrays import NOTHING, FloatArray
-from bliss.data.edges import EdgeColumns, check_some, find_nodes
+from bliss.data.edges import (
+    EdgeColumns,
+    Edges,
+    check_some,
+    concatenated,
+    find_nodes,
+    make_graph,
+)
 from bliss.data.features import FEATURE_TYPES, FeatureColumns, finite_rows, open_features
 from bliss.data.import_files import Files, Parts, find_problems
 from bliss.data.labels import AUTO
@@ -20,21 +27,35 @@ from bliss.data.problems import ImportProblems
 from bliss.data.saving import Content, Progress, WrittenGraph, check_new, write_store
 from bliss.data.sorting import LEAST_MEMORY, EdgeSorter, SortedEdges, chunk_rows, disk_bytes
 from bliss.data.splits import SplitSource
-from bliss.data.store import StrPath, open_store, write_graph_header
-from bliss.data.summary import describe
+from bliss.data.store import StrPath, open_store, write_graph, write_graph_header
+from bliss.data.summary import describe, import_summary
 from bliss.data.table_encoder import MAX_CATEGORIES, TableEncoder
+from bliss.data.timestamps import Times
+from bliss.data.typed_import import (
+    feature_types,
+    import_tables,
+    node_tables,
+    refuse_beside_tables,
+    relation_files,
+    typed_encoders,
+    write_parts,
+)
+from bliss.data.typed_parts import TypedFiles, TypedParts
 from bliss.data.weights import weigh_self_loops
 from bliss.errors import InputError
-from bliss.graph import WEIGHTED, Norm
+from bliss.graph import WEIGHTED, EdgeType, Norm
 from bliss.storage.files import check_space
 from bliss.storage.limits import memory_limit
 from bliss.text import printable
+
+_TIMED_BYTES = 128  # working memory for one edge with a time
 
 
 def import_graph(
     out: StrPath,
     *,
-    edges: StrPath | Sequence[StrPath] | None = None,
+    edges: StrPath | Sequence[StrPath] | Mapping[EdgeType, Any] | None = None,
+    nodes: Mapping[str, StrPath | int] | None = None,
     features: StrPath | None = None,
     labels: StrPath | None = None,
     graph: StrPath | None = None,
@@ -47,6 +68,8 @@ def import_graph(
     source_column: str = "",
     target_column: str = "",
     weight_column: str = "",
+    time_column: str = "",
+    node_time_column: str = "",
     max_categories: int = MAX_CATEGORIES,
     like: StrPath | None = None,
     norm: str = "weighted-mean",
@@ -54,8 +77,10 @@ def import_graph(
     seed: int = 0,
     num_nodes: int | None = None,
     memory: int | str | None = None,
-    feature_type: str = "float32",
+    feature_type: str | Mapping[str, str] = "float32",
     label_edges: StrPath | Sequence[StrPath] | None = None,
+    node_type: str | None = None,
+    reverse: bool = True,
     progress: Progress = lambda what, share: None,
 ) -> Path:
     """Check a graph and write it to the new folder `out`. A failure leaves no folder.
@@ -73,7 +98,11 @@ def import_graph(
         .npy: [2, E] or [E, 2]. .npz: a SciPy matrix (entry [j, i] is the edge j -> i; values other
         than 1 are weights), or arrays src, dst and optionally weight. .csv and .parquet: columns
         src, dst and optionally weight; others are ignored. A list of files is read as one. Parallel
-        edges are merged, and each node gets one self-loop.
+        edges are merged, and each node gets one self-loop. With `nodes`, files by relation, such as
+        {("author", "writes", "paper"): "writes.csv"}; there are no self-loops then.
+    nodes
+        For a graph with types: by type, a file of features as below, or a number of nodes without
+        features, whose ids are 0 to that - 1. Ids need to be distinct within a type alone.
     features
         .npy, .npz (SciPy sparse), .csv or .parquet, one row per node: [V, F]. A table may have the
         ids of nodes in a first column called id, or in `id_column`. They can be any numbers or
@@ -85,7 +114,7 @@ def import_graph(
         and 1, or numbers to predict.
     graph
         A file or folder with all of these, in the place of edges, features and labels: .pt of a PyG
-        `Data`, .graphml, .gexf, or a folder of an OGB node property data set.
+        `Data` or `HeteroData`, .graphml, .gexf, or a folder of an OGB node property data set.
     splits
         Three fractions of the labelled nodes, or ids or masks; see `bliss.data.splits`. Default:
         those of `graph`, otherwise (0.6, 0.2, 0.2).
@@ -97,13 +126,20 @@ def import_graph(
         Column of the labels, or node attribute of `graph`. Default: every column but the ids.
     feature_columns
         Columns of the features, or node attributes of `graph`. Default: every column but the ids
-        and the label.
+        and the label. With `nodes`, columns are called TYPE.COLUMN.
     id_column
         Column of the ids of nodes in the table of features, and in that of labels if it is there.
         Default: the first column, if it is called id, node, node_id or name.
     source_column, target_column, weight_column
         Columns of tables of edges. Default: src and dst, source and target, from and to, row and
         col; weight.
+    time_column
+        Column of the times of edges, or attribute of `graph` with the times of edges or nodes:
+        whole numbers, or dates. Parallel edges are then kept, because each is an event of its own,
+        and edges are sorted in memory. See docs/time.md.
+    node_time_column
+        Column of the times of nodes in the table of features; it is no feature. Without
+        time_column, an edge is as old as its source.
     max_categories
         Largest number of categories of a column that become a feature each. Those of a column with
         more are hashed into as many features.
@@ -126,11 +162,16 @@ def import_graph(
         this process may use, of the machine or of its control group.
     feature_type
         Type of the features in the store: "float32", or "float16", which halves their size. Rows
-        are converted to float32 when they are read for training.
+        are converted to float32 when they are read for training. By type of nodes, if it differs.
     label_edges
         .csv or .parquet, for link tasks: the links to learn and to score, in place of all edges of
         the graph. Columns src and dst; by choice split (train, val or test) and time (a number); or
         three files, of train, val and test. A link need not be an edge.
+    node_type
+        Type of the nodes that have labels. Default: the type whose file is that of the labels, or
+        of a HeteroData the only one that has y.
+    reverse
+        Whether to add the reverse of each relation, called rev_ and its name, unless there is one.
     progress
         Called with what is being done, and with the share in [0, 1] that is done, or None.
 
@@ -144,8 +185,35 @@ def import_graph(
     checks.whole("max_categories", max_categories, least=1)
     checks.choice("task", task, AUTO)
     checks.choice("norm", norm, WEIGHTED)
-    checks.choice("feature_type", feature_type, list(FEATURE_TYPES))
+    for kind in [feature_type] if isinstance(feature_type, str) else feature_type.values():
+        checks.choice("feature_type", kind, list(FEATURE_TYPES))
     most = memory_limit() // 4 if memory is None else checks.byte_count("memory", memory)
+    most, own_norm = max(most, LEAST_MEMORY), cast("Norm", norm)
+    checks.flag("reverse", reverse)
+    how = reverse, own_norm, most, progress
+    if nodes is not None:
+        beside: dict[str, Any] = {"features": features, "graph": graph, "weight": weight}
+        beside |= {"num_nodes": num_nodes, "label_edges": label_edges}
+        beside |= {"time_column": time_column or None, "node_time": node_time_column or None}
+        refuse_beside_tables(beside | {"directed": None if directed else False})
+        typed = TypedFiles(
+            nodes=node_tables(nodes),
+            edges=relation_files(edges),
+            labels=_path("labels", labels),
+            node_type=node_type,
+            label=label,
+            edge_columns=EdgeColumns(source_column, target_column, weight_column),
+            feature_columns=tuple(feature_columns),
+            id_column=id_column,
+            max_categories=max_categories,
+            encoders=None if like is None else typed_encoders(checks.path("like", like)),
+            task=task,
+            splits=splits,
+            seed=seed,
+        )
+        return import_tables(folder, typed, feature_type, *how)
+    if isinstance(edges, Mapping):
+        raise InputError("edges are given by relation, but nodes=None: pass tables by type, too.")
     files = Files(
         edges=_paths("edges", edges),
         features=_path("features", features),
@@ -154,7 +222,7 @@ def import_graph(
         weight=_path("weight", weight),
         splits=splits,
         label=label,
-        edge_columns=EdgeColumns(source_column, target_column, weight_column),
+        edge_columns=EdgeColumns(source_column, target_column, weight_column, time_column),
         feature_columns=FeatureColumns(
             tuple(feature_columns),
             id_column=id_column,
@@ -165,10 +233,15 @@ def import_graph(
         seed=seed,
         label_edges=_paths("label_edges", label_edges),
         num_nodes=None if num_nodes is None else checks.whole("num_nodes", num_nodes, least=1),
+        node_type=node_type,
+        node_time=node_time_column,
     )
     files.check()
     try:
-        parts = files.read()
+        parts: Any = files.read()
+        if isinstance(parts, TypedParts):
+            return write_parts(folder, parts, files, feature_type, *how)
+        (feature_type,) = feature_types(feature_type, [""]).values()
         if num_nodes is not None and num_nodes != parts.nodes.number:
             raise InputError(
                 f"features has {parts.nodes.number} rows, but num_nodes={num_nodes}: give each "
@@ -176,11 +249,11 @@ def import_graph(
             )
         directed = directed and not parts.is_undirected
         _check_space(folder, parts, feature_type)
-        plan = _Plan(parts, directed, cast("Norm", norm), max(most, LEAST_MEMORY), progress)
-        return write_store(folder, _content(plan, files, feature_type), progress=progress)
+        plain = _Plan(parts, directed, own_norm, most, progress)
+        return write_store(folder, _content(plain, files, feature_type), progress=progress)
     except InputError as error:
         progress("looking for other problems", None)
-        found = find_problems(files, feature_type)
+        found = find_problems(files, "float32" if graph is not None else str(feature_type))
         if len(found) > 1:
             raise ImportProblems(found) from error
         raise
@@ -268,6 +341,8 @@ class _Plan:
     def write(self, folder: Path) -> WrittenGraph:
         """Write the files of the graph into a folder, and say what was done to its edges."""
         nodes, source = self.parts.nodes, self.parts.edges
+        if self.parts.time_unit and (source.time_unit or self.parts.node_time is not None):
+            return self._write_timed(folder)
         rows = chunk_rows(self.memory)
         if nodes.names is not None:
             rows = max(rows, nodes.number)  # each chunk is compared with all names
@@ -290,13 +365,48 @@ class _Plan:
         write_graph_header(folder, norm, nodes.number, merged.num_edges, self_loops=True)
         return WrittenGraph(merged.num_edges, self._summary(merged, notes))
 
+    def _write_timed(self, folder: Path) -> WrittenGraph:
+        """Write a graph whose edges have times, or are as old as their sources."""
+        parts, node_time = self.parts, self.parts.node_time
+        chunks: list[Edges] = []
+        read = 0
+        for chunk in parts.edges.chunks(chunk_rows(self.memory)):
+            read += len(chunk.source)
+            if read * _TIMED_BYTES > self.memory:
+                raise InputError(
+                    f"edges with times are sorted in memory, and more than {read:,} take over "
+                    f"{self.memory:,} bytes: raise memory (--memory)."
+                )
+            edges = find_nodes(chunk, parts.nodes)
+            if edges.time is None and node_time is not None:
+                times = Times(node_time.value[edges.source], node_time.unit)
+                edges = edges._replace(time=times)
+            chunks.append(edges)
+            self.progress(f"reading edges: {read:,}", None)
+        check_some(read)
+        self.progress("sorting edges", None)
+        edges = concatenated(chunks)
+        if edges.weight is not None:
+            edges = edges._replace(weight=checks.weights("weight", edges.weight, read))
+        graph = make_graph(edges, parts.nodes.number, self.directed, self.norm)
+        write_graph(graph, folder)
+        return WrittenGraph(
+            graph.num_edges, import_summary(edges, graph, self.directed, self.notes)
+        )
+
+    @property
+    def notes(self) -> list[str]:
+        """Notes about all files."""
+        parts = self.parts
+        found = [*parts.notes, *parts.edges.notes, *parts.features.notes]
+        return [*found, *parts.labels.notes, *_label_notes(parts)]
+
     def _summary(self, edges: SortedEdges, more: Sequence[str]) -> dict[str, Any]:
         """What was done to the edges, for dataset.json."""
         parts = self.parts
         kept = edges.num_edges - parts.nodes.number  # every node has one self-loop
         given = edges.read - edges.loops_read
-        notes = [*parts.notes, *parts.edges.notes, *more]
-        notes += [*parts.features.notes, *parts.labels.notes, *_label_notes(parts)]
+        notes = [*self.notes, *more]
         is_reciprocal = not self.directed or kept == 0
         return {
             "edges_read": edges.read,
@@ -335,4 +445,6 @@ def _content(plan: _Plan, files: Files, feature_type: str) -> Content:
         names=parts.nodes.names,
         encoder=parts.features.encoder,
         label_edges=parts.label_edges,
+        node_time=None if parts.node_time is None else parts.node_time.value,
+        time_unit=parts.time_unit,
     )
