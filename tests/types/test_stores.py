@@ -10,9 +10,10 @@ import torch
 from torch_geometric.data import Data, EdgeAttr, FeatureStore, GraphStore, HeteroData, TensorAttr
 
 import bliss
+from bliss.data import Dataset, PyGStore, open_store, save_dataset
 from bliss.errors import InputError
 from bliss.graph import Graph
-from tests.types.graphs import RELATIONS, SIZES, hetero
+from tests.types.graphs import RELATIONS, SIZES, hetero, typed_dataset
 
 FIRST = dict(zip(SIZES, (0, 40, 100), strict=True))
 
@@ -198,3 +199,32 @@ def test_bad_stores_get_one_sentence():
     plain = plain_store(plain_data())
     with pytest.raises(InputError, match="but the sampler's graph has"):
         bliss.BlockLoader((plain, plain), bliss.Full(data, layers=1), "paper")
+
+
+def test_a_folder_serves_the_loaders_of_pyg_as_both_stores(tmp_path):
+    """Rows and edges are those of the data; a loader over the pair gives the same batches."""
+    plain = plain_data()
+    plain.y = plain.y % 3
+    for given in (Dataset.from_data(plain, "plain"), typed_dataset(60)):
+        store = PyGStore(open_store(save_dataset(given, tmp_path / given.name)))
+        rows, pointers, _ = store.csc()
+        if given.typed is None:
+            rows, pointers = {None: rows}, {None: pointers}
+        graph = Graph.of((store, store))
+        np.testing.assert_array_equal(graph.indices, given.graph.indices)
+        np.testing.assert_array_equal(graph.indptr, given.graph.indptr)
+        assert sum(row.numel() for row in rows.values()) == given.graph.num_edges
+        seeds = None if given.typed is None else "paper"
+        loader = bliss.BlockLoader(
+            (store, store), bliss.PLADIES((store, store), [10]), seeds, batch_size=20
+        )
+        batch = next(iter(loader))
+        if given.typed is None:
+            torch.testing.assert_close(batch.x, given.x[batch.n_id])
+        else:
+            for name in ("author", "paper"):
+                torch.testing.assert_close(batch[name].x, given.typed.x[name][batch[name].n_id])
+            assert "x" not in batch["venue"]
+        assert store.get_tensor_size(store.get_all_tensor_attrs()[0])[0] > 0
+        with pytest.raises(InputError, match="is read alone"):
+            store.put_tensor(torch.ones(1), group_name=None, attr_name="z", index=None)
