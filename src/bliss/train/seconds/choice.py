@@ -25,7 +25,7 @@ LEAST_STEPS = 10
 """Least number of steps of a run."""
 MOST_FIRST = 3
 """Sizes of a kind that are measured before the models are used."""
-HOPELESS = 4.0
+HOPELESS = 3.0
 """A kind that costs this many times the best one is measured at no other size."""
 SHOWN = 3
 """Other kinds that the reason names."""
@@ -45,7 +45,7 @@ class TimedRow(Record, frozen=True, kw_only=True):
     gradient_error: float
     """Squared error of the gradient's direction, r in `gradient_noise`."""
     cost: float
-    """ms (1 + gradient_error), in proportion to the time of training."""
+    """ms (1 + gradient_error)^(3/4), in proportion to the time of training."""
     draws: int
     """Gradients of this size that were measured."""
 
