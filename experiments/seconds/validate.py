@@ -177,8 +177,9 @@ def pilot(name: str, root: Path | None) -> Case:
     wanted = {(one, Size(batch, budget)): False for one, batch, budget in CASES[name][2]}
     made.kinds = kinds(settings, dataset, number, float("inf"))
     wanted[kind, size] = True
+    made.seconds *= 10  # more draws of the grid than a pilot would make
     for one, own in wanted:
-        made.measure(made.kinds[one], own, 8)
+        made.measure(made.kinds[one], own)
     model, rows = made.model(), []
     for (one, own), is_advised in wanted.items():
         row = known.get((one, own))

@@ -16,7 +16,7 @@ from bliss.train.recipe import resolve
 from bliss.train.seconds.gradient_noise import Expected, NoiseModel, Size
 from bliss.train.seconds.kinds import PASSES, Kind, kinds
 from bliss.train.seconds.schedule import Durations, least_seconds, plan
-from bliss.train.seconds.timed_pilot import DRAWS, MEASURED, Clock, TimedPilot, TooSlow
+from bliss.train.seconds.timed_pilot import MEASURED, Clock, TimedPilot, TooSlow
 from bliss.train.task import Task, build_task
 
 PILOT = 0.1
@@ -29,7 +29,7 @@ HOPELESS = 3.0
 """A kind that costs this many times the best one is measured at no other size."""
 SHOWN = 3
 """Other kinds that the reason names."""
-ENOUGH_DRAWS = 12
+ENOUGH_DRAWS = 20
 """Draws of the best setting after which nothing more is measured."""
 
 
@@ -204,7 +204,7 @@ def measure_all(pilot: TimedPilot) -> None:
         known = pilot.measured.get((name, size))
         if known is not None and len(known.moments) >= ENOUGH_DRAWS:
             return
-        pilot.measure(pilot.kinds[name], size, 2 * DRAWS)
+        pilot.measure(pilot.kinds[name], size)
 
 
 def best_sizes(model: NoiseModel, offered: Mapping[str, Kind]) -> dict[str, tuple[Size, Expected]]:
