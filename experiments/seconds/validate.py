@@ -2,8 +2,9 @@
 
 `python -m experiments.seconds.validate pilot CASE --root DATA` runs the pilot of `bliss train
 --seconds 60`, measures the settings of a small grid on the same network, and times their steps; run
-it alone on a machine. `... validate train CASE` trains every setting and the advised one for 10 s
-worth of steps, which may share the machine. Results are stored in validation.json after each run,
+it alone on a machine. `... validate train CASE` trains every setting and the advised one for 5 s
+worth of steps, which may share the machine. On PPI, the grid is that of experiments.seconds.run,
+whose times and scores after 10 s are taken. Results are stored in validation.json after each run,
 and finished runs are skipped. `... validate page` rewrites the table of docs/advice.md.
 """
 
@@ -28,45 +29,53 @@ from bliss.train.seconds.choice import PILOT, best_setting, measure_all
 from bliss.train.seconds.gradient_noise import Expected, Size
 from bliss.train.seconds.kinds import Kind, kinds
 from bliss.train.seconds.timed_pilot import TimedPilot
+from experiments.seconds import results
 from experiments.seconds.cases import GRAPHS, NETWORKS
 
 PATH = Path(__file__).parent / "validation.json"
 PAGE = Path(__file__).parents[2] / "docs" / "advice.md"
 START, END = "<!-- validation: written by experiments.seconds.validate -->", "<!-- end -->"
-PILOT_OF, SECONDS, SEED = 60.0, 10.0, 0
-"""Time whose pilot is run, time of training, and its seed."""
+PILOT_OF, SECONDS, SEED = 60.0, 5.0, 0
+"""Time whose pilot is run, time of training here, and its seed."""
 WARM_UP, LEAST_STEPS, LEAST_SECONDS = 2, 4, 1.0
 
-WITH_HISTORY = (
-    ("bliss, history", 256, 512),
+GRID = (
     ("bliss, history", 512, 512),
     ("bliss, history", 2048, 2048),
-    ("bliss", 256, 1024),
     ("bliss", 512, 1024),
-    ("pladies, sampled first hop", 1024, 4096),
     ("neighbor, sampled first hop", 512, 8),
     ("saint-rw", 2048, 0),
     ("random-nodes", 8192, 0),
-    ("full", 512, 0),
 )
-SAMPLED = (
+WIDE = (  # 8,415 features: an exact first hop takes too long
     ("bliss, sampled first hop", 512, 512),
     ("bliss, sampled first hop", 512, 1024),
-    ("bliss, sampled first hop", 2048, 2048),
     ("pladies, sampled first hop", 512, 1024),
-    ("neighbor, sampled first hop", 512, 8),
     ("saint-rw", 1024, 0),
     ("saint-rw", 4096, 0),
-    ("full", 512, 0),
+    ("random-nodes", 2048, 0),
 )
 CASES = {
-    "ppi": ("ppi", "sage", WITH_HISTORY),
-    "three-hops": ("three-hops", "sage", WITH_HISTORY),
-    "pubmed": ("pubmed", "sage", WITH_HISTORY),
-    "physics": ("physics", "sage", SAMPLED),
-    "ppi-gatv2": ("ppi", "gatv2", SAMPLED),
+    "ppi": ("ppi", "sage", ()),
+    "ppi-gatv2": ("ppi", "gatv2", ()),
+    "three-hops": ("three-hops", "sage", GRID),
+    "pubmed": ("pubmed", "sage", GRID),
+    "physics": ("physics", "sage", WIDE),
 }
-"""Graph, network and settings (kind, batch size, budget of each layer) of each case."""
+"""Graph, network and settings (kind, batch size, budget of each layer) of each case; none: those of
+experiments.seconds.run."""
+KIND_OF = {
+    "bliss+history": "bliss, history",
+    "pladies+history": "pladies, history",
+    "vrgcn": "vrgcn",
+    "bliss": "bliss, sampled first hop",
+    "pladies": "pladies, sampled first hop",
+    "neighbor": "neighbor, sampled first hop",
+    "saint-rw": "saint-rw",
+    "random-nodes": "random-nodes",
+    "full": "full",
+}
+"""Kind of each sampler of experiments.seconds.run."""
 TITLES = {
     "ppi": "PPI, GraphSAGE",
     "three-hops": "synthetic, 200,000 nodes, GraphSAGE",
@@ -137,6 +146,36 @@ def load(name: str, root: Path | None) -> tuple[Dataset, dict[str, object]]:
     return GRAPHS[graph].load(root), settings
 
 
+def rows_of_grid(name: str) -> list[Row]:
+    """Times and scores of experiments.seconds.run, for a case without settings of its own."""
+    graph, network, own = CASES[name]
+    if own:
+        return []
+    found = results.read()
+    return [
+        Row(
+            kind=KIND_OF[run.sampler],
+            batch_size=run.batch_size,
+            budget=run.budget,
+            gradient_error=0.0,
+            setup_s=found.time(run).setup_s,
+            step_ms=found.time(run).step_ms,
+            steps=run.steps,
+            val_score=run.val_score,
+            test_score=run.test_score,
+        )
+        for run in found.runs
+        if (run.graph, run.network) == (graph, network)
+        and (run.seconds, run.seed) == (results.GRID_SECONDS, results.GRID_SEED)
+        and run.sampler in KIND_OF
+    ]
+
+
+def seconds_of(name: str) -> float:
+    """Time of training of a case."""
+    return SECONDS if CASES[name][2] else results.GRID_SECONDS
+
+
 def times(config: TrainConfig, dataset: Dataset) -> tuple[float, float]:
     """Seconds before the first step, and mean milliseconds of the others."""
     task = build_task(config.with_settings(steps=10**9), dataset)
@@ -162,7 +201,8 @@ def pilot(name: str, root: Path | None) -> Case:
     Times and scores that are stored stay.
     """
     stored = read().cases if PATH.exists() else []
-    known = {row.key: row for case in stored if case.name == name for row in case.rows}
+    known = {row.key: row for row in rows_of_grid(name)}
+    known |= {row.key: row for case in stored if case.name == name for row in case.rows}
     dataset, settings = load(name, root)
     number = len(dataset.splits["train"])
     offered = kinds(settings, dataset, number, PILOT * PILOT_OF)
@@ -175,6 +215,7 @@ def pilot(name: str, root: Path | None) -> Case:
     kind, size = best_setting(made.model(), offered)
     taken = perf_counter() - started
     wanted = {(one, Size(batch, budget)): False for one, batch, budget in CASES[name][2]}
+    wanted |= dict.fromkeys((row.key for row in rows_of_grid(name)), False)
     made.kinds = kinds(settings, dataset, number, float("inf"))
     wanted[kind, size] = True
     made.seconds *= 10  # more draws of the grid than a pilot would make
@@ -199,9 +240,9 @@ def pilot(name: str, root: Path | None) -> Case:
     return Case(name=name, pilot_seconds=taken, rows=rows)
 
 
-def train(row: Row, offered: Mapping[str, Kind], dataset: Dataset) -> Row:
+def train(row: Row, offered: Mapping[str, Kind], dataset: Dataset, seconds: float) -> Row:
     """Train a setting for the steps that fit, and evaluate the last one."""
-    steps = max(1, int(1e3 * (SECONDS - row.setup_s) / row.step_ms))
+    steps = max(1, int(1e3 * (seconds - row.setup_s) / row.step_ms))
     config = offered[row.kind].at(Size(row.batch_size, row.budget))
     config = config.with_settings(steps=steps, schedule="linear", seed=SEED)
     task = build_task(config, dataset)
@@ -225,9 +266,8 @@ def spearman(case: Case) -> float:
 def table(found: Validation) -> str:
     """Rank correlation, the advised setting and the best of the grid of every case."""
     lines = [
-        "| graph, network | settings | Spearman rho | advised | validation F1 | best of the grid | "
-        "validation F1 |",
-        "|---|---|---|---|---|---|---|",
+        "| graph, network | seconds | settings | Spearman rho | advised | F1 | best of all | F1 |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for case in found.cases:
         rows = [row for row in case.rows if row.val_score is not None]
@@ -235,7 +275,12 @@ def table(found: Validation) -> str:
         if advised is None or len(rows) < len(case.rows):
             continue
         best = max(rows, key=lambda row: row.val_score or 0.0)
-        cells = [TITLES[case.name], str(len(rows)), f"{spearman(case):.2f}"]
+        cells = [
+            TITLES[case.name],
+            f"{seconds_of(case.name):g}",
+            str(len(rows)),
+            f"{spearman(case):.2f}",
+        ]
         for row in (advised, best):
             cells += [_described(row), f"{row.val_score:.3f}"]
         lines.append(f"| {' | '.join(cells)} |")
@@ -286,7 +331,11 @@ def main() -> None:
         (case,) = (one for one in read().cases if one.name == arguments.case)
         for number, row in enumerate(case.rows):
             if row.val_score is None:
-                rows = [*case.rows[:number], train(row, offered, dataset), *case.rows[number + 1 :]]
+                rows = [
+                    *case.rows[:number],
+                    train(row, offered, dataset, seconds_of(case.name)),
+                    *case.rows[number + 1 :],
+                ]
                 case = msgspec.structs.replace(case, rows=rows)
                 store(case)
     else:
