@@ -2,7 +2,7 @@
 
 `python -m experiments.seconds.validate pilot CASE --root DATA` runs the pilot of `bliss train
 --seconds 60`, measures the settings of a small grid on the same network, and times their steps; run
-it alone on a machine. `... validate train CASE` trains every setting and the advised one for 5 s
+it alone on a machine. `... validate train CASE` trains every setting and the advised one for 3 s
 worth of steps, which may share the machine. On PPI, the grid is that of experiments.seconds.run,
 whose times and scores after 10 s are taken. Results are stored in validation.json after each run,
 and finished runs are skipped. `... validate page` rewrites the table of docs/advice.md.
@@ -35,7 +35,7 @@ from experiments.seconds.cases import GRAPHS, NETWORKS
 PATH = Path(__file__).parent / "validation.json"
 PAGE = Path(__file__).parents[2] / "docs" / "advice.md"
 START, END = "<!-- validation: written by experiments.seconds.validate -->", "<!-- end -->"
-PILOT_OF, SECONDS, SEED = 60.0, 5.0, 0
+PILOT_OF, SECONDS, SEED = 60.0, 3.0, 0
 """Time whose pilot is run, time of training here, and its seed."""
 WARM_UP, LEAST_STEPS, LEAST_SECONDS = 2, 4, 1.0
 
