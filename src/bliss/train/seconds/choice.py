@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import ceil
 from time import perf_counter
 from typing import Any
 
@@ -131,7 +132,7 @@ def choose(
     except TooSlow as slow:
         raise InputError(
             f"seconds={seconds:g} is too short for a pilot, which needs {slow.seconds:.2g} s and "
-            f"has a tenth of the time: pass at least {slow.seconds / PILOT:.2g}."
+            f"has a tenth of the time: pass at least {_rounded_up(slow.seconds / PILOT)}."
         ) from None
     pilot.refer()
     if is_chosen := pilot.has_learnt and pilot.has_weights:
@@ -153,7 +154,7 @@ def choose(
         raise InputError(
             f"seconds={seconds:g} is too short for a pilot, {LEAST_STEPS} steps of "
             f"{1e3 * durations.step:.0f} ms and two evaluations of {durations.evaluation:.2g} s: "
-            f"pass at least {1.1 * needed:.2g}."
+            f"pass at least {_rounded_up(1.1 * needed)}."
         )
     config = kind.at(size).with_settings(
         steps=schedule.steps,
@@ -222,6 +223,11 @@ def best_setting(model: NoiseModel, offered: Mapping[str, Kind]) -> tuple[str, S
     """Kind and size of least cost."""
     name, (size, _) = next(iter(best_sizes(model, offered).items()))
     return name, size
+
+
+def _rounded_up(seconds: float) -> str:
+    """A time to be passed: whole seconds, or tenths of a few."""
+    return f"{ceil(seconds)}" if seconds > 10 else f"{ceil(10 * seconds) / 10:g}"
 
 
 def _default_kind(task: Task) -> tuple[Kind, Size]:

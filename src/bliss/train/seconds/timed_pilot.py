@@ -72,14 +72,14 @@ class TooSlow(Exception):
 class TimedPilot:
     """A network in training, and what each kind of sampler would do next.
 
-    The first kind trains the network, by default with a history; the time begins after its first
-    step. Halfway, an evaluation is timed,
-    which is a survey, as in training. Then the weights stay fixed, and of each kind and size some
-    gradients are computed, of new batches and draws, by ordinary training steps: their times count,
-    and the weights are put back after each. `gradient_noise` has the formulas. G is the mean over
-    batches with full neighbourhoods, or where these take too long over batches of the first kind
-    with four times its budgets. |G|^2 is the mean product of different batches, because their
-    squares include their noise.
+    The first kind trains the network, by default with a history. The time begins after its first
+    step. Halfway, an evaluation is timed, which is a survey, as in training. Then the weights stay
+    fixed: each kind and size takes a few ordinary training steps with new batches and draws, whose
+    times and gradients are measured, and the weights are put back after each.
+
+    `gradient_noise` has the formulas. G is the mean over batches with full neighbourhoods, or, where
+    these take too long, over batches of the first kind with four times its budgets. |G|^2 is the
+    mean product of different batches, because their squares include their noise.
 
     Parameters
     ----------
