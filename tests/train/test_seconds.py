@@ -192,7 +192,7 @@ def test_kinds_agree_with_what_is_given(dataset):
     assert only.at(Size(30, 8)).sampler.budgets == (9, 8)
 
 
-def chosen(dataset, clock, seconds: float = 2.0, **given) -> Choice:
+def chosen(dataset, clock, seconds: float = 1.0, **given) -> Choice:
     settings = {**GIVEN, "sampler": "pladies", "first_hop": "sampled", "history": "none", **given}
     return choose(settings, dataset, seconds, clock=clock)
 

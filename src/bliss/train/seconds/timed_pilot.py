@@ -77,7 +77,7 @@ class TimedPilot:
     fixed: each kind and size takes a few ordinary training steps with new batches and draws, whose
     times and gradients are measured, and the weights are put back after each.
 
-    `gradient_noise` has the formulas. G is the mean over batches with full neighbourhoods, or, where
+    `gradient_noise` has the formulas. G is the mean over batches with full neighbourhoods or, where
     these take too long, over batches of the first kind with four times its budgets. |G|^2 is the
     mean product of different batches, because their squares include their noise.
 
