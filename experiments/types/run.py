@@ -27,7 +27,7 @@ from experiments.types.results import PATH, Cell, Choice, Results, Time, page, r
 
 SECONDS = {"imdb": 1.5, "acm": 1.5, "library": 5.0}
 """Seconds of training steps of a run."""
-MODELS = {"imdb": ("rsage",), "acm": ("rsage",), "library": ("rsage",)}
+MODELS = {"imdb": ("rsage", "rgat"), "acm": ("rsage", "rgat"), "library": ("rsage",)}
 SAMPLERS: dict[str, list[tuple[int, ...]]] = {
     "bliss": [(256, 128), (1024, 512)],
     "pladies": [(256, 128), (1024, 512)],
