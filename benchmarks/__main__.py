@@ -9,6 +9,7 @@ import os
 import platform
 import time
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch starts its pool
 
@@ -18,7 +19,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     names = [
         *("sampling", "samplers", "step", "threads", "dropout", "inference", "pyg", "dgl"),
-        *("links", "scale", "disk", "soak", "load"),
+        *("blockwise", "links", "scale", "disk", "soak", "load"),
     ]
     parser.add_argument("name", choices=names, help="what to measure")
     parser.add_argument("--json", type=Path, help="where to write the numbers")
@@ -26,7 +27,11 @@ def main() -> None:
     parser.add_argument("--dgl", type=Path, help="dgl: environment with DGL 2.1.0")
     parser.add_argument("--make", action="store_true", help="dgl: make the environment if missing")
     parser.add_argument("--steps", type=int, default=100_000, help="soak: training steps")
-    parser.add_argument("--part", action="append", help="load: one of its parts; default: all")
+    parser.add_argument(
+        "--part",
+        action="append",
+        help="load, sampling, step, blockwise: one of its parts, added to FILE; default: all",
+    )
     arguments = parser.parse_args()
 
     started = time.time()
@@ -38,12 +43,27 @@ def main() -> None:
     elif arguments.name == "dgl":
         home = arguments.dgl or benchmark.HOME
         result = benchmark.run(arguments.batches, environment=home, make=arguments.make)
+    elif arguments.part:
+        result = benchmark.run(arguments.batches, arguments.part)
     else:
         result = benchmark.run(arguments.batches)
     result["machine"] = f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores"
     result["seconds"] = round(time.time() - started, 1)
     if arguments.json:
+        if arguments.part and arguments.json.exists():
+            result = merged(json.loads(arguments.json.read_text(encoding="utf-8")), result)
         arguments.json.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+
+
+def merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """Both, the new one where they differ; seconds add up."""
+    found = old | new
+    for name in old.keys() & new.keys():
+        if isinstance(old[name], dict) and name != "settings":
+            found[name] = merged(old[name], new[name])
+        elif name == "seconds":
+            found[name] = round(old[name] + new[name], 1)
+    return found
 
 
 if __name__ == "__main__":

@@ -32,7 +32,12 @@ def power_law(num_nodes: int, num_edges: int, exponent: float = 2.4, seed: int =
 
 
 def flickr() -> Graph:
-    """The real Flickr topology, from $BLISS_DATA or the shared folder beside the project."""
+    """The real Flickr topology."""
+    file = data_root() / "Flickr" / "raw" / "adj_full.npz"
+    return Graph.from_scipy(scipy.sparse.load_npz(file))
+
+
+def data_root() -> Path:
+    """Folder of data sets: $BLISS_DATA, or the shared folder beside the project."""
     beside = Path(__file__).resolve().parents[2] / "shared" / "data"
-    root = Path(os.environ.get("BLISS_DATA", beside))
-    return Graph.from_scipy(scipy.sparse.load_npz(root / "Flickr" / "raw" / "adj_full.npz"))
+    return Path(os.environ.get("BLISS_DATA", beside))

@@ -1,8 +1,8 @@
 """Time of a whole training step, part by part, and what a bandit adds to it.
 
 Graph (b) with 602 random features and 41 classes, graph (c) with 300 and 100 labels per node;
-batches of 256, budgets 4096/2048/1024, hidden 256, 3 layers, one thread. PLADIES, exp3 and node
-train in turn on the same seeds; numbers are medians, ratios within the run.
+batches of 256, budgets 4096/2048/1024, hidden 256, 3 layers, one thread. PLADIES, exp3, node and
+node without influence train in turn on the same seeds; numbers are medians, ratios within the run.
 
 With SAGE also, in a second pass without dropout and a third with dropout 0.1: PLADIES with an
 exact first hop, at the same budgets of the sampled layers (2048/1024), and BLISS with each kind of
@@ -12,6 +12,7 @@ history at a quarter of them (512/256). With dropout, a history doubles the work
 from __future__ import annotations
 
 import gc
+from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
@@ -32,6 +33,7 @@ SAMPLERS: dict[str, dict[str, Any]] = {
     "pladies": {"sampler": "pladies", "budgets": BUDGETS},
     "exp3": {"policy": "exp3", "budgets": BUDGETS},
     "node": {"policy": "node", "budgets": BUDGETS},
+    "node_without_influence": {"policy": "node", "influence": "none", "budgets": BUDGETS},
 }
 QUARTER = tuple(budget // 4 for budget in BUDGETS[1:])
 LESS_TO_SAMPLE: dict[str, dict[str, Any]] = {
@@ -43,14 +45,19 @@ LESS_TO_SAMPLE: dict[str, dict[str, Any]] = {
 }
 
 
-def run(repeats: int) -> dict[str, Any]:
-    """Time both graphs and both networks; returns what is written as JSON."""
+GRAPHS = {
+    "power_law_233k": (232_965, 11_606_919, 602, 41, False),
+    "power_law_717k": (716_847, 14_300_000, 300, 100, True),
+}
+"""Nodes, edges, features, classes, and whether a node may have several of them."""
+
+
+def run(repeats: int, parts: Sequence[str] | None = None) -> dict[str, Any]:
+    """Time the graphs named, by default both, and both networks; returns what becomes JSON."""
     torch.set_num_threads(1)
     result: dict[str, Any] = {"settings": {"budgets": BUDGETS, "batches": repeats, "threads": 1}}
-    for name, nodes, edges, features, classes, multilabel in (
-        ("power_law_233k", 232_965, 11_606_919, 602, 41, False),
-        ("power_law_717k", 716_847, 14_300_000, 300, 100, True),
-    ):
+    for name in parts or GRAPHS:
+        nodes, edges, features, classes, multilabel = GRAPHS[name]
         dataset = random_dataset(power_law(nodes, edges), features, classes, multilabel)
         result[name] = {model: measure(dataset, model, repeats) for model in ("sage", "gatv2")}
         print(name, result[name], flush=True)
@@ -86,6 +93,7 @@ def measure(dataset: Dataset, model: str, repeats: int) -> dict[str, Any]:
     return {
         "node_over_pladies": totals["node"] / totals["pladies"],
         "exp3_over_pladies": totals["exp3"] / totals["pladies"],
+        "influence_over_none": totals["node"] / totals["node_without_influence"],
         **(less_to_sample(dataset, repeats) if model == "sage" else {}),
         "sampling_share": (node["sample"] + node["update"]) / node["total"],
         "step_ms": parts,

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from benchmarks import (
+    blockwise,
     dgl,
     disk,
     dropout,
@@ -23,6 +24,7 @@ from benchmarks import (
     step,
     threads,
 )
+from benchmarks.__main__ import merged
 from benchmarks.graphs import power_law
 from benchmarks.pyg import floyd_chances, one_sample, two_samples
 from bliss import PLADIES
@@ -72,6 +74,23 @@ def test_the_benchmark_of_threads_times_both_numbers(monkeypatch):
     found = threads.measure(dataset, "gatv2", turns=1)
     assert found["two_threads_over_one"] > 0
     assert set(found["step_ms"]) >= {"prefetch 1, threads 2", "prefetch 0, threads 1"}
+
+
+def test_the_benchmark_of_blockwise_times_and_scores_both_networks(monkeypatch):
+    for name, value in {"HIDDEN": 4, "BATCH": 64, "WARM_UP": 1, "STEPS": 2, "SEEDS": (0,)}.items():
+        monkeypatch.setattr(blockwise, name, value)
+    dataset = step.random_dataset(power_law(300, 2000), 5, 3, multilabel=True)
+    found = blockwise.times(dataset, repeats=2)
+    assert found.keys() == blockwise.CASES.keys()
+    assert all(one["pyg_over_own"] > 0 for one in found.values())
+    for one in blockwise.scores(dataset, 0).values():
+        assert all(0 <= score <= 1 for score in [*one["own"], *one["pyg"]])
+
+
+def test_parts_of_a_benchmark_are_added_to_its_file():
+    old = {"settings": {"batches": 9}, "a": {"x": 1, "y": 2}, "seconds": 1.5}
+    found = merged(old, {"settings": {"batches": 4}, "a": {"y": 3}, "b": 4, "seconds": 2})
+    assert found == {"settings": {"batches": 4}, "a": {"x": 1, "y": 3}, "b": 4, "seconds": 3.5}
 
 
 def test_the_benchmark_of_samplers_has_a_row_for_each(monkeypatch):

@@ -93,6 +93,29 @@ def test_all_problems_of_all_files_are_named_worst_first(tmp_path, given):
     assert not (tmp_path / "store").exists()
 
 
+def test_ids_that_occur_twice_hide_no_other_problem(tmp_path, given):
+    twice = NODES.replace("bob", "ann")
+    bad = given | {
+        "edges": [
+            write(tmp_path, "b1.csv", "payer,payee,amount\nann,eve,10\n"),
+            write(tmp_path, "b2.csv", "payer,payee,amount\ncid,dan,5\ncid,ann,five\n"),
+        ],
+        "features": write(tmp_path, "b.csv", twice.replace("22", "inf")),
+        "label": "sort",
+    }
+    with pytest.raises(ImportProblems) as caught:
+        import_graph(tmp_path / "store", **bad)
+    wanted = [
+        "features has the id 'ann' more than once",
+        "label='sort' must name one column",
+        "b1.csv: edges names 1 nodes that the features do not have, such as 'eve'",
+        r"b2.csv: edges has column 'amount' of type string \(row 1: 'five'\), but must hold numb",
+        r"features\[2, 0\] is inf",
+    ]
+    for problem, message in zip(caught.value.problems, wanted, strict=True):
+        assert re.search(message, problem)
+
+
 def test_one_problem_is_one_sentence(tmp_path, given):
     with pytest.raises(InputError, match=r"^label='sort' must name one column") as caught:
         import_graph(tmp_path / "store", **given | {"label": "sort"})

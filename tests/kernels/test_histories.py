@@ -43,6 +43,20 @@ def test_full_sums_agree(seed, kind, number_type):
     )
 
 
+@pytest.mark.parametrize("number_type", [np.float32, np.float16])
+def test_added_rows_agree(number_type):
+    random = np.random.default_rng(0)
+    group, node = random.integers(0, 5, 40), random.integers(0, 9, 40).astype(np.int32)
+    factor = random.normal(size=40).astype(np.float32)
+    value = random.normal(size=(9, 19)).astype(number_type)
+    found = random.normal(size=(5, 19)).astype(np.float32)
+    expected = found.copy()
+    bits = value.view(np.uint16) if number_type == np.float16 else value
+    histories.add_rows(found, group, factor, node, bits)
+    reference.add_rows(expected, group, factor, node, value)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
 def test_bins_are_powers_of_two():
     age = np.array([0, 1, 2, 3, 4, 7, 8, 1023, 1024, 2**31 - 1])
     assert [histories.age_bin(int(one)) for one in age] == [0, 1, 2, 2, 3, 3, 4, 10, 11, 31]

@@ -50,6 +50,15 @@ def test_default_budgets_of_neighbours_do_not_depend_on_the_graph():
         assert SAMPLERS["full"].default_budgets(3, nodes) == ()
 
 
+def test_a_repr_shows_what_differs_from_the_defaults(toy_graph):
+    assert not any(type(config)().changed() for config in SAMPLERS.values())
+    assert repr(Bliss(toy_graph, [5, 3])) == f"Bliss({toy_graph!r}, budgets=[5, 3])"
+    assert repr(Bliss(toy_graph, [5], eta=0.2)).endswith("budgets=[5], eta=0.2)")
+    assert "policy=" in repr(
+        LayerSampler(toy_graph, [5], policy=POLICIES["uniform"].build(toy_graph, 1))
+    )
+
+
 @pytest.mark.parametrize("policy", ["exp3", "exp3-released", "exp3-scale-free"])
 def test_policies_that_divide_by_chances_of_sources_are_refused_for_edges(policy, toy_graph):
     name = POLICIES[policy].build(toy_graph, 1).name

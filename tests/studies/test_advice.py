@@ -12,6 +12,7 @@ import torch
 
 from bliss import Graph
 from bliss.errors import InputError
+from bliss.graph import HiddenEdges
 from bliss.nn import GNN, ModelConfig, infer_layer
 from bliss.nn.aggregate import aggregate
 from bliss.samplers import PLADIES, Bliss, Full, Neighbor
@@ -20,6 +21,7 @@ from bliss.studies import Advice, advise
 from bliss.studies.advice import pilot
 from bliss.studies.advice.advice import command
 from bliss.studies.advice.budgets import Expectation, fit_sensitivity, search
+from bliss.studies.advice.candidates import configs
 from bliss.studies.advice.costs import LayerWork, fit_costs, terms
 from bliss.studies.advice.exact_errors import WIDE, ExactErrors, _projected
 from bliss.train import SamplingConfig, TrainConfig, resolve
@@ -106,13 +108,13 @@ def small() -> tuple[Graph, GNN, torch.Tensor]:
     return graph, model, torch.rand(60, 5) * torch.arange(1, 61)[:, None]
 
 
-def squared_errors(sampler, x: torch.Tensor) -> np.ndarray:
+def squared_errors(sampler, x: torch.Tensor, without=None) -> np.ndarray:
     """sum_i |mu^_i - mu_i|^2 in many draws of the top layer, given its exact inputs. [DRAWS]."""
-    (exact,) = PLADIES(sampler.graph, [10**6]).sample(TARGETS, 0)
+    (exact,) = PLADIES(sampler.graph, [10**6]).sample(TARGETS, 0, without=without)
     mean = aggregate(exact, x[exact.src])
     found = []
     for step in range(DRAWS):
-        block = sampler.sample(TARGETS, step)[-1]
+        block = sampler.sample(TARGETS, step, without=without)[-1]
         found.append(float((aggregate(block, x[block.src]) - mean).square().sum()))
     return np.array(found)
 
@@ -146,6 +148,22 @@ def test_the_error_of_a_layer_is_that_of_the_sampler(small, name):
     draws = squared_errors(sampler, inputs)
     assert agrees(draws, expected, slack)
     assert not agrees(draws, 1.4 * expected, slack)  # the mutant: a wrong factor
+
+
+@pytest.mark.parametrize("name", ["pladies", "neighbor, gcn"])
+def test_hidden_edges_are_no_part_of_the_error(small, name):
+    """Three of four edges of each target are hidden; the mutant sees all edges."""
+    graph, model, x = small
+    sampler = CASES[name][0](graph)
+    _, edge = graph.rows(TARGETS).edges()
+    hidden = HiddenEdges.of(graph, edge[np.arange(edge.size) % 4 > 0])
+    errors, blocks = ExactErrors(model, sampler.graph, x), sampler.sample(TARGETS, 0)
+    whole = errors.of(sampler, blocks)[1].error
+    expected = errors.of(sampler, blocks, without=hidden)[1].error
+    draws = squared_errors(sampler, errors.layers[1].x, hidden)
+    assert agrees(draws, expected)
+    assert not agrees(draws, whole)
+    assert errors.of(sampler, blocks)[1].error == whole  # known rows are whole again
 
 
 def test_the_error_with_a_history_is_that_of_the_change(small):
@@ -202,6 +220,9 @@ def test_advice_compares_all_kinds_and_checks_the_references(advice):
     ]  # fmt: skip
     checked = {row.name for row in advice.rows if row.measured_ms is not None}
     assert checked == {"pladies", "neighbor", "full", "default", advice.choice.name}
+    hops = {row.name: row.first_hop for row in advice.rows if row.sampler == "bliss"}
+    assert hops.pop("bliss") == "sampled"
+    assert set(hops.values()) == {"exact"}  # the default, too
     full = advice.rows[names.index("full")]
     assert full.gradient_error == full.measured_error == 0
     for row in advice.rows:
@@ -282,6 +303,19 @@ def test_settings_with_auto_say_where_to_get_a_pilot():
             make(budgets="auto")
 
 
+@pytest.mark.parametrize("hop", ["auto", "sampled", "exact"])
+def test_kinds_say_which_first_hop_they_have_and_so_do_their_commands(hop):
+    given = GIVEN | {"sampler": "bliss", "history": "none"}
+    kinds = {name: kind.fitted(100) for name, kind in configs(given | {"first_hop": hop}).items()}
+    names = {"sampled": "bliss", "exact": "bliss, exact first hop"}
+    assert list(kinds) == (list(names.values()) if hop == "auto" else [names[hop]])
+    for kind in kinds.values():
+        is_exact = kind.sampler.config.is_first_hop_exact
+        assert ("--first-hop exact" in command(given, kind)) == is_exact
+        again = resolve(**given | {"budgets": kind.sampler.budgets}).fitted(100)
+        assert again.sampler.config.is_first_hop_exact == is_exact  # also without the option
+
+
 def test_the_command_quotes_and_negates():
     config = resolve(dataset="my graph", sampler="full")
     given = {"dataset": "my graph", "survey": False, "sampler": "full"}
@@ -298,7 +332,7 @@ def test_a_pilot_has_the_loss_of_training(dataset):
     for data, own in ((targets, config), (dataset, config.with_settings(class_weights="balanced"))):
         made = pilot.Pilot(own, data, 2)
         task, seeds = made.task, made.batches[0]
-        (*_, last) = blocks = Full(task.graph, layers=2).sample(seeds, 0)
+        (*_, last) = blocks = Full(task.graph, layers=2).sample(seeds.node, 0)
         loss = task.labels.mean_loss(
             task.model(task.x[blocks[0].src], blocks), task.labels.y[last.dst]
         )

@@ -130,15 +130,14 @@ def test_a_layer_that_keeps_every_candidate_has_no_ratios(dataset):
 
 def test_checkpoints_measure_distinct_batches_of_training_nodes(dataset):
     study = VarianceStudy(TrainConfig.of(**SMALL, sampler="pladies"), dataset, ["node"], every=10)
-    batches = [*study._seeds(10), *study._seeds(20)]
+    batches = [batch.node for step in (10, 20) for batch in study._seeds(step)]
     train = set(dataset.splits["train"].tolist())
     for batch in batches:
         assert batch.size == len(set(batch.tolist())) == SMALL["batch_size"]
         assert set(batch.tolist()) <= train
     assert len({tuple(batch) for batch in batches}) == len(batches)
-    assert [b.tolist() for b in study._seeds(10)] == [
-        b.tolist() for b in batches[: len(batches) // 2]
-    ]
+    again = [batch.node.tolist() for batch in study._seeds(10)]
+    assert again == [batch.tolist() for batch in batches[: len(batches) // 2]]
 
 
 @pytest.mark.parametrize("model", ["sage", "gatv2"])
@@ -184,7 +183,7 @@ def test_tensors_go_to_the_networks_device_and_come_back(dataset, monkeypatch, m
     monkeypatch.setattr("bliss.studies.layer_errors.stakes", stakes_of)
     monkeypatch.setattr("bliss.studies.layer_errors.infer_layer", inferred)
     network.register_forward_pre_hook(lambda _, given: check(given[0], *given[1]))
-    study._teach(study.students["node"], dataset.splits["train"][:40], 1)
+    study._teach(study.students["node"], study._seeds(1)[0], 1)
     study._measure(1)
     assert devices == [torch.device("cpu")]
     assert bool(calls) == (model == "gatv2")
@@ -282,7 +281,7 @@ def test_a_history_goes_below_the_limit_and_its_closed_form_is_the_variance_of_d
     assert upper["node+history"].over_limit < 0.7
     assert upper["static+history"].over_limit < 0.9
     student, model = study.students["node+history"], study.task.model.eval()
-    (seeds,) = study._seeds(60)[:1]
+    seeds = study._seeds(60)[0].node
     histories = {"node+history": student.history}
     targets = Targets(seeds, np.ones(seeds.size))
     with torch.no_grad():

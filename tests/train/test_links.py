@@ -243,12 +243,8 @@ def test_the_command_line_trains_evaluates_and_predicts_links(graph, tmp_path):
     call("predict", out, "--out", tmp_path / "b.csv", *top)
     rows = list(csv.DictReader((tmp_path / "b.csv").read_text().splitlines()))
     assert [row["source"] for row in rows] == ["6"] * 3
-    for command in ("compare", "advise", "variance"):
-        place = ["--out", str(tmp_path / command)] if command == "compare" else []
-        options = ["--dataset", str(store), "--task", "link", *place]
-        shown = runner.invoke(app, [command, *options])
-        assert shown.exit_code != 0
-        assert f"`bliss {command}`" in " ".join(shown.output.split())
+    call("report", out, "--out", tmp_path / "report.html")
+    assert "AUC" in (tmp_path / "report.html").read_text()
 
 
 def test_runs_of_links_take_another_graph_but_no_labels_of_nodes(run, tmp_path):

@@ -29,6 +29,13 @@ def full_sums(
     return total.astype(np.float32)
 
 
+def add_rows(
+    total: FloatArray, group: IntArray, factor: FloatArray, node: IntArray, value: FloatArray
+) -> None:
+    """Add factor_n value_j to total_g, for g = group_n and j = node_n."""
+    np.add.at(total, group, factor[:, None] * value[node].astype(np.float32))
+
+
 def age_bin(age: int) -> int:
     """0 for age 0, otherwise 1 + floor(log2(age))."""
     return int(age).bit_length()

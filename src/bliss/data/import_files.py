@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -131,12 +132,15 @@ class Files:
         without = (self.label,) if is_shared and self.label else ()
         return open_features(place, replace(self.feature_columns, without=without))
 
-    def read_nodes(self, features: FeatureSource | None) -> Nodes:
-        """The nodes, also if their features could not be opened."""
+    def read_nodes(self, features: FeatureSource | None, are_distinct: bool = True) -> Nodes:
+        """The nodes, also if their features could not be opened.
+
+        `are_distinct=False` accepts ids that occur more than once, to look for other problems.
+        """
         if features is not None:
-            return nodes_of(features.ids, features.shape[0])
+            return nodes_of(features.ids, features.shape[0], are_distinct)
         assert self.features is not None  # otherwise they are open
-        return nodes_of(*read_ids(self.features, self.feature_columns))
+        return nodes_of(*read_ids(self.features, self.feature_columns), are_distinct)
 
     def open_edges(self, file: Path) -> EdgeSource:
         """A file of edges."""
@@ -192,6 +196,9 @@ def find_problems(files: Files, feature_type: str) -> list[str]:
                 chained(files.edges, list(edges.values()))
         with problems.collecting():
             nodes = files.read_nodes(source)
+        if nodes is None:
+            with suppress(InputError):
+                nodes = files.read_nodes(source, are_distinct=False)
         with problems.collecting():
             if nodes is not None:
                 labels = files.read_labels(nodes)

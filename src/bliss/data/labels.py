@@ -58,7 +58,6 @@ def read_labels(
     known = (*HEADER, *(name.lower() for name in (label, id_name) if name))
     table: Table = read("labels", file, known)
     place = id_place("labels", file, table, id_name if id_name in table.names else "")
-    ids = None if place is None else nodes.find("labels", id_column("labels", table, place))
     left = [p for p in range(len(table.columns)) if p != place]
     if table.has_counting_index():
         left = left[1:]
@@ -69,6 +68,7 @@ def read_labels(
                 f"label={label!r} must name one column of labels={str(file)!r}, which has "
                 f"{', '.join(map(printable, table.names[:20])) or 'no names'}: choose one of them."
             )
+    ids = None if place is None else nodes.find("labels", id_column("labels", table, place))
     columns, names = [table.columns[p] for p in left], [table.names[p] for p in left if table.names]
     return label_columns(columns, names, nodes, ids, task)
 

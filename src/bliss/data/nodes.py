@@ -50,12 +50,15 @@ class Nodes:
         return numbers
 
 
-def nodes_of(column: Any | None, number: int) -> Nodes:
-    """Nodes with the ids of a column, or without one; ids 0 to V - 1 in order are no names."""
+def nodes_of(column: Any | None, number: int, are_distinct: bool = True) -> Nodes:
+    """Nodes with the ids of a column, or without one; ids 0 to V - 1 in order are no names.
+
+    With `are_distinct=False`, an id that occurs more than once counts once.
+    """
     if column is None:
         return Nodes(number)
-    names = NodeNames.of(column, "features")
-    if not names.is_text and bool((names.values == np.arange(number)).all()):
+    names = NodeNames.of(column if are_distinct else column.unique(), "features")
+    if are_distinct and not names.is_text and bool((names.values == np.arange(number)).all()):
         return Nodes(number)
     return Nodes(number, names)
 

@@ -20,7 +20,7 @@ from bliss.arrays import Array
 from bliss.data.formats import reader
 from bliss.data.safe_reading import LimitedStream, check_unpacked, in_one_sentence, reading
 from bliss.errors import InputError
-from bliss.text import is_number
+from bliss.text import is_number, shorten
 
 INDEX = ("", "__index_level_0__")
 """Names of an index column that pandas writes."""
@@ -202,9 +202,11 @@ def column_values(field: str, name: str, column: Any) -> Array:
 
     kind = column.type
     if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
+        is_text = types.is_string(kind) or types.is_large_string(kind)
+        first = f" ({_first_word(column)})" if is_text else ""
         raise InputError(
-            f"{field} has column {name!r} of type {kind}, but must hold numbers: convert or drop "
-            "it."
+            f"{field} has column {name!r} of type {kind}{first}, but must hold numbers: convert or "
+            "drop it."
         )
     if column.null_count:
         raise InputError(
@@ -213,6 +215,13 @@ def column_values(field: str, name: str, column: Any) -> Array:
         )
     values: Array = np.asarray(column)
     return values
+
+
+def _first_word(column: Any) -> str:
+    """The first entry of a column of text that is no number, for a message."""
+    words = ((row, str(word)) for row, word in enumerate(column.to_pylist()) if word is not None)
+    row, word = next((pair for pair in words if not is_number(pair[1])), (0, ""))
+    return f"row {row}: {shorten(word, 60)!r}" if word else "numbers in quotes"
 
 
 def _check_columns(shown: str, number: int) -> None:

@@ -14,7 +14,7 @@ from bliss.errors import InputError
 from bliss.graph.csc import WEIGHTED, inverse_power
 from bliss.graph.cutoff import Cutoff
 from bliss.kernels import frontier, nodewise, times
-from bliss.kernels.histories import full_sums
+from bliss.kernels.histories import add_rows, full_sums
 from bliss.kernels.links import edges_of_codes, split_ranges, split_rows, typed_ranges
 
 if TYPE_CHECKING:
@@ -401,7 +401,7 @@ class Rows:
             alpha = before.target_scale[group]
             if graph.norm == "gcn":
                 alpha = alpha * before.source_scale(source)
-        np.subtract.at(whole, group, (alpha[:, None] * value[source]).astype(np.float32))
+        add_rows(whole, group, -alpha.astype(np.float32), source, _bits(value))
         partial = np.unique(group)
         if graph.norm != "weights":
             ratio = self.target_scale[partial] / before.target_scale[partial]
@@ -424,7 +424,7 @@ class Rows:
         nodes = source[changed]
         before = inverse_power(self.graph.degree_of(nodes), 0.5)
         change = self.target_scale[group] * (self.source_scale(nodes) - before)
-        np.add.at(sums, group, (change[:, None] * value[nodes]).astype(np.float32))
+        add_rows(sums, group, change.astype(np.float32), nodes, _bits(value))
 
 
 def _bits(value: Any) -> Any:

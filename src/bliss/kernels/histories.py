@@ -126,6 +126,24 @@ def _full_sums(
 
 
 @compiled
+def add_rows(
+    total: FloatArray, group: IntArray, factor: FloatArray, node: IntArray, value: Array
+) -> None:
+    """Add factor_n value_j to total_g, for g = group_n and j = node_n, in the order of n.
+
+    total   float32[G, F]
+    group   int64[N]
+    factor  float32[N]
+    node    int[N]
+    value   float32[V, F], or the bits of float16[V, F] as uint16
+    """
+    for n in range(np.uint64(group.size)):
+        row, own, scale = total[group[n]], value[node[n]], factor[n]
+        for f in range(value.shape[1]):
+            row[f] += scale * _as_float32(own[f])  # type: ignore[call-arg]
+
+
+@compiled
 def age_bin(age: int) -> int:
     """0 for age 0, which stands for no history, otherwise 1 + floor(log2(age))."""
     bits = 0

@@ -33,7 +33,7 @@ from bliss.loader.arguments import (
 from bliss.loader.gather import Gather
 from bliss.loader.order import EpochOrder, GivenOrder, Order
 from bliss.loader.pyg_options import refuse_options
-from bliss.loader.seeds import SeedBatch, Seeds
+from bliss.loader.seeds import SeedBatch, Seeds, draw_blocks
 from bliss.loader.typed_content import TypedContent
 from bliss.nn.block import Block
 from bliss.samplers.base import Sampler
@@ -263,16 +263,19 @@ class SeedLoader:
 
     def _load(self, part: _Part, step: int) -> Data:
         """Draw the blocks of a batch and gather the attributes of their nodes."""
+        started = perf_counter()
+        seeds = part.choose()
+        chosen = perf_counter() - started
+        batch = self.draw(seeds, step, self.node_sampler, part.shard)
+        batch.seconds = batch.seconds._replace(sample=chosen + batch.seconds.sample)
+        return batch if self.transform is None else self.transform(batch)
+
+    def draw(self, seeds: SeedBatch, step: int, sampler: Sampler, shard: int = 0) -> Data:
+        """Batch of some of `seeds`, drawn by any sampler of the same graph, without transform."""
         batch = self._new_batch()
         (self._content or self._gather).check()
         started = perf_counter()
-        seeds = part.choose()
-        options: dict[str, Any] = {"shard": part.shard} if part.shard else {}
-        if seeds.without is not None:
-            options["without"] = seeds.without
-        if seeds.cutoff is not None:
-            options["time"] = seeds.cutoff
-        blocks = self.node_sampler.sample(seeds.node, step, **options)
+        blocks = draw_blocks(sampler, seeds, step, shard)
         sampled = perf_counter()
         batch.blocks = blocks
         if self._content is None:
@@ -280,7 +283,7 @@ class SeedLoader:
         else:
             self._content.fill(batch, blocks, seeds, self._skipped)
         batch.seconds = Seconds(sampled - started, perf_counter() - sampled)
-        return batch if self.transform is None else self.transform(batch)
+        return batch
 
     def _fill(self, batch: Data, blocks: list[Block], seeds: SeedBatch) -> None:
         """Set the attributes of a batch of a graph without types."""

@@ -15,6 +15,8 @@ from bliss.arrays import IntArray
 from bliss.errors import InputError
 from bliss.graph import Cutoff, GraphTypes, HiddenEdges
 from bliss.loader.seed_times import SeedTimes
+from bliss.nn.block import Block
+from bliss.samplers.base import Sampler
 
 
 class SeedBatch(Protocol):
@@ -61,6 +63,16 @@ class Seeds(Protocol):
     def batch(self, index: IntArray, epoch: int) -> SeedBatch:
         """Seeds at some positions. index int64[B]."""
         ...
+
+
+def draw_blocks(sampler: Sampler, seeds: SeedBatch, step: int, shard: int = 0) -> list[Block]:
+    """Blocks of a batch, which see neither hidden edges nor those that are too late."""
+    options: dict[str, Any] = {"shard": shard} if shard else {}
+    if seeds.without is not None:
+        options["without"] = seeds.without
+    if seeds.cutoff is not None:
+        options["time"] = seeds.cutoff
+    return sampler.sample(seeds.node, step, **options)
 
 
 @dataclass(frozen=True, eq=False)

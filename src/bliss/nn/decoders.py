@@ -86,10 +86,14 @@ class LightGCN(LinkGNN):
         """Make no layers."""
         self.widths = (widths[0],) * (config.layers + 1)
 
+    def messages(self, x: Tensor) -> Tensor:
+        """h of [h, h^(0) + ... + h]. [S, H] or [S, 2 H] -> [S, H]."""
+        return x[:, : self.widths[0]]
+
     def layer(self, number: int, x: Tensor, block: Block) -> Tensor:
         """Output of one layer. [S, H] or [S, 2 H] -> [D, 2 H]; of the last, [D, H]."""
-        width, last = self.widths[0], self.config.layers - 1
-        h, total = x[:, :width], x[: block.num_dst, -width:]
+        h, last = self.messages(x), self.config.layers - 1
+        total = x[: block.num_dst, -h.size(1) :]
         if self.training or block.is_surveyed:
             block.observe(h)
         h = aggregate(self._drop_baseline(block), self._drop(h))

@@ -95,6 +95,15 @@ class GNN(nn.Module):
         out: Tensor = self.convs[number](dropped, self._drop_baseline(block), observed=x)
         return self._finish(number, self._add_residual(number, out, dropped[: block.num_dst]))
 
+    def messages(self, x: Tensor) -> Tensor:
+        """Part of a layer's inputs that it aggregates: all of it. [S, in]."""
+        return x
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters are; the CPU if there are none."""
+        return next((one.device for one in self.parameters()), torch.device("cpu"))
+
     def _finish(self, number: int, out: Tensor) -> Tensor:
         """Normalisation and activation, except after the last layer."""
         if number == self.config.layers - 1:

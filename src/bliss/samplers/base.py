@@ -151,8 +151,7 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
 
     def __repr__(self) -> str:
         shown = {"budgets": list(self.budgets)} if self.budgets else {"layers": self.layers}
-        settings = {**shown, **self.config.to_dict()}
-        listed = "".join(f", {name}={value!r}" for name, value in settings.items())
+        listed = "".join(f", {k}={v!r}" for k, v in {**shown, **self.config.changed()}.items())
         return f"{type(self).__name__}({self.graph!r}{listed})"
 
     @property

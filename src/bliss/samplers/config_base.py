@@ -160,6 +160,11 @@ class SamplerConfig:
         """All settings by name, as accepted by `with_options`."""
         return {name: getattr(self, name) for name in self.options()}
 
+    def changed(self) -> dict[str, Any]:
+        """Settings that differ from the defaults, by name."""
+        usual = type(self)().to_dict()
+        return {k: v for k, v in self.to_dict().items() if k not in usual or usual[k] != v}
+
     def check_budgets(self, budgets: Sequence[int], layers: int | None = None) -> tuple[int, ...]:
         """The budgets, checked: one per sampled layer, or none if the sampler has no budgets."""
         if self.unit != "none":

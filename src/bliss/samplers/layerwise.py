@@ -84,13 +84,16 @@ class LayerSampler(PolicySampler):
                 f"{draw} has none: choose another estimator or another draw."
             )
 
-    def inclusion(self, dst: Any, layer: int, influence: FloatArray = NOTHING) -> Inclusion:
+    def inclusion(
+        self, dst: Any, layer: int, influence: FloatArray = NOTHING, without: Any = None
+    ) -> Inclusion:
         """Inclusion probabilities that `sample` would use for these targets.
 
-        `influence` is that of each target, g_i^2 [D]; empty: 1 everywhere, as for seeds.
+        `influence` is that of each target, g_i^2 [D]; empty: 1 everywhere, as for seeds. `without`
+        are ids of edges that they do not see [H].
         """
         targets: IntArray = checks.seeds(dst, self.graph.num_nodes)
-        rows = replace(self.graph.rows(targets), influence=influence)
+        rows = replace(self.graph.rows(targets, without), influence=influence)
         candidate, mass = self._masses(rows, layer, targets)
         prob = self.draw.probability(mass, targets.size, self.budgets[layer])
         return Inclusion(candidate.astype(np.int64), prob)

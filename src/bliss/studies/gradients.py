@@ -1,11 +1,12 @@
-"""Gradients of batches, and the error that sampling adds to them.
+"""Gradients of training batches, whatever the task, and the error that sampling adds to them.
 
 With g the gradient of a batch's loss with full neighbourhoods and g^ that of a draw,
 
     r = E|g^ - g|^2 / E|g|^2
 
 the noise that sampling adds to that of the choice of batches. Gradients are taken in
-evaluation mode: without dropout, and with the running statistics of batch normalisation.
+evaluation mode: without dropout, and with the running statistics of batch normalisation. They are
+by all parameters and, with learnt embeddings of nodes, by all rows of these.
 """
 
 from __future__ import annotations
@@ -16,40 +17,44 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bliss.arrays import FloatArray, IntArray
+from bliss.arrays import FloatArray
+from bliss.loader.seeds import SeedBatch
 from bliss.rng import Stream, derive_key, hashes
 from bliss.samplers import Full, Sampler
 from bliss.train import Task
 
 
-def training_batch(task: Task, step: int, number: int) -> IntArray:
-    """A batch of training nodes for measurements: the first in the order of their hashes."""
-    nodes: IntArray = task.dataset.splits["train"].numpy()
+def training_batch(task: Task, step: int, number: int) -> SeedBatch:
+    """A batch of training nodes or links for measurements: the first in the order of hashes."""
     key = derive_key(task.config.seed, Stream.FRONTIERS, step, number)
-    return nodes[np.argsort(hashes(key, nodes))[: task.config.training.batch_size]]
+    order = np.argsort(hashes(key, np.arange(task.objective.num_seeds)))
+    return task.seed_loader.seeds.batch(order[: task.config.training.batch_size], epoch=0)
 
 
-def gradient(task: Task, sampler: Sampler, seeds: IntArray, step: int) -> Tensor:
-    """Gradient of the loss of one draw of a batch by all parameters. float32[P]."""
+def gradient(task: Task, sampler: Sampler, seeds: SeedBatch, step: int) -> Tensor:
+    """Gradient of the loss of one draw of a batch. float32[P], or [P + V D] with embeddings."""
     task.model.eval()
-    blocks = sampler.sample(seeds, Stream.MEASUREMENT + step)
-    x = task.x.index_select(0, blocks[0].src).float().to(task.device)
-    logits = task.model(x, [block.to(task.device) for block in blocks])
-    labels = task.labels.y[torch.from_numpy(seeds)].to(task.device)
-    gradients = torch.autograd.grad(
-        task.labels.mean_loss(logits, labels), list(task.model.parameters())
-    )
-    return torch.cat([one.detach().flatten().cpu() for one in gradients])
+    batch = task.seed_loader.draw(seeds, Stream.MEASUREMENT + step, sampler).to(task.device)
+    inputs, rows = task.inputs(batch)
+    loss = task.objective.loss(task.model(inputs, batch.blocks), batch)
+    weights = list(task.model.parameters())
+    found = torch.autograd.grad(loss, weights if rows is None else [*weights, rows])
+    parts = [one.detach().flatten().cpu() for one in found[: len(weights)]]
+    if task.embedding is not None:
+        table = torch.zeros(task.embedding.value.shape)
+        table[batch.n_id.cpu()] = found[-1].cpu()
+        parts.append(table.flatten())
+    return torch.cat(parts)
 
 
-def full_gradients(task: Task, batches: Sequence[IntArray]) -> Tensor:
+def full_gradients(task: Task, batches: Sequence[SeedBatch]) -> Tensor:
     """Gradients of batches with full neighbourhoods. float32[batches, P]."""
     full = Full(task.graph, layers=task.config.network.layers)
     return torch.stack([gradient(task, full, seeds, 0) for seeds in batches])
 
 
 def squared_errors(
-    task: Task, sampler: Sampler, batches: Sequence[IntArray], exact: Tensor, draws: int
+    task: Task, sampler: Sampler, batches: Sequence[SeedBatch], exact: Tensor, draws: int
 ) -> FloatArray:
     """|g^ - g|^2 of each draw of each batch. float64[batches, draws]."""
     return np.array(

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from bliss.arrays import FloatArray, IntArray
-from bliss.graph import Graph
+from bliss.graph import Graph, HiddenEdges
 from bliss.kernels import frontier
 from bliss.nn import GNN, infer_layer
 from bliss.nn.block import Block
@@ -39,6 +39,7 @@ class Targets(NamedTuple):
 
     node: IntArray  # int64[D]
     influence: FloatArray  # float64[D] g_i^2
+    without: HiddenEdges | None = None  # edges that the batch does not see
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ class Frontier:
     influence: FloatArray  # float64[D] g_i^2
     stake: Stake
     changed: Mapping[str, Stake] = field(default_factory=dict)  # by the name of a history
+    without: HiddenEdges | None = None
 
 
 def stakes(block: Block, alpha: Tensor, size: Tensor, influence: FloatArray) -> Stake:
@@ -100,14 +102,14 @@ def exact_frontiers(
 
     targets holds, for each layer, the targets of some batches. x is [V, F], on the CPU; the model
     may be on any device. For each history, the frontiers above the first layer also hold the stakes
-    of the changes |h_j - h~_j|.
+    of the changes |h_j - h~_j|. Edges that a batch hides are missing among those of its targets;
+    the embeddings h_j are those of the whole graph.
     """
-    sampler, layers, frontiers = Full(graph, layers=1), list(model), []
-    device = next(model.parameters()).device
+    sampler, layers, frontiers, device = Full(graph, layers=1), list(model), [], model.device
     for layer, batches in enumerate(targets):
-        size = torch.linalg.vector_norm(x, dim=1)
-        for dst, influence in batches:
-            (block,) = sampler.sample(dst, 0)
+        size = torch.linalg.vector_norm(model.messages(x), dim=1)
+        for dst, influence, without in batches:
+            (block,) = sampler.sample(dst, 0, without=without)
             alpha = block.edge_weight
             if model.config.is_attention:
                 inputs = x.index_select(0, block.src).to(device)
@@ -122,7 +124,7 @@ def exact_frontiers(
             changed = {
                 name: stakes(block, alpha, change, influence) for name, change in changes.items()
             }
-            frontiers.append(Frontier(layer, dst, influence, stake, changed))
+            frontiers.append(Frontier(layer, dst, influence, stake, changed, without))
         if layer + 1 < len(targets):
             x = infer_layer(layers[layer], graph, x, device=device)
     return frontiers

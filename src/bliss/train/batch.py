@@ -33,6 +33,7 @@ class NodeData(SimpleNamespace):
     dst_neg_index: Tensor
     blocks: list[Block]
     n_id: Tensor  # int64[S] sources of the first block
+    input_id: Tensor  # int64[B] positions of the seeds
     num_nodes: int
     seconds: Seconds
 

@@ -159,19 +159,12 @@ class Stepper:
         self.task.embedding.apply([news[-1] for news in shards], group["lr"], decay)
         return [news[:-1] for news in shards] if self.sampler.learns else []
 
-    def _inputs(self, batch: NodeData) -> Tensor:
-        """Features and embedding of the sources of a batch. float32[S, F + D]."""
-        x = batch.x.float()  # features may be float16
-        if self.task.embedding is None:
-            return x
-        self._rows = self.task.embedding.rows(batch.n_id, x.device)
-        return torch.cat([x, self._rows], 1)
-
     def _loss(self, batch: NodeData, shard: int) -> Tensor:
         """Loss of a shard's batch; raises an error with the likely cause if it is not finite."""
         config, within = self.task.config, (shard,) if shard else ()
         torch.manual_seed(torch_seed(config.seed, Stream.DROPOUT, self.steps, *within))
-        is_half, x = config.training.precision == "bfloat16", self._inputs(batch)
+        is_half = config.training.precision == "bfloat16"
+        x, self._rows = self.task.inputs(batch)
         with torch.autocast(self.task.device.type, torch.bfloat16, enabled=is_half):
             logits = self.task.model(x, batch.blocks)
         loss = self.task.objective.loss(logits, batch)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -12,10 +13,13 @@ from bliss.data.feature_encoder import FeatureEncoder
 from bliss.errors import InputError, ResourceError
 from bliss.graph import WEIGHTED, Graph
 from bliss.links import LinkSplits
+from bliss.loader.seed_loader import SeedLoader
 from bliss.nn.decoders import LightGCN, LinkGNN
 from bliss.nn.model import GNN
 from bliss.rng import Stream, derive_key
+from bliss.samplers import Full
 from bliss.storage.limits import allocating
+from bliss.train.batch import NodeData
 from bliss.train.config import TrainConfig
 from bliss.train.config_parts import AUTO
 from bliss.train.learnt_rows import LearntRows
@@ -51,6 +55,20 @@ class Task:
     def metric(self) -> str:
         """Metric of the score that selects the best step."""
         return self.objective.metric
+
+    @cached_property
+    def seed_loader(self) -> SeedLoader:
+        """Loader of the training seeds, for studies: any sampler of the graph may draw them."""
+        full = Full(self.graph, layers=self.config.network.layers)
+        return self.objective.loader(self.features, full)
+
+    def inputs(self, batch: NodeData) -> tuple[Tensor, Tensor | None]:
+        """Inputs of a batch [S, F + D], and its rows of the embedding, a leaf [S, D]."""
+        x = batch.x.float()  # features may be float16
+        if self.embedding is None:
+            return x, None
+        rows = self.embedding.rows(batch.n_id, x.device)
+        return torch.cat([x, rows], 1), rows
 
     def graph_of(self, split: str) -> Graph:
         """Graph whose edges are messages when a split is scored; "all": when pairs are predicted.

@@ -28,7 +28,6 @@ from bliss.studies.advice.candidates import (
     with_best_estimator,
 )
 from bliss.studies.advice.pilot import Pilot
-from bliss.studies.node_tasks import check_node_task
 from bliss.studies.provenance import machine
 from bliss.train import TrainConfig, resolve
 from bliss.train.results import title_of
@@ -80,20 +79,19 @@ def advise(
         Function called with messages of progress.
     """
     started = perf_counter()
-    check_node_task(settings.get("task"), "advise")
     checks.whole("pilot_steps", pilot_steps, least=2)
     checks.positive("limit", limit, "start with 0.1.")
     given = {k: v for k, v in settings.items() if v is not None and k != "budgets"}
-    number = dataset.graph.num_nodes
-    eligible = {name: config.fitted(number) for name, config in _eligible(given).items()}
+    size = dataset.graph.num_nodes, dataset.num_features
+    eligible = {name: config.fitted(*size) for name, config in _eligible(given).items()}
     teacher = max(eligible.values(), key=lambda config: config.sampler.config.has_history)
     say(f"Pilot: {pilot_steps} steps with {teacher.sampler.name}")
     pilot = Pilot(teacher, dataset, pilot_steps)
     if not pilot.assessment.has_learnt:
-        return _no_advice(pilot, resolve(**given).fitted(number), limit, started)
+        return _no_advice(pilot, resolve(**given).fitted(*size), limit, started)
     wanted = {name: with_best_estimator(config, pilot, given) for name, config in eligible.items()}
     others = references(given) if compare else {}
-    wanted |= {name: others[name].fitted(number) for name in others if name not in wanted}
+    wanted |= {name: others[name].fitted(*size) for name in others if name not in wanted}
     choices: list[tuple[AdviceRow, Candidate]] = []
     for name, config in wanted.items():
         say(f"Measuring {name}")
@@ -104,7 +102,7 @@ def advise(
     )
     if compare:
         say("Checking expected errors and times")
-        default = resolve(**given).fitted(number)
+        default = resolve(**given).fitted(*size)
         usual = next((kind for _, kind in choices if kind.config == default), None)
         usual = usual or Candidate(DEFAULT, default, pilot, limit)
         usual.measure([default.sampler.budgets])
@@ -144,6 +142,7 @@ def _no_advice(pilot: Pilot, config: TrainConfig, limit: float, started: float) 
     constant = pilot.assessment.splits["val"].constant
     score = title_of(pilot.assessment.metric)
     shown = "not finite" if constant.network_loss is None else f"{constant.network_loss:.3g}"
+    loss = "" if constant.loss is None else f"loss {shown}, of the constant {constant.loss:.3g}; "
     return Advice(
         dataset=config.data.dataset,
         model=config.network.model,
@@ -151,8 +150,8 @@ def _no_advice(pilot: Pilot, config: TrainConfig, limit: float, started: float) 
         command="",
         reason=(
             f"No recommendation: after {len(pilot.losses)} steps the network is no better than a "
-            f"constant prediction on validation nodes (loss {shown}, of the constant "
-            f"{constant.loss or 0:.3g}; {score} of the constant {constant.score or 0:.3g})."
+            f"constant prediction on validation {pilot.task.objective.unit} ({loss}{score} of the "
+            f"constant {constant.score or 0:.3g})."
         ),
         choice=None,
         rows=[],
@@ -238,12 +237,13 @@ def _variance_note(row: AdviceRow, batch_noise: float, limit: float, pilot: Pilo
     """Sentence on whether the variance of sampling matters, with the settings of a row."""
     if pilot.is_fitted:
         return (
-            f"The network has fitted its training nodes after {len(pilot.losses)} steps of the "
-            f"pilot (loss {pilot.losses[-1]:.2g}, at first {pilot.losses[0]:.2g}), so the variance "
-            "of sampling hardly matters. Pass a larger --limit for faster steps."
+            f"The network has fitted its training {pilot.task.objective.unit} after "
+            f"{len(pilot.losses)} steps of the pilot (loss {pilot.losses[-1]:.2g}, at first "
+            f"{pilot.losses[0]:.2g}), so the variance of sampling hardly matters. Pass "
+            "a larger --limit for faster steps."
         )
     error = row.gradient_error if row.measured_error is None else row.measured_error
-    has_noise = batch_noise > ROUNDING  # not if every batch has all training nodes
+    has_noise = batch_noise > ROUNDING  # not if every batch has all training seeds
     ratio = f", {error / batch_noise:.2g} times the variance between batches" if has_noise else ""
     verdict = "matters" if error > limit else "hardly matters"
     return (

@@ -17,7 +17,7 @@ from bliss.train.config import PLACES
 
 KINDS: Mapping[str, Mapping[str, Any]] = {
     "pladies": {"sampler": "pladies"},
-    "bliss": {"sampler": "bliss"},
+    "bliss": {"sampler": "bliss", "first_hop": "sampled"},
     "bliss, exact first hop": {"sampler": "bliss", "first_hop": "exact"},
     "bliss, history": {"sampler": "bliss", "history": "nodes", "estimator": "ht"},
     "neighbor": {"sampler": "neighbor"},
@@ -39,6 +39,8 @@ MOST_NEIGHBOURS = 1024
 def configs(given: Mapping[str, Any]) -> dict[str, TrainConfig]:
     """Settings of the kinds that agree with the given ones, with default budgets or none."""
     given = {**given, **({"sampler": str(given["sampler"]).lower()} if "sampler" in given else {})}
+    if given.get("first_hop") == "auto":
+        del given["first_hop"]
     chosen: dict[str, TrainConfig] = {}
     for name, kind in KINDS.items():
         if any(given.get(key, value) != value for key, value in kind.items()):

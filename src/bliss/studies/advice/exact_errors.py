@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 
 from bliss.arrays import NOTHING, BoolArray, FloatArray, IntArray
-from bliss.graph import Graph
+from bliss.graph import Graph, HiddenEdges
 from bliss.nn import GNN, infer
 from bliss.nn.block import Block
 from bliss.nn.inference import LayerSurvey
@@ -79,8 +79,9 @@ class ExactLayer:
 
     def __init__(self, graph: Graph, model: GNN, layer: int, x: Tensor) -> None:
         self.graph, self.model, self.layer, self.x = graph, model, layer, x
-        self.sketch = x if x.size(1) <= WIDE else _projected(x)
-        self.size: FloatArray = torch.linalg.vector_norm(x, dim=1).double().square().numpy()
+        message = model.messages(x)
+        self.sketch = message if message.size(1) <= WIDE else _projected(message)
+        self.size: FloatArray = torch.linalg.vector_norm(message, dim=1).double().square().numpy()
         self.square: FloatArray = np.zeros(graph.num_nodes)  # [V] |mu_i|^2
         self._squared = np.zeros(graph.num_edges, np.float32)  # alpha_ij^2
         self._spread = np.zeros(graph.num_edges, np.float32)  # |y_ij|^2 of hajek
@@ -94,18 +95,26 @@ class ExactLayer:
         size = self.size if change is None else change
         return self._squared[edge] * size[self.graph.indices[edge]]
 
-    def learn(self, dst: IntArray) -> None:
-        """Compute the rows of these targets, if they are not known yet."""
+    def learn(self, dst: IntArray, without: HiddenEdges | None = None) -> None:
+        """Compute the rows of these targets, if they are not known yet.
+
+        Rows that lose hidden edges are computed for this batch. Of other rows, coefficients that
+        depend on the degree of a source are those with all edges.
+        """
+        if without is not None:
+            self._is_known[without.node] = False
         new = dst[~self._is_known[dst]]
         part = np.cumsum(self.graph.degree[new]) * max(self.sketch.size(1), 1) // CHUNK
         for chunk in np.split(new, np.flatnonzero(np.diff(part)) + 1):
             if chunk.size:
-                self._learn(chunk)
+                self._learn(chunk, without)
         self._is_known[new] = True
+        if without is not None:
+            self._is_known[without.node] = False
 
     @torch.no_grad()
-    def _learn(self, dst: IntArray) -> None:
-        (block,) = self._full.sample(dst, 0)
+    def _learn(self, dst: IntArray, without: HiddenEdges | None) -> None:
+        (block,) = self._full.sample(dst, 0, without=without)
         alpha = self._alpha(block)
         message = self.sketch.index_select(0, block.src[block.row])  # [E', F]
         mean = torch.zeros(block.num_dst, message.size(1))
@@ -122,7 +131,7 @@ class ExactLayer:
         """Exact coefficients of a full block's edges. float32[E']."""
         if not self.model.config.is_attention:
             return block.edge_weight
-        device = next(self.model.parameters()).device
+        device = self.model.device
         inputs = self.x.index_select(0, block.src).to(device)
         return self.model.attention(self.layer, inputs, block.to(device)).cpu()
 
@@ -157,7 +166,7 @@ class ExactErrors:
             self.layers.append(ExactLayer(graph, model, number, survey.input))
             self.surveys.append(survey)
 
-        infer(model, graph, x, device=next(model.parameters()).device, observer=observer)
+        infer(model, graph, x, device=model.device, observer=observer)
         model.eval()
 
     def changes(self, sampler: Sampler) -> list[FloatArray] | None:
@@ -176,6 +185,7 @@ class ExactErrors:
         sampler: Sampler,
         blocks: Sequence[Block],
         changes: Sequence[FloatArray] | None = None,
+        without: HiddenEdges | None = None,
     ) -> list[LayerError]:
         """Error of each layer for the targets of drawn blocks, input layer first.
 
@@ -187,6 +197,8 @@ class ExactErrors:
             Blocks that it drew. Only their targets matter.
         changes
             Result of `changes`, for a sampler with a history.
+        without
+            Edges that the batch does not see. Exact inputs of layers are those of all edges.
         """
         assert isinstance(sampler.config, EstimatorConfig)
         kind = "hajek" if self.is_attention else sampler.config.estimator
@@ -195,11 +207,11 @@ class ExactErrors:
         influence = self._influence(sampler, blocks[skipped:])
         for number, block in enumerate(blocks[skipped:]):
             exact, dst = self.layers[number + skipped], block.dst.numpy()
-            exact.learn(dst)
-            indptr, edge = self.graph.rows(dst).edges()
+            exact.learn(dst, without)
+            indptr, edge = self.graph.rows(dst, without).edges()
             squares = exact.squares(edge, kind, None if changes is None else changes[number])
             if isinstance(sampler, LayerSampler):
-                chosen = sampler.inclusion(dst, number, influence[number])
+                chosen = sampler.inclusion(dst, number, influence[number], without)
                 sources, nodes = self.graph.indices[edge], self.graph.num_nodes
                 stake: FloatArray = np.bincount(sources, squares, nodes).astype(float)
                 value = error(chosen.prob, stake[chosen.candidate])

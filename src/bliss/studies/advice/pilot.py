@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from bliss.arrays import FloatArray
 from bliss.data import Dataset
+from bliss.loader.seeds import draw_blocks
 from bliss.nn.block import Block
 from bliss.rng import Stream
 from bliss.samplers import Sampler
@@ -29,7 +30,7 @@ BATCHES, SEEDS = 6, 1024
 HALF = 0.5
 """Share of its first value to which the loss may fall before errors are measured."""
 FITTED = 0.1
-"""Share of its first value below which a loss shows that the training nodes are fitted."""
+"""Share of its first value below which a loss shows that the training seeds are fitted."""
 LONGER = 240
 """Least number of steps after which a network that has learnt nothing is given up."""
 SMOOTH = 3
@@ -53,7 +54,7 @@ class Noise:
 
     @cached_property
     def batch(self) -> float:
-        """Variance of g between batches; 0 if a batch has all training nodes."""
+        """Variance of g between batches; 0 if a batch has all training seeds."""
         mean = self.gradients.mean(0)
         return float((self.gradients - mean).square().sum()) / (len(self.gradients) - 1)
 
@@ -62,12 +63,12 @@ class Pilot:
     """A network after a few steps of training, whose weights stay fixed from then on.
 
     If the loss falls below HALF of its first value before the last step, the pilot is repeated and
-    ends there: once a network has fitted its training nodes, the gradient vanishes, and an error
+    ends there: once a network has fitted its training seeds, the gradient vanishes, and an error
     relative to it is meaningless. The first value counts as at most that of a constant prediction,
     because unscaled features start anywhere.
 
-    If the network is no better than a constant prediction on validation nodes after the last step,
-    the pilot is repeated with four times as many steps, at least LONGER.
+    If the network is no better than a constant prediction on the validation split after the last
+    step, the pilot is repeated with four times as many steps, at least LONGER.
 
     The training surveys the network half of `evaluate_every` steps before its end (at most half of
     its steps), so that a history is as old as it is on average between two evaluations.
@@ -101,7 +102,9 @@ class Pilot:
         if self.steps < steps:
             self._train(config, dataset, self.steps)
         model = self.task.model.eval()
-        self.weights = {name: value.clone() for name, value in model.state_dict().items()}
+        self.weights = _copy(model.state_dict())
+        table = self.task.embedding
+        self.rows = {} if table is None else _copy(table.state_dict())
         number = min(max(BATCHES, SEEDS // config.training.batch_size), 4 * BATCHES)
         self.batches = [training_batch(self.task, 0, place) for place in range(number)]
 
@@ -117,7 +120,7 @@ class Pilot:
 
     @property
     def is_fitted(self) -> bool:
-        """Whether the loss fell below FITTED of its first value: the training nodes are fitted."""
+        """Whether the loss fell below FITTED of its first value: the training seeds are fitted."""
         return falls_below(self.losses, FITTED, self.constant_loss)
 
     def _train(self, config: TrainConfig, dataset: Dataset, steps: int) -> list[float]:
@@ -170,8 +173,8 @@ class Pilot:
         works: list[Work] = []
         with with_budgets(sampler, budgets):
             for place, seeds in enumerate(self.batches[:number]):
-                blocks = sampler.sample(seeds, Stream.MEASUREMENT + place)
-                errors.append(self.exact.of(sampler, blocks, changes))
+                blocks = draw_blocks(sampler, seeds, Stream.MEASUREMENT + place)
+                errors.append(self.exact.of(sampler, blocks, changes, seeds.without))
                 works.append(self._count(blocks))
         total = [LayerError(*np.sum(layer, axis=0)) for layer in zip(*errors, strict=True)]
         return [float(layer.relative) for layer in total], mean_work(works)
@@ -197,6 +200,8 @@ class Pilot:
                     ms[place].append(stepper.times["total"][-1] * 1e3)
                     works[place].append(self._count(batch.blocks))
         self.task.model.load_state_dict(self.weights)
+        if self.task.embedding is not None:
+            self.task.embedding.load_state_dict(self.rows)
         return list(map(median, ms)), [mean_work(each) for each in works]
 
     def _stepper(self, config: TrainConfig) -> Stepper:
@@ -227,6 +232,10 @@ def _smooth(losses: Sequence[float]) -> FloatArray:
     """Means of SMOOTH consecutive losses, or of all if there are fewer."""
     width = min(SMOOTH, len(losses))
     return np.convolve(losses, np.full(width, 1 / width), "valid")
+
+
+def _copy(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: value.clone() for name, value in state.items()}
 
 
 @contextmanager

@@ -27,7 +27,6 @@ from bliss.studies.comparison.runs import (
     run_each,
 )
 from bliss.studies.comparison.search import candidates, chosen, trials
-from bliss.studies.node_tasks import check_node_task
 from bliss.studies.provenance import graph_facts, load_per_core, machine, today
 from bliss.train import RunFolder, TrainConfig, resolve
 from bliss.train.results import gain
@@ -91,7 +90,6 @@ def compare(
     target_score
         Validation score whose time is reported; by default the highest that every run reached.
     """
-    check_node_task(settings.get("task"), "compare")
     settings, given = own_dataset(settings)
     request = Request.of(
         settings,

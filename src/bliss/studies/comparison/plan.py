@@ -7,13 +7,10 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from bliss import checks
 from bliss.data import Dataset
 from bliss.errors import InputError
 from bliss.nn import MODELS
-from bliss.rng import Stream, derive_key, hashes
 from bliss.samplers import Full
 from bliss.studies.comparison.comparison_record import Skipped
 from bliss.studies.comparison.matching import MATCHES, Matcher
@@ -36,7 +33,8 @@ from bliss.studies.comparison.sizes import (
     unit_of,
     with_size,
 )
-from bliss.train import DataConfig, TrainConfig, resolve
+from bliss.studies.gradients import training_batch
+from bliss.train import DataConfig, TrainConfig, build_task, resolve
 
 
 class RowKey(NamedTuple):
@@ -255,15 +253,15 @@ def coverage_notes(rows: Sequence[tuple[RowKey, TrainConfig]], dataset: Dataset)
 
 
 def covers_everything(config: TrainConfig, dataset: Dataset) -> bool:
-    """Whether the budgets cover the full neighbourhoods of a batch of training nodes."""
+    """Whether the budgets cover the full neighbourhoods of a training batch."""
     kind = config.sampler.config
     if kind.unit == "none" or config.sampler.name == "fastgcn" or getattr(kind, "replace", False):
         return False
-    sampler, nodes = Full(dataset.graph, layers=1), dataset.splits["train"].numpy()
-    order = np.argsort(hashes(derive_key(config.seed, Stream.ORDER, 0), nodes))  # ids are no sample
-    targets = nodes[order[: config.training.batch_size]]
+    task = build_task(config, dataset)
+    sampler, seeds = Full(task.graph, layers=1), training_batch(task, 0, 0)
+    targets = seeds.node
     for budget in reversed(config.sampler.budgets):
-        (block,) = sampler.sample(targets, 0)
+        (block,) = sampler.sample(targets, 0, without=seeds.without)
         needed = block.num_src if kind.unit == "sources" else int(block.indptr.diff().max())
         if budget < needed:
             return False

@@ -21,10 +21,10 @@ from torch import Tensor
 from torch.func import functional_call
 
 from bliss import checks
-from bliss.arrays import NOTHING, FloatArray, IntArray
+from bliss.arrays import NOTHING, FloatArray
 from bliss.data import Dataset
 from bliss.errors import InputError
-from bliss.nn.block import Block
+from bliss.loader.seeds import SeedBatch, draw_blocks
 from bliss.policies import POLICIES
 from bliss.rng import Stream
 from bliss.samplers import PLADIES, Bliss, LayerSampler
@@ -32,7 +32,6 @@ from bliss.samplers.config_base import EstimatorConfig
 from bliss.samplers.influence import of_sources
 from bliss.studies.gradients import full_gradients, squared_errors, training_batch
 from bliss.studies.layer_errors import Frontier, Targets, error, exact_frontiers, least_error
-from bliss.studies.node_tasks import check_node_task
 from bliss.studies.variance.variance_record import (
     AgeRatios,
     GradientError,
@@ -59,7 +58,7 @@ class VarianceStudy:
     config
         Settings of the training; its sampler must be "pladies".
     dataset
-        The graph, its features and labels.
+        The graph, its features, and its labels or links.
     policies
         Names of policies to compare with PLADIES.
     every
@@ -86,7 +85,6 @@ class VarianceStudy:
             checks.choice("policies", name, list(POLICIES))
         self.every = checks.whole("every", every, least=1)
         self.survey_every = checks.whole("survey_every", survey_every)
-        check_node_task(config.objective.task, "variance")
         if config.training.shards > 1:
             raise InputError(
                 f"shards={config.training.shards} must be 1 here, because variance is measured "
@@ -127,6 +125,11 @@ class VarianceStudy:
 
     def _with_history(self, policy: str) -> Bliss:
         task, config = self.task, self.config
+        if task.embedding is not None:
+            raise InputError(
+                f"history=True has no meaning with embedding={config.network.embedding}, whose "
+                "rows change in every step: leave it out."
+            )
         if config.network.is_attention:
             raise InputError(
                 f"history=True has no meaning for model={config.network.model!r}, which learns its "
@@ -161,9 +164,10 @@ class VarianceStudy:
         steps = self.config.training.steps
         for (batch,) in self.stepper.batches():
             self.stepper.step([batch])
-            step = self.stepper.steps
+            step, loader = self.stepper.steps, self.stepper.loader
+            seeds = loader.seeds.batch(batch.input_id.cpu().numpy(), loader.epoch)
             for student in self.students.values():
-                self._teach(student, batch.blocks[-1].dst.cpu(), step)
+                self._teach(student, seeds, step)
             if self.survey_every and step % self.survey_every == 0:
                 for student in self.surveyed.values():
                     student.survey(self.task.model, self.task.x, device=self.task.device)
@@ -173,14 +177,14 @@ class VarianceStudy:
                 on_step(step)
         return self.summary()
 
-    def _teach(self, student: LayerSampler, seeds: Tensor, step: int) -> None:
+    def _teach(self, student: LayerSampler, seeds: SeedBatch, step: int) -> None:
         """Let a student learn from its own sample of a batch, with the current network.
 
         The network's buffers, such as the statistics of batch normalisation, do not change.
         """
         if not student.learns:
             return
-        blocks = student.sample(seeds, step)
+        blocks = draw_blocks(student, seeds, step)
         inputs = self.task.x.index_select(0, blocks[0].src).float().to(self.task.device)
         blocks = [block.to(self.task.device) for block in blocks]
         torch.manual_seed(torch_seed(self.config.seed, Stream.DROPOUT, step))
@@ -194,10 +198,7 @@ class VarianceStudy:
         layers = self.config.network.layers
         was_training = self.task.model.training
         self.task.model.eval()
-        batches = [
-            self._targets(self.fixed.sample(seeds, Stream.MEASUREMENT + step))
-            for seeds in self._seeds(step)
-        ]
+        batches = [self._targets(seeds, step) for seeds in self._seeds(step)]
         targets = [[batch[layer] for batch in batches] for layer in range(layers)]
         with torch.no_grad():
             histories = {
@@ -215,18 +216,19 @@ class VarianceStudy:
             ],
         )
 
-    def _seeds(self, step: int) -> list[IntArray]:
-        """Batches of training nodes for a checkpoint."""
+    def _seeds(self, step: int) -> list[SeedBatch]:
+        """Batches of training nodes or links for a checkpoint."""
         return [training_batch(self.task, step, number) for number in range(FRONTIERS)]
 
-    def _targets(self, blocks: Sequence[Block]) -> list[Targets]:
+    def _targets(self, seeds: SeedBatch, step: int) -> list[Targets]:
         """Targets of each layer of a draw and their influence, input layer first."""
-        found = [Targets(blocks[-1].dst.numpy(), np.ones(blocks[-1].num_dst))]
+        blocks, hidden = draw_blocks(self.fixed, seeds, Stream.MEASUREMENT + step), seeds.without
+        found = [Targets(blocks[-1].dst.numpy(), np.ones(blocks[-1].num_dst), hidden)]
         for block in blocks[:0:-1]:
             influence = of_sources(
                 block, found[-1].influence, has_attention=self.config.network.is_attention
             )
-            found.append(Targets(block.src.numpy(), influence))
+            found.append(Targets(block.src.numpy(), influence, hidden))
         return found[::-1]
 
     def _gradient_errors(self) -> dict[str, GradientError]:
@@ -310,7 +312,7 @@ def _errors(
             continue
         influence = frontier.influence if sampler.config.weighs_targets else NOTHING
         layer = frontier.layer - skipped
-        prob = sampler.inclusion(frontier.targets, layer, influence).prob
+        prob = sampler.inclusion(frontier.targets, layer, influence, frontier.without).prob
         changed = frontier.changed.get(name)
         sampled = stake if changed is None else getattr(changed, kind)
         own += error(prob, sampled)
