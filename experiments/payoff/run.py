@@ -25,7 +25,7 @@ from bliss.samplers import Sampler
 from bliss.storage import records
 from bliss.train import Stepper, Task, TrainConfig, build_task, resolve
 from bliss.train.evaluation import evaluate, evaluate_and_survey
-from experiments.payoff.three_hops import three_hops
+from experiments.graphs import three_hops
 
 HERE = Path(__file__).parent
 SHARES = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)

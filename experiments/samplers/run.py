@@ -23,7 +23,7 @@ from bliss.storage import records
 from bliss.studies import compare
 from bliss.studies.comparison.matching import Matcher, Work
 from bliss.studies.comparison.plan import Request, plan, sized
-from experiments.payoff.three_hops import three_hops
+from experiments.graphs import three_hops
 
 HERE = Path(__file__).parent
 MATCHES = ("edges", "ms")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from experiments.coins import run as coins
 from experiments.payoff import tables as payoff
 from experiments.payoff.run import CASES, config
 from experiments.planetoid import run as planetoid
@@ -18,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[2] / "experiments"
 
 def pages() -> dict[str, str]:
     found = {"payoff/README.md": payoff.page(), "variance/README.md": variance.page()}
+    found["coins/README.md"] = coins.page(coins.read())
     return found | {f"samplers/{k}": v for k, v in samplers.pages(samplers.load()).items()}
 
 
@@ -27,7 +29,14 @@ def written() -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    "name", ["payoff/README.md", "variance/README.md", "samplers/README.md", "samplers/tables.md"]
+    "name",
+    [
+        "payoff/README.md",
+        "variance/README.md",
+        "coins/README.md",
+        "samplers/README.md",
+        "samplers/tables.md",
+    ],
 )
 def test_a_page_is_what_its_notes_and_results_give(written, name):
     assert (ROOT / name).read_text(encoding="utf-8") == written[name]

@@ -1,6 +1,8 @@
-"""A graph whose labels depend on three hops, so that a network needs three layers."""
+"""Graphs of several experiments: one whose labels need three layers, and large training splits."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -49,3 +51,12 @@ def three_hops(nodes: int = 200_000, seed: int = 0) -> Dataset:
     }
     x = torch.from_numpy(x.astype(np.float32))
     return Dataset("three-hops", graph, x, torch.from_numpy(y), splits, CLASSES)
+
+
+def with_large_split(dataset: Dataset) -> Dataset:
+    """60% of the nodes for training and 20% each for validation and testing, at random."""
+    nodes = dataset.graph.num_nodes
+    order = torch.from_numpy(np.random.default_rng(0).permutation(nodes))
+    first, second = int(0.6 * nodes), int(0.8 * nodes)
+    splits = {"train": order[:first], "val": order[first:second], "test": order[second:]}
+    return replace(dataset, splits=splits)
