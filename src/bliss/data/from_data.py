@@ -32,10 +32,12 @@ def from_data(
     undirected: bool = False,
     task: str = "auto",
     seed: int = 0,
+    node_type: str | None = None,
 ) -> Dataset:
-    """Make a dataset of a PyG `Data`, for training, comparisons and studies.
+    """Make a dataset of a PyG `Data` or `HeteroData`, for training, comparisons and studies.
 
-    Parallel edges are merged and each node gets one self-loop, as in a store.
+    Parallel edges are merged. Each node of a `Data` gets one self-loop, as in a store. Of a
+    `HeteroData`, the nodes of one type have labels y and masks, and a type may lack x.
 
     Parameters
     ----------
@@ -54,16 +56,27 @@ def from_data(
     norm
         Aggregation coefficients with edge_weight: "weighted-mean", or "weights", their sum.
     undirected
-        Whether to add the reverse of each edge.
+        Whether to add the reverse of each edge; of a `HeteroData`, as relations called rev_...
     task
         "classes", "labels", "regression", or "auto": by the type of y.
     seed
         Seed of the draw of fractions.
+    node_type
+        Type of the nodes with labels, of a `HeteroData`; by default the only one that has y.
     """
+    checks.choice("norm", norm, WEIGHTED)
+    if library_of(data) == "torch_geometric.HeteroData":
+        from bliss.data.from_hetero import from_hetero
+
+        weights = norm if checks.flag("edge_weight", edge_weight) else "mean"
+        return from_hetero(data, name, node_type, weights, undirected, splits, split, task, seed)
+    if node_type is not None:
+        raise InputError(
+            f"node_type={node_type!r} was given, but a Data has no types: leave it out."
+        )
     features, edges, labels = data_parts(data, edge_weight, task)
     nodes = Nodes(len(features))
     edges = find_nodes(edges, nodes)
-    checks.choice("norm", norm, WEIGHTED)
     graph = make_graph(edges, nodes.number, not undirected, norm)
     known = np.flatnonzero(labelled(labels.y, labels.task, labels.num_classes))
     source = data_splits(data, split) if splits is None else splits
@@ -84,10 +97,6 @@ def from_data(
 def data_parts(data: Any, edge_weight: bool, task: str) -> tuple[Array, Edges, Labels]:
     """Features float32[V, F], edges and labels of a `Data`."""
     kind = library_of(data)
-    if kind == "torch_geometric.HeteroData":
-        raise InputError(
-            "HeteroData has several types of nodes or edges: pass data.to_homogeneous()."
-        )
     if kind != "torch_geometric.Data":
         raise InputError(
             f"{type(data).__name__} is not a PyG Data: pass Data(x=..., edge_index=..., y=...)."
@@ -95,12 +104,16 @@ def data_parts(data: Any, edge_weight: bool, task: str) -> tuple[Array, Edges, L
     x = getattr(data, "x", None)
     if x is None:
         raise InputError("data.x is missing, but features are needed: set it, [V, F].")
-    if not isinstance(x, torch.Tensor):
-        raise InputError(f"data.x is a {type(x).__name__}, but must be a tensor: convert it.")
-    features = checks.features(x.to_dense() if x.layout != torch.strided else x, len(x))
-    y = getattr(data, "y", None)
-    labels = no_labels(len(x)) if y is None else _labels(checks.as_array("y", y), len(x), task)
+    features = data_features("data.x", x, len(x))
+    labels = data_labels(data, len(x), task)
     return features, _edges(data, checks.flag("edge_weight", edge_weight)), labels
+
+
+def data_features(field: str, x: Any, number: int) -> Array:
+    """Features of `number` nodes, dense. float32[n, F]."""
+    if not isinstance(x, torch.Tensor):
+        raise InputError(f"{field} is a {type(x).__name__}, but must be a tensor: convert it.")
+    return checks.features(x.to_dense() if x.layout != torch.strided else x, number)
 
 
 def data_splits(data: Any, split: int = 0) -> Mapping[str, Array] | None:
@@ -125,6 +138,12 @@ def data_splits(data: Any, split: int = 0) -> Mapping[str, Array] | None:
         if array.any():
             splits[name] = array
     return splits or None
+
+
+def data_labels(data: Any, number: int, task: str) -> Labels:
+    """Labels of a `Data`, or of the nodes of one type; none without y."""
+    y = getattr(data, "y", None)
+    return no_labels(number) if y is None else _labels(checks.as_array("y", y), number, task)
 
 
 def _labels(y: Array, number: int, task: str) -> Labels:

@@ -16,6 +16,9 @@ A dataset store also holds
     names.npy, name_ends.npy        the user's ids of nodes, if they are not 0 to V - 1
     label_edges.npy, label_*.npy    int64[2, P] links to learn, and their splits and times, if given
 
+The features and names of a graph with types are in files of their own, see
+`bliss.data.typed_store`; features.npy is then [V, 0].
+
 Nothing is unpickled. Every pointer and index is checked when a store is opened for the first time,
 because the kernels do not check them again. `bliss.data.manifest` says when digests are compared
 and when large arrays are checked again.
@@ -40,8 +43,10 @@ from bliss.data.names import ENDS, NAMES, NodeNames
 from bliss.data.npy import map_npy, map_npy_private, read_npy, write_npy
 from bliss.data.safe_reading import in_one_sentence
 from bliss.data.table_encoder import TableEncoder
+from bliss.data.typed_store import GROUPS, open_nodes, open_types, types_header, write_groups
 from bliss.errors import InputError
-from bliss.graph import NORMS, WEIGHTED, Graph, Norm
+from bliss.graph import NORMS, WEIGHTED, Graph, GraphTypes, Norm
+from bliss.graph.type_checks import check_types
 from bliss.storage.digests import json_digest
 from bliss.storage.files import new_folder
 
@@ -90,8 +95,11 @@ def _open_graph(path: Path, norm: Norm | None = None, verify: bool = False) -> G
         weight = _map(path, "weight") if is_weighted else NOTHING
         if must_check and own in WEIGHTED and not is_weighted:  # the header's mark covers them
             checks.weights("weight", _map(path, "weight"), indices.size)
+        types = open_types(path, header)
         make = Graph if must_check else Graph.trusted
-        graph = make(indptr, indices, norm, weight)
+        graph = make(indptr, indices, norm, weight, types=types)
+        if must_check and types is not None:
+            check_types(types, graph.indptr, graph.indices)
     if header.get("self_loops") is True:
         graph.note_self_loops()
     return graph
@@ -130,6 +138,7 @@ def open_store(folder: StrPath) -> Dataset:
         encoder=_encoder(path / DATASET_HEADER, header, x.shape[-1]),
         imported=_imported(path / DATASET_HEADER, header),
         label_edges=LabelEdges.open(path, header["files"]),
+        typed=open_nodes(path, header, graph.types),
     )
 
 
@@ -149,11 +158,18 @@ def write_graph(graph: Graph, folder: Path) -> None:
     names = ("indptr", "indices", *(("weight",) if graph.norm in WEIGHTED else ()))
     for name in names:
         write_npy(folder / f"{name}.npy", getattr(graph, name))
-    write_graph_header(folder, graph.norm, graph.num_nodes, graph.num_edges)
+    if graph.types is not None:
+        write_groups(folder, graph.types)
+    write_graph_header(folder, graph.norm, graph.num_nodes, graph.num_edges, types=graph.types)
 
 
 def write_graph_header(
-    folder: Path, norm: Norm, num_nodes: int, num_edges: int, self_loops: bool = False
+    folder: Path,
+    norm: Norm,
+    num_nodes: int,
+    num_edges: int,
+    self_loops: bool = False,
+    types: GraphTypes | None = None,
 ) -> None:
     """Write graph.json beside the arrays; `self_loops` says that every node has exactly one."""
     header: dict[str, Any] = {
@@ -165,6 +181,9 @@ def write_graph_header(
     if self_loops:
         header["self_loops"] = True
     names = ("indptr", "indices", *(("weight",) if norm in WEIGHTED else ()))
+    if types is not None:
+        header["types"] = types_header(types)
+        names = *names, *GROUPS
     write_header(folder / GRAPH_HEADER, header, [f"{name}.npy" for name in names])
 
 

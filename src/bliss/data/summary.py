@@ -12,6 +12,7 @@ from bliss.arrays import IntArray
 from bliss.data.dataset import SPLITS, Dataset
 from bliss.data.edges import Edges
 from bliss.data.names import shown
+from bliss.data.type_summary import describe_relations, describe_types, type_rows
 from bliss.graph import Graph
 from bliss.text import printable
 
@@ -59,7 +60,7 @@ def describe(dataset: Dataset) -> dict[str, Any]:
     """
     graph = dataset.graph
     loops = self_loops(graph) if dataset.imported is None else 1  # an import adds one per node
-    degree = graph.degree - loops
+    degree = graph.degree - (loops if graph.types is None else 0)
     quantiles = np.quantile(degree, (0, 0.25, 0.5, 0.75, 0.99, 1)) if degree.size else np.zeros(6)
     names = ("min", "25%", "median", "75%", "99%", "max")
     imported = dict(dataset.imported or {})
@@ -70,6 +71,8 @@ def describe(dataset: Dataset) -> dict[str, Any]:
         "edges": int(degree.sum()),
         "self_loops": graph.num_self_loops,
         "reciprocal": imported["reciprocal"] if imported else reciprocal_share(graph),
+        "types": describe_types(dataset),
+        "relations": describe_relations(graph),
         "norm": graph.norm,
         "weights": [float(weight.min()), float(weight.max())] if weight.size else None,
         "features": dataset.num_features,
@@ -97,8 +100,8 @@ def summary_rows(description: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The result of `describe` as pairs of text to print."""
     imported, splits, degree = description["import"], description["splits"], description["degree"]
     edges = f"{description['edges']:,}, and {description['self_loops']:,} self-loops"
-    rows = [("nodes", _nodes(description)), ("edges", edges)]
-    if imported:
+    rows = [("nodes", _nodes(description)), ("edges", edges), *type_rows(description)]
+    if imported and not description["types"]:
         twice = ", edges and their reverse counted as one" if imported["undirected"] else ""
         rows += [
             ("edges read", f"{imported['edges_read']:,}"),
@@ -109,8 +112,9 @@ def summary_rows(description: Mapping[str, Any]) -> list[tuple[str, str]]:
                 f"{imported['self_loops_read']:,} read",
             ),
         ]
+    if not description["types"]:
+        rows.append(("direction", _direction(description["reciprocal"], imported)))
     rows += [
-        ("direction", _direction(description["reciprocal"], imported)),
         ("edge weights", _weights(description)),
         ("features", f"{description['features']:,}"),
         *_label_rows(description),

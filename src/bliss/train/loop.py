@@ -56,7 +56,8 @@ from bliss.train.results import (
 )
 from bliss.train.schema import check_features, check_schema, schema_of, with_labels_of
 from bliss.train.step import Stepper
-from bliss.train.task import Task, build_network, build_task
+from bliss.train.task import NetworkSchema, Task, build_network, build_task
+from bliss.train.typed_inputs import TypedEncoder
 
 _TARGETS = "targets."  # before the names of a scale among the weights of a run
 _FEATURES = "features."  # before the names of the statistics of features
@@ -372,15 +373,16 @@ def best_weights(task: Task) -> dict[str, Tensor]:
 
 def load_network(
     folder: RunFolder, config: TrainConfig, schema: DataSchema
-) -> tuple[GNN, FeatureEncoder, Tensor | None]:
+) -> tuple[GNN, FeatureEncoder | TypedEncoder, Tensor | None]:
     """The network of a run's best step, its encoder, and the learnt embedding [V, D], if any.
 
     The network is on the CPU and in evaluation mode.
     """
     weights = _best_weights(folder, config)
-    model = build_network(config, schema.features, schema.outputs)
+    shape = NetworkSchema(schema.features, schema.node_types, tuple(schema.edge_types))
+    model = build_network(config, shape, schema.outputs)
     _load(model, weights, folder)
-    return model.eval(), _encoder(config, weights, folder), weights.get(_EMBEDDING)
+    return model.eval(), _encoder(config, weights, folder, schema), weights.get(_EMBEDDING)
 
 
 def load_weights(task: Task, weights: Mapping[str, Tensor], folder: RunFolder) -> Task:
@@ -433,7 +435,7 @@ def open_task(
     check_features(dataset, schema, folder.path)
     if not needs_labels and not config.objective.is_link:
         dataset = with_labels_of(schema, dataset)
-    encoder = _encoder(config, weights, folder)
+    encoder = _encoder(config, weights, folder, schema)
     task = build_task(config, dataset, encoder, trains=False, scores=needs_labels)
     check_schema(task, schema, folder.path)
     return load_weights(task, weights, folder)
@@ -459,8 +461,8 @@ def _best_weights(folder: RunFolder, config: TrainConfig) -> dict[str, Tensor]:
 
 
 def _encoder(
-    config: TrainConfig, weights: Mapping[str, Tensor], folder: RunFolder
-) -> FeatureEncoder:
+    config: TrainConfig, weights: Mapping[str, Tensor], folder: RunFolder, schema: DataSchema
+) -> FeatureEncoder | TypedEncoder:
     """The encoder of features that the run was trained with."""
     named = {
         name.removeprefix(_FEATURES): tensor
@@ -468,6 +470,8 @@ def _encoder(
         if name.startswith(_FEATURES)
     }
     try:
+        if schema.node_types:
+            return TypedEncoder.from_dict(config.data.features, named, [*schema.node_types])
         return FeatureEncoder.from_dict(config.data.features, named)
     except ValueError as error:
         raise DamagedError(

@@ -29,6 +29,7 @@ from bliss.train.metrics import (
 )
 from bliss.train.node_labels import NodeLabels
 from bliss.train.results import METRICS, SplitAssessment
+from bliss.train.typed_inputs import TypedInputs
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,8 +72,10 @@ class NodeObjective(NodeLabels):
         """Loss of the best constant prediction, at a sample of training nodes."""
         return ConstantPrediction.of(self).loss(self, sample(self.train_nodes))
 
-    def loader(self, x: Tensor, sampler: Sampler, **options: Any) -> NodeLoader:
+    def loader(self, x: Tensor | TypedInputs, sampler: Sampler, **options: Any) -> NodeLoader:
         """Loader of training nodes."""
+        if isinstance(x, TypedInputs):
+            return x.loader(self.y, sampler, self.train_nodes, **options)
         data = NodeData(x=x, y=self.y, num_nodes=self.dataset.graph.num_nodes)
         return NodeLoader(data, sampler, self.train_nodes, **options)
 
@@ -146,8 +149,10 @@ def node_objective(
 ) -> NodeObjective:
     """Check the settings against the labels and splits. Without `trains`, splits may be empty."""
     if dataset.num_outputs == 0:
+        of_type = "" if dataset.typed is None else f"type {dataset.typed.node_type!r} of "
         raise InputError(
-            f"{dataset.name!r} has no labels, but training needs them: import it with --labels."
+            f"{of_type}{dataset.name!r} has no labels, but training needs them: import it with "
+            "--labels."
         )
     for name in ("train", "val", "test") if trains else ():
         if name not in dataset.splits or len(dataset.splits[name]) == 0:

@@ -60,8 +60,8 @@ class Objective(Protocol):
         """Least loss of outputs that are the same for all seeds."""
         ...
 
-    def loader(self, x: Tensor, sampler: Sampler, **options: Any) -> SeedLoader:
-        """Loader of training batches. x [V, F]: features."""
+    def loader(self, x: Any, sampler: Sampler, **options: Any) -> SeedLoader:
+        """Loader of training batches. x: features [V, F], or `TypedInputs`."""
         ...
 
     def loss(self, outputs: Tensor, batch: NodeData) -> Tensor:

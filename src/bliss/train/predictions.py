@@ -71,6 +71,7 @@ def prediction_parts(
 def node_parts(task: Task, nodes: str = ALL) -> Iterator[dict[str, list[Any]]]:
     """Predictions from full neighbourhoods for all nodes or a split, some thousand at a time.
 
+    In a graph with types, "all" are the nodes of the type that has labels.
     Nodes have the user's ids, and classes their names. With one class per node, the columns are
     node, label and probability. With several labels per node, label and probability list all labels
     above one half, separated by blanks, or by semicolons if they have names. For regression there
@@ -83,16 +84,25 @@ def node_parts(task: Task, nodes: str = ALL) -> Iterator[dict[str, list[Any]]]:
             "pairs (--pairs FILE) or top (--top 20)."
         )
     dataset = task.dataset
-    chosen = None if nodes == ALL else dataset.splits[nodes]
+    chosen = _nodes_of_type(dataset) if nodes == ALL else dataset.splits[nodes]
     outputs = full_logits(task, nodes=chosen)
+    names, first = dataset.names_of_labelled
     for start in range(0, max(len(outputs), 1), _PART):
         part = outputs[start : start + _PART]
         ids = torch.arange(start, start + len(part)) if chosen is None else chosen[start:][:_PART]
-        names = dataset.node_names
+        ids = ids - first
         columns: dict[str, list[Any]] = {
             "node": ids.tolist() if names is None else [names[i] for i in ids.tolist()]
         }
         yield columns | _predicted(dataset, task.labels.predictions(part))
+
+
+def _nodes_of_type(dataset: Dataset) -> Tensor | None:
+    """The nodes that can have labels: those of one type, or None for all. int64[N]."""
+    if dataset.typed is None or dataset.graph.types is None:
+        return None
+    own = dataset.graph.types.range_of(dataset.typed.node_type)
+    return torch.arange(own.start, own.stop)
 
 
 def _predicted(dataset: Dataset, outputs: Tensor) -> dict[str, list[Any]]:

@@ -203,6 +203,12 @@ class DataSchema(Record, frozen=True, kw_only=True):
     """Names of the classes, labels or targets; empty if they are numbers."""
     norm: str
     """Coefficients of the edges, see `Graph`."""
+    node_types: dict[str, int] = msgspec.field(default_factory=dict)
+    """Number of features of each type of nodes; empty without types."""
+    edge_types: list[tuple[str, str, str]] = msgspec.field(default_factory=list)
+    """Relations: source type, name and target type."""
+    node_type: str = ""
+    """Type of the nodes that are predicted."""
 
 
 class Evaluation(Record, frozen=True, kw_only=True, omit_defaults=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from math import isfinite
 from statistics import median
@@ -23,6 +23,7 @@ from bliss.feedback import News
 from bliss.rng import Stream
 from bliss.train.adam import Adam
 from bliss.train.batch import NodeData
+from bliss.train.learnt_rows import LearntBatch
 from bliss.train.results import Sampled
 from bliss.train.task import Task, torch_seed
 
@@ -96,7 +97,7 @@ class Stepper:
             weight_decay=training.weight_decay,
             fused=True,
         )
-        self._rows: Tensor | None = None  # of the embedding, with a gradient. [S, D]
+        self._learnt: LearntBatch | None = None  # rows of the embedding in the present batch
         self.losses = [0.0, 0.0]  # sum and number since the last call of `mean_loss`
         self.step_seconds = 0.0  # sum over all steps
         self.sampled = [0, 0]  # input nodes and edges of all layers, summed over steps and shards
@@ -134,8 +135,8 @@ class Stepper:
             loss.backward()  # type: ignore[no-untyped-call]
             self._end_part("backward")
             news = self.sampler.digest(batch.blocks) if self.sampler.learns else []
-            if self.task.embedding is not None and self._rows is not None:
-                news = [*news, self.task.embedding.digest(batch.n_id, self._rows)]
+            if self.task.embedding is not None and self._learnt is not None:
+                news = [*news, self.task.embedding.digest(*self._learnt)]
             self.exchange.end_shard(loss.detach(), news, _counts(batch))
             self._end_part("update")
             self._seconds["sample"] += batch.seconds.sample
@@ -164,7 +165,7 @@ class Stepper:
         config, within = self.task.config, (shard,) if shard else ()
         torch.manual_seed(torch_seed(config.seed, Stream.DROPOUT, self.steps, *within))
         is_half = config.training.precision == "bfloat16"
-        x, self._rows = self.task.inputs(batch)
+        x, self._learnt = self.task.inputs(batch)
         with torch.autocast(self.task.device.type, torch.bfloat16, enabled=is_half):
             logits = self.task.model(x, batch.blocks)
         loss = self.task.objective.loss(logits, batch)
@@ -173,9 +174,10 @@ class Stepper:
             raise DivergedError(f"loss={value} at step {self.steps}: {self._cause(x)}")
         return loss
 
-    def _cause(self, x: Tensor) -> str:
-        """Likely cause of a loss that is not finite, and the remedy. x [S, F]: features."""
-        largest = float(x.abs().max())  # NaN if there is one
+    def _cause(self, x: Tensor | Mapping[str, Tensor]) -> str:
+        """Likely cause of a loss that is not finite, and the remedy. x: features, [S, F]."""
+        parts = [x] if isinstance(x, Tensor) else [part for part in x.values() if part.numel()]
+        largest = float(torch.stack([part.abs().max() for part in parts]).max())  # NaN if any is
         if not largest < float("inf"):
             return "features hold NaN or infinity, replace them by finite numbers."
         if largest > UNSCALED_FEATURE:
