@@ -16,9 +16,11 @@ from bliss.arrays import Array, BoolArray, IntArray
 from bliss.data.label_edges import LabelEdges
 from bliss.data.names import NodeNames
 from bliss.data.table_encoder import TableEncoder
+from bliss.data.timestamps import NUMBER
 from bliss.data.typed_nodes import TypedNodes
 from bliss.errors import InputError
 from bliss.graph import Graph
+from bliss.graph.cutoff import check_times
 from bliss.storage.digests import array_digest
 
 SPLITS = ("train", "val", "test")
@@ -53,6 +55,8 @@ class Dataset:
     encoder: TableEncoder | None = None  # of the columns of a table of features; None: no table
     imported: Mapping[str, Any] | None = None  # what an import did; see `bliss.data.summary`
     label_edges: LabelEdges | None = None  # the links of link tasks; None: the edges of the graph
+    node_time: IntArray | None = None  # int64[V] times of nodes, for splits by time
+    time_unit: str = ""  # of all times: number, date (see `timestamps`), or empty: no times
     typed: TypedNodes | None = None  # features of a graph with types; x is then [V, 0]
 
     def __post_init__(self) -> None:
@@ -86,6 +90,10 @@ class Dataset:
                 )
         if self.label_edges is not None:
             self.label_edges.check(nodes)
+        if self.node_time is not None:
+            check_times("node_time", self.node_time, nodes, "node")
+        if not self.time_unit and (self.graph.has_times or self.node_time is not None):
+            object.__setattr__(self, "time_unit", NUMBER)
         if self.typed is not None:
             self.typed.check(self.graph, self.splits)
         parts = {name: ids.numpy() for name, ids in self.splits.items()}
@@ -153,7 +161,9 @@ class Dataset:
         edges = self.graph.indptr, self.graph.indices, self.graph.weight
         tensors = self.x, self.y, *(self.splits[name] for name in SPLITS)
         links = () if self.label_edges is None else self.label_edges.files.values()
-        arrays = [*edges, *(tensor.numpy() for tensor in tensors), *links]
+        times = [self.graph.time] if self.graph.has_times else []
+        times += [] if self.node_time is None else [self.node_time]
+        arrays = [*edges, *(tensor.numpy() for tensor in tensors), *links, *times]
         if self.typed is not None and self.graph.types is not None:
             arrays += [x.numpy() for x in self.typed.x.values()]
             arrays += self.graph.types.arrays

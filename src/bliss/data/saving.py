@@ -16,7 +16,14 @@ from bliss.data.labels import Labels
 from bliss.data.manifest import write_header
 from bliss.data.names import NodeNames
 from bliss.data.npy import write_npy, write_npy_rows
-from bliss.data.store import DATASET_FILES, DATASET_FORMAT, DATASET_HEADER, StrPath, write_graph
+from bliss.data.store import (
+    DATASET_FILES,
+    DATASET_FORMAT,
+    DATASET_HEADER,
+    NODE_TIME,
+    StrPath,
+    write_graph,
+)
 from bliss.data.table_encoder import TableEncoder
 from bliss.data.typed_nodes import TypedNodes
 from bliss.data.typed_store import features_file, names_arrays, nodes_header
@@ -55,6 +62,8 @@ class Content:
     names: NodeNames | None
     encoder: TableEncoder | None = None  # of the columns of a table of features
     label_edges: LabelEdges | None = None
+    node_time: IntArray | None = None  # int64[V]
+    time_unit: str = ""
     typed: TypedNodes | None = None  # names and encoders; rows come from `typed_rows`
     typed_rows: Mapping[str, TypedRows] = field(default_factory=dict)
 
@@ -84,6 +93,7 @@ def write_store(
         arrays |= {f"{split}.npy": ids for split, ids in content.splits.items()}
         named = dict(content.names.files) if content.names is not None else {}
         named |= content.label_edges.files if content.label_edges is not None else {}
+        named |= {NODE_TIME: content.node_time} if content.node_time is not None else {}
         named |= {} if content.typed is None else names_arrays(content.typed)
         for file, array in (arrays | named).items():
             write_npy(scratch / file, array)
@@ -97,6 +107,8 @@ def write_store(
             "multilabel": labels.task == "labels",
             "splits": {split: ids.size for split, ids in content.splits.items()},
         }
+        if content.time_unit:
+            header["time_unit"] = content.time_unit
         if labels.task == "regression":
             header["task"] = labels.task
         if labels.names:
@@ -157,6 +169,8 @@ def save_dataset(dataset: Dataset, out: StrPath) -> Path:
         names=dataset.node_names,
         encoder=dataset.encoder,
         label_edges=dataset.label_edges,
+        node_time=dataset.node_time,
+        time_unit=dataset.time_unit,
         typed=dataset.typed,
         typed_rows={} if dataset.typed is None else _rows_of(dataset.typed),
     )

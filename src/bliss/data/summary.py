@@ -12,8 +12,10 @@ from bliss.arrays import IntArray
 from bliss.data.dataset import SPLITS, Dataset
 from bliss.data.edges import Edges
 from bliss.data.names import shown
+from bliss.data.timestamps import time_text
 from bliss.data.type_summary import describe_relations, describe_types, type_rows
 from bliss.graph import Graph
+from bliss.kernels.times import ALWAYS
 from bliss.text import printable
 
 MOST_CLASSES = 12
@@ -81,6 +83,7 @@ def describe(dataset: Dataset) -> dict[str, Any]:
         "multilabel": dataset.is_multilabel,
         "labels": _labels(dataset),
         "splits": {name: dataset.splits[name].numel() for name in SPLITS},
+        "times": _times(dataset),
         "degree": {
             "mean": float(degree.mean()) if degree.size else 0.0,
             **{name: float(value) for name, value in zip(names, quantiles, strict=True)},
@@ -118,6 +121,7 @@ def summary_rows(description: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("edge weights", _weights(description)),
         ("features", f"{description['features']:,}"),
         *_label_rows(description),
+        *description["times"].items(),
         ("splits", ", ".join(f"{name} {number:,}" for name, number in splits.items())),
         (
             "in-degree",
@@ -126,6 +130,21 @@ def summary_rows(description: Mapping[str, Any]) -> list[tuple[str, str]]:
         ),
     ]
     return rows + [("note", note) for note in imported.get("notes", ())]
+
+
+def _times(dataset: Dataset) -> dict[str, str]:
+    """First and last time of edges, nodes and links, by what they belong to."""
+    edges, links, unit = dataset.graph.time, dataset.label_edges, dataset.time_unit
+    given = {
+        "times of edges": edges[edges != ALWAYS],
+        "times of nodes": dataset.node_time,
+        "times of links": None if links is None else links.time,
+    }
+    return {
+        name: f"{time_text(time.min(), unit)} to {time_text(time.max(), unit)}"
+        for name, time in given.items()
+        if time is not None and time.size
+    }
 
 
 def _nodes(description: Mapping[str, Any]) -> str:

@@ -154,11 +154,10 @@ class TrainConfig:
         """Seed of the run."""
         return self.training.seed
 
-    def fitted(self, num_nodes: int, num_features: int = 0) -> TrainConfig:
+    def fitted(self, num_nodes: int, num_features: int = 0, has_times: bool = False) -> TrainConfig:
         """Copy with first_hop, budgets and evaluate filled in for a graph of this size."""
-        kind = self.sampler.config.with_first_hop(
-            self._suits_exact_first_hop() and not _is_large(num_nodes, num_features)
-        )
+        is_fixed = not has_times and not _is_large(num_nodes, num_features)
+        kind = self.sampler.config.with_first_hop(self._suits_exact_first_hop() and is_fixed)
         budgets, evaluate = self.sampler.budgets, self.training.evaluate
         if self.sampler.needs_budgets:
             budgets = kind.default_budgets(self.network.layers, num_nodes)

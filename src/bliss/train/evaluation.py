@@ -24,6 +24,7 @@ from bliss.rng import Stream
 from bliss.samplers.base import Sampler
 from bliss.train.batch import NodeData
 from bliss.train.task import Task
+from bliss.train.time_task import outputs_in_time
 
 FEW = 1024
 """Training nodes that are scored in any case."""
@@ -94,6 +95,11 @@ def split_outputs(
     task: Task, splits: Sequence[str], progress: ProgressCallback | None = None
 ) -> Iterator[tuple[str, Tensor | None, Tensor]]:
     """Each split, its nodes that are scored (None: all), and their outputs. int64[N], [N, C]."""
+    if task.objective.node_time is not None:
+        for split in splits:
+            own_nodes = scored_nodes(task, split)
+            yield split, own_nodes, own_time_outputs(task, own_nodes, progress=progress)
+        return
     if infers_all(task):
         graph, logits = None, torch.empty(0)
         for split in splits:
@@ -107,6 +113,20 @@ def split_outputs(
     logits = full_logits(task, progress, torch.cat(parts))
     outputs = torch.split(logits, [len(part) for part in parts])
     yield from zip(splits, parts, outputs, strict=True)
+
+
+def own_time_outputs(
+    task: Task,
+    nodes: Tensor,
+    sampler: Sampler | None = None,
+    step: int = Stream.EVALUATION,
+    progress: ProgressCallback | None = None,
+) -> Tensor:
+    """Outputs at nodes [N], each with what had happened by its own time. float32[N, C]."""
+    assert task.objective.node_time is not None
+    time, size = task.objective.node_time[nodes], task.config.training.batch_size
+    of_task = task.model, task.graph, task.x, nodes, time, size, task.device
+    return outputs_in_time(*of_task, sampler, step, progress)
 
 
 def evaluate_and_survey(
@@ -182,6 +202,11 @@ def evaluate_sampled(
             batches = torch.split(nodes, task.config.training.batch_size)
             drawn = []  # scores of each draw
             for draw in range(draws):
+                if task.objective.node_time is not None:
+                    step = Stream.EVALUATION + draw * len(batches)
+                    outputs = own_time_outputs(task, nodes, sampler, step, progress)
+                    drawn.append(task.objective.scores(split, nodes, outputs))
+                    continue
                 logits = []
                 for number, seeds in enumerate(batches, start=draw * len(batches)):
                     blocks = sampler.sample(seeds, Stream.EVALUATION + number)

@@ -18,6 +18,7 @@ from bliss import checks
 from bliss.arrays import Bytes
 from bliss.data import Dataset
 from bliss.data.feature_encoder import FeatureEncoder
+from bliss.data.timestamps import time_text
 from bliss.distributed.agreement import everywhere
 from bliss.distributed.equality import CHECK_EVERY, check_equal_states, check_same_start
 from bliss.distributed.groups import ALONE, Group, as_bytes
@@ -50,6 +51,7 @@ from bliss.train.results import (
     Evaluation,
     RunResult,
     StepTime,
+    TimeWindow,
     gain,
     score_fields,
     short_name,
@@ -111,6 +113,11 @@ class Trainer:
         group: Group = ALONE,
         check_every: int = CHECK_EVERY,
     ) -> None:
+        if config.objective.windows > 1 and not config.objective.window:
+            raise InputError(
+                f"windows={config.objective.windows} are several runs: use bliss.train.rolling, or "
+                "pass the number of one window."
+            )
         self.task = build_task(config, dataset)
         self.config = self.task.config
         self.stepper = Stepper(self.task, group)
@@ -264,6 +271,7 @@ class Trainer:
             return SurveyedScores(scores, [])
         # The evaluation after the last step is no survey, so that a run may be extended.
         is_regular = self.stepper.steps % training.evaluate_every == 0
+        is_regular &= self.task.objective.node_time is None  # a survey knows no times
         if training.survey and is_regular and training.evaluate == "full":
             return evaluate_and_survey(self.task, self.stepper.sampler, splits, progress)
         return SurveyedScores(evaluate(self.task, splits, progress), [])
@@ -348,9 +356,19 @@ class Trainer:
             constant=assessed["test"].constant,
             has_learnt=assessment.has_learnt,
             causes=assessment.causes,
+            window=self._window(),
         )
         self.folder.write_result(result)
         return result
+
+    def _window(self) -> TimeWindow | None:
+        """Times of the test split; None without times."""
+        period, objective = self.task.objective.period("test"), self.config.objective
+        if period is None:
+            return None
+        number, windows = objective.test_window
+        start, end = (time_text(one, self.task.dataset.time_unit) for one in period)
+        return TimeWindow(number=number, of=windows, start=start, end=end)
 
 
 def _pack_result(result: RunResult) -> Bytes:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from bliss.arrays import IntArray
 from bliss.data import Dataset
 from bliss.errors import InputError
 from bliss.graph import Graph
@@ -36,6 +37,7 @@ from bliss.train.typed_inputs import TypedInputs
 class NodeObjective(NodeLabels):
     """Train and score on nodes with labels; see `Objective`."""
 
+    order: str = "random"  # of batches, if nodes have times; see `ObjectiveConfig`
     unit = "nodes"
     unlearnable = (
         "The labels do not depend on the features and neighbours: check that rows of labels, "
@@ -77,7 +79,23 @@ class NodeObjective(NodeLabels):
         if isinstance(x, TypedInputs):
             return x.loader(self.y, sampler, self.train_nodes, **options)
         data = NodeData(x=x, y=self.y, num_nodes=self.dataset.graph.num_nodes)
+        if self.node_time is not None:
+            options["input_time"] = self.node_time[self.train_nodes]
+            options["order"] = "time" if self.order == "time" else "given"
         return NodeLoader(data, sampler, self.train_nodes, **options)
+
+    @property
+    def node_time(self) -> IntArray | None:
+        """Times of nodes, if the run is by time."""
+        return self.dataset.node_time
+
+    def period(self, split: str) -> tuple[int, int] | None:
+        """First and last time of the nodes of a split."""
+        nodes = self.dataset.splits[split]
+        if self.node_time is None or not len(nodes):
+            return None
+        times = self.node_time[nodes]
+        return int(times.min()), int(times.max())
 
     def loss(self, outputs: Tensor, batch: NodeData) -> Tensor:
         """Training loss of a batch of nodes."""
@@ -173,6 +191,7 @@ def node_objective(
         y=dataset.y if scale is None else scale.standardise(dataset.y),
         scale=scale,
         class_weight=None if weight is None else weight.to(device),
+        order=config.objective.order,
     )
 
 

@@ -34,6 +34,7 @@ from bliss.train.metrics import selecting_metric
 from bliss.train.node_labels import NodeLabels
 from bliss.train.node_objective import node_objective
 from bliss.train.objective import Objective
+from bliss.train.time_task import timed_dataset
 from bliss.train.typed_inputs import TypedEncoder, TypedInputs, check_types, typed_inputs
 
 
@@ -133,10 +134,12 @@ def build_task(
     `trains`, splits may be empty. Without `scores`, links are not split: all edges are messages.
     """
     device = _device(config)
+    dataset = timed_dataset(config.objective, dataset, scores)
     network = config.network
     check_types(dataset, network.model, network.is_relational, network.embedding)
     labels = None if config.objective.is_link else node_objective(config, dataset, device, trains)
-    config = config.fitted(dataset.graph.num_nodes, dataset.num_features)
+    has_times = dataset.graph.has_times
+    config = config.fitted(dataset.graph.num_nodes, dataset.num_features, has_times)
     torch.manual_seed(torch_seed(config.seed, Stream.WEIGHTS))
     outputs = 0 if labels is None else labels.num_outputs
     model = build_network(config, NetworkSchema.of(dataset), outputs).to(device)
@@ -259,9 +262,18 @@ def _graph(graph: Graph, config: TrainConfig) -> Graph:
             "its own: leave it out."
         )
     if config.data.self_loops == "remove":
-        weight = graph.weight if graph.norm in WEIGHTED else None
-        arrays = graph.indptr, graph.indices, weight
-        graph = Graph.from_csc(*arrays, norm=graph.norm, self_loops="remove")
+        graph = _without_loops(graph)
     if graph.norm in WEIGHTED and config.network.model in ("sage", *RELATIONAL):
         return graph
     return graph.with_norm(config.network.norm)
+
+
+def _without_loops(graph: Graph) -> Graph:
+    """A copy of the graph without self-loops."""
+    weight = graph.weight if graph.norm in WEIGHTED else None
+    if not graph.has_times:
+        arrays = graph.indptr, graph.indices, weight
+        return Graph.from_csc(*arrays, norm=graph.norm, self_loops="remove")
+    pairs = graph.edge_index.numpy()
+    options: dict[str, Any] = {"norm": graph.norm, "self_loops": "remove", "time": graph.time}
+    return Graph.from_edge_index(pairs, graph.num_nodes, weight, **options)

@@ -51,10 +51,15 @@ class TrainedRun:
         return open_task(self.folder, lambda _: dataset, needs_labels=False)
 
     def predict(
-        self, dataset: Dataset, nodes: Any = "all", pairs: Any = None, top: int | None = None
+        self,
+        dataset: Dataset,
+        nodes: Any = "all",
+        pairs: Any = None,
+        top: int | None = None,
+        at: Any = None,
     ) -> dict[str, list[Any]]:
         """Predictions of nodes or links of a graph, as columns; see `bliss.train.predict`."""
-        return prediction_columns(self.task(dataset), nodes, pairs, top)
+        return prediction_columns(self.task(dataset), nodes, pairs, top, at)
 
 
 def load(run: str | PathLike[str]) -> TrainedRun:

@@ -43,6 +43,7 @@ from bliss.studies.variance.variance_record import (
 )
 from bliss.train import Stepper, TrainConfig, build_task
 from bliss.train.task import torch_seed
+from bliss.train.time_task import refuse_times
 
 FRONTIERS = 4
 """Batches whose variance is summed at a checkpoint, and whose gradients are measured."""
@@ -95,6 +96,7 @@ class VarianceStudy:
                 f"coin_steps={lasting} must be 1 here, because errors are measured over "
                 "independent draws: leave it out."
             )
+        refuse_times(config.objective, dataset, "bliss variance")
         self.task = build_task(config, dataset)
         self.stepper = Stepper(self.task)
         self.config = config = self.task.config
