@@ -129,7 +129,8 @@ def test_commands_of_the_readme_exist():
 
     from bliss.cli import app
 
-    found = re.findall(r"^bliss ((?:data )?\w+)(.*)$", README.read_text(), re.MULTILINE)
+    pattern = r"(?:^|`)bliss ((?:data )?\w+)([^`\n]*)"
+    found = re.findall(pattern, README.read_text(encoding="utf-8"), re.MULTILINE)
     assert len(found) > 5
     for command, rest in found:
         helped = CliRunner().invoke(
