@@ -4,9 +4,9 @@
     python docs/build.py --out DIR
 
 The pages are the README as the home page, those of docs/, the experiments and benchmarks with the
-files they link to, the changelog and the guide for contributors. Links between them are written for the repository;
-they are rewritten here for the site, in which docs/ is the root. Formulas become MathML. The site
-links to the repository that `git remote get-url origin` names, if there is one.
+files they link to, the changelog and the guide for contributors. Links between them are written for
+the repository; they are rewritten here for the site, in which docs/ is the root. Formulas become
+MathML. The site links to the repository that `git remote get-url origin` names, if there is one.
 
 The pages need no network and no server: open site/index.html, or `python -m http.server -d site`.
 """
