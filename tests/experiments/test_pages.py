@@ -16,6 +16,7 @@ from experiments.seconds import figure, results, tables, validate
 from experiments.seconds.cases import SAMPLERS
 from experiments.seconds.results import GRID_SECONDS, GRID_SEED, key
 from experiments.seconds.run import settings
+from experiments.types import results as types
 from experiments.variance import run as variance
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,6 +25,7 @@ PAGES = {
     "coins": lambda: coins.page(coins.read()),
     "links": links.page,
     "seconds": lambda: tables.page(results.read()),
+    "types": lambda: types.page(types.stored()),
 }
 
 

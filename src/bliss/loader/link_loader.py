@@ -145,6 +145,11 @@ class LinkLoader(SeedLoader):
             size = int(np.shape(links)[-1]) if np.ndim(links) == 2 else 0
             rule = time, size, node_sampler, time_strict, time_window
             times = SeedTimes.of("edge_label_time", *rule)
+            if times is None and time_attr is not None:
+                raise InputError(
+                    f"time_attr={time_attr!r} has no effect on links that are given, whose times "
+                    "it does not hold: pass edge_label_time, one time per link."
+                )
             negatives = {"neg_sampling": neg_sampling, "known": known, "seed": node_sampler.seed}
             hidden = exclude or ("none" if times is not None and times.strict else "reverse")
             settings = {"exclude": hidden, "times": times, "typed": typed, **negatives}
