@@ -268,10 +268,20 @@ def data_import(
         path = f"./{written}" if is_taken else written  # "./" avoids a clash with a known name
         dataset = bliss_data.open_store(written)
         show_dataset(dataset)
-        more = "" if dataset.typed is None else " --model rsage"
-        if dataset.typed is not None and dataset.typed.without_features:
-            more += " --embedding 64"
-        say(f"Written to {written}; train with: bliss train --dataset {path}{more}")
+        say(
+            f"Written to {written}; train with: bliss train --dataset {path}{_options_for(dataset)}"
+        )
+
+
+def _options_for(dataset: Dataset) -> str:
+    """Options without which a data set cannot be trained on: of types, links and embeddings."""
+    typed = dataset.typed
+    options = "" if typed is None else " --model rsage"
+    if typed is None and dataset.num_outputs == 0:
+        options += " --task link"
+    if dataset.num_features == 0 if typed is None else typed.without_features:
+        options += " --embedding 64"
+    return options
 
 
 def parse_nodes(given: list[str] | None) -> dict[str, Path | int] | None:
