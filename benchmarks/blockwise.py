@@ -27,7 +27,7 @@ from bliss.train.metrics import micro_f1
 
 LAYERS, HIDDEN, BATCH = 3, 256, 512
 WARM_UP = 8
-STEPS, SEEDS, RATE = 500, (0, 1), 0.005
+STEPS, SEEDS, RATE = 500, (0, 1, 2, 3), 0.005
 CASES: dict[str, dict[str, Any]] = {
     "sampled": {"budgets": [1024, 1024, 1024], "first_hop": "sampled"},
     "first_hop": {"budgets": [1024, 1024], "first_hop": "exact"},
