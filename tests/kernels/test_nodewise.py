@@ -35,6 +35,7 @@ class Case:
         self.rows = random_ranges(self.random, self.indptr, self.dst, SHAPES[seed % 3])
         self.frontier = int(self.rows.degree.sum())
         self.fanout = int(self.random.integers(1, 12))
+        self.fanouts = self.random.integers(1, 12, self.rows.degree.size)
 
     def masses(self) -> np.ndarray:
         """Heavy-tailed, and one in five of them 0. float64[F]."""
@@ -109,8 +110,26 @@ def test_keys_and_places_of_groups_agree(seed):
 def test_uniform_picks_agree_draw_for_draw(seed, replace):
     case = Case(seed)
     for step in range(5):
-        given = *case.rows, case.fanout, replace, coin_key(1, step, lasting=LASTING)
+        given = *case.rows, case.fanouts, replace, coin_key(1, step, lasting=LASTING)
         same(nodewise.pick_uniform(*given), twins.pick_uniform(*given))
+
+
+@cases
+def test_fanouts_follow_a_weight_and_keep_the_number_of_edges(seed):
+    case = Case(seed)
+    degree = case.rows.degree
+    weight = case.random.lognormal(0, 1.5, degree.size)
+    found = nodewise.fit_fanouts(weight, degree, case.fanout)
+    assert abs(found.sum() - np.minimum(degree, case.fanout).sum()) <= 1
+    weight[1:] *= case.random.random(degree.size - 1) < 0.9  # those of weight 0 keep one edge
+    for one in (weight, weight[:1]):
+        args = one, degree[: one.size], case.fanout
+        found = nodewise.fit_fanouts(*args)
+        np.testing.assert_array_equal(found, twins.fit_fanouts(*args))
+        assert (found >= np.minimum(args[1], 1)).all()
+        assert (found <= args[1]).all()
+    same = nodewise.fit_fanouts(np.ones(degree.size), degree, case.fanout)
+    assert np.array_equal(same, np.minimum(degree, case.fanout))
 
 
 @cases
@@ -149,12 +168,12 @@ def test_weighted_picks_agree_draw_for_draw(seed, replace):
     ours = case.masses()
     twin = ours.copy()
     for module, mass in ((nodewise, ours), (twins, twin)):
-        module.row_chances(case.rows.degree, mass, case.fanout, replace)
+        module.row_chances(case.rows.degree, mass, case.fanouts, replace)
     np.testing.assert_allclose(ours, twin, rtol=1e-9)
     for step in range(5):
         key = coin_key(2, step, lasting=LASTING)
         if replace:
-            given = *case.rows, ours, case.fanout, key
+            given = *case.rows, ours, case.fanouts, key
             same(nodewise.pick_replacing(*given), twins.pick_replacing(*given))
         else:
             given = *case.rows, ours, key

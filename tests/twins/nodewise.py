@@ -58,14 +58,14 @@ def pick_uniform(
     degree: IntArray,
     node: IntArray,
     relation: IntArray,
-    fanout: int,
+    fanouts: IntArray,
     is_replacing: bool,
     key: np.uint64,
 ) -> tuple[IntArray, IntArray, FloatArray]:
-    """`fanout` edges of each group, all alike."""
+    """`fanouts` edges of each group, all alike."""
     rows = []
     for g, edges in enumerate(_groups(pointer, start, stop)):
-        size = int(degree[g])
+        size, fanout = int(degree[g]), int(fanouts[g])
         if size <= fanout:
             rows.append([(edge, 1.0) for edge in edges])
             continue
@@ -108,9 +108,23 @@ def edge_masses(
     return np.asarray(inside**power * (factor[node] if factor.size else 1.0), dtype=np.float64)
 
 
-def row_chances(degree: IntArray, mass: FloatArray, fanout: int, is_replacing: bool) -> None:
+def fit_fanouts(weight: FloatArray, degree: IntArray, fanout: int) -> IntArray:
+    """Fanouts clip(c w, 1, |N|), by bisection, with running sums rounded."""
+    total = np.minimum(degree, fanout).sum()
+    if total == degree.sum():
+        return degree
+    low, high = 0.0, float((degree[weight > 0] / weight[weight > 0]).max())
+    for _ in range(200):
+        middle = (low + high) / 2
+        is_low = np.clip(middle * weight, 1.0, degree).sum() < total
+        low, high = (middle, high) if is_low else (low, middle)
+    running = np.floor(0.5 + np.cumsum(np.clip(high * weight, 1.0, degree)))
+    return np.diff(running, prepend=0.0).astype(np.int64)
+
+
+def row_chances(degree: IntArray, mass: FloatArray, fanouts: IntArray, is_replacing: bool) -> None:
     """Masses become chances that sum to k in each group, in place."""
-    for row in _places(degree):
+    for row, fanout in zip(_places(degree), fanouts, strict=True):
         part = mass[row]
         if part.size <= fanout:
             mass[row] = 1.0
@@ -128,14 +142,14 @@ def pick_replacing(
     node: IntArray,
     relation: IntArray,
     chance: FloatArray,
-    fanout: int,
+    fanouts: IntArray,
     key: np.uint64,
 ) -> tuple[IntArray, IntArray, FloatArray]:
     """k draws of each group, by inversion."""
     rows = []
     groups = zip(_groups(pointer, start, stop), _places(degree), strict=True)
     for g, (edges, row) in enumerate(groups):
-        ladder, size = np.cumsum(chance[row]), int(degree[g])
+        ladder, size, fanout = np.cumsum(chance[row]), int(degree[g]), int(fanouts[g])
         places: IntArray = np.arange(size)
         if size > fanout:
             points = uniforms(group_key(key, node, relation, g), np.arange(fanout)) * ladder[-1]

@@ -212,8 +212,6 @@ class LayerCall(NamedTuple):
             return block.select_edges(value.values)
         if isinstance(value, Tensor) and value.ndim and value.size(0) == self.x.size(0):
             return value[: block.num_src] if rows is None else value[rows.to(value.device)]
-        if isinstance(value, Tensor) and value.ndim and value.size(0) > block.num_src:
-            return value[: block.num_src]  # of an earlier layer, such as an initial residual
         return value
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from bliss import checks
-from bliss.arrays import FloatArray, IntArray
+from bliss.arrays import NOTHING, FloatArray, IntArray
 from bliss.graph import Rows
 from bliss.kernels import nodewise
 from bliss.kernels.coins import CoinKey
@@ -55,9 +56,13 @@ class EdgeSampler(Sampler):
     def _keep(self, rows: Rows, layer: int, key: CoinKey) -> tuple[IntArray, IntArray, FloatArray]:
         """Draw the kept edges: kept_indptr int64[G + 1], edge int64[E'], prob float32[E']."""
 
-    def inclusion(self, dst: Any, layer: int) -> EdgeInclusion:
-        """Probabilities that `sample` would use for the in-edges of these targets."""
+    def inclusion(self, dst: Any, layer: int, influence: FloatArray = NOTHING) -> EdgeInclusion:
+        """Probabilities that `sample` would use for the in-edges of these targets.
+
+        `influence` is that of each target, g_i^2 [D]; empty: 1 everywhere, as for seeds.
+        """
         rows = self.graph.rows(checks.seeds(dst, self.graph.num_nodes))
+        rows = replace(rows, influence=influence)
         return EdgeInclusion(rows.edges()[1], self._chances(rows, layer).copy())
 
     def _layer(self, rows: Rows, layer: int, key: CoinKey) -> Block:
@@ -76,7 +81,9 @@ class NodeSampler(EdgeSampler, PolicySampler):
       time with weight alpha_ij / (k q_ij).
 
     A target with at most k in-edges keeps them all. If the masses of each row are equal, a draw
-    costs O(k) per target; otherwise it costs a few passes over the frontier's edges.
+    costs O(k) per target; otherwise it costs a few passes over the frontier's edges. If targets
+    are weighed by their influence g_i (`bliss.samplers.influence`), k_i = min(|N_i|, max(1, c g_i))
+    takes the place of k, with c such that a layer keeps as many edges in all.
     `NodeSamplerConfig` has the options: policy, replace, estimator.
     """
 
@@ -90,11 +97,20 @@ class NodeSampler(EdgeSampler, PolicySampler):
 
     def _chances(self, rows: Rows, layer: int) -> FloatArray:
         chance = masses(self.policy, layer, rows, self._workspace())
-        nodewise.row_chances(rows.degree, chance, self.budgets[layer], self.replace)
+        nodewise.row_chances(rows.degree, chance, self._fanouts(rows, layer), self.replace)
         return chance
 
+    def _fanouts(self, rows: Rows, layer: int) -> IntArray:
+        """Number of edges that each group keeps, if it has more. int64[G]."""
+        if rows.influence.size:
+            weight = np.sqrt(rows.influence)[rows.owner]
+            found: IntArray = nodewise.fit_fanouts(weight, rows.degree, self.budgets[layer])
+            return found
+        return np.full(rows.degree.size, self.budgets[layer])
+
     def _keep(self, rows: Rows, layer: int, key: CoinKey) -> tuple[IntArray, IntArray, FloatArray]:
-        groups, fanout = (*rows.ranges, rows.degree, rows.node, rows.relation), self.budgets[layer]
+        groups = (*rows.ranges, rows.degree, rows.node, rows.relation)
+        fanout = self._fanouts(rows, layer)
         if self._is_flat(rows, layer):
             return nodewise.pick_uniform(*groups, fanout, self.replace, key)
         chance = self._chances(rows, layer)
