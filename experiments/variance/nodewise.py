@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from statistics import mean, median, stdev
+from statistics import median
 from time import process_time
 from typing import Any
 
@@ -23,7 +23,7 @@ from bliss.samplers import Neighbor
 from bliss.studies.gradients import full_gradients, squared_errors, training_batch
 from bliss.train import Stepper, TrainConfig, build_task, resolve
 from bliss.train.evaluation import evaluate
-from experiments.variance.run import COMMON, GRAPHS, HERE, NETWORKS, header, row
+from experiments.variance.run import COMMON, GRAPHS, HERE, NETWORKS
 
 KINDS = ("none", "prior")
 FANOUTS = ((5, 5, 5), (2, 4, 8))
@@ -118,34 +118,6 @@ def main() -> None:
             entry[part] = measure(*case, datasets[case[0]])
             path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
             print(label(*case), part, entry[part], flush=True)
-
-
-def tables() -> list[str]:
-    """Lines of the page: r, and F1 at equal seconds, from results/nodewise.json."""
-    path = HERE / "results" / "nodewise.json"
-    if not path.exists():
-        return []
-    found = json.loads(path.read_text(encoding="utf-8"))
-    lines = ["", "Neighbour sampling, r and the edges of a batch, by fanouts:", ""]
-    lines += header("case", "none", "prior", "with / without", "edges: with / without")
-    for case, entry in found.items():
-        none, prior = (entry["error"][kind] for kind in KINDS)
-        cells = [f"{one['r']:.3f} ± {one['half']:.3f}" for one in (none, prior)]
-        ratios = [f"{prior[key] / none[key]:.2f}" for key in ("r", "edges")]
-        lines.append(row(case, *cells, *ratios))
-    title = (
-        "Its test F1 at equal seconds, mean and deviation over five seeds (milliseconds and steps):"
-    )
-    lines += ["", title, "", *header("case", *KINDS)]
-    for case, entry in found.items():
-        if "f1" in entry:
-            cells = [
-                f"{mean(one['test_score']):.3f} ± {stdev(one['test_score']):.3f} "
-                f"({one['step_ms']:.1f} ms, {one['steps']})"
-                for one in (entry["f1"][kind] for kind in KINDS)
-            ]
-            lines.append(row(case, *cells))
-    return lines
 
 
 if __name__ == "__main__":

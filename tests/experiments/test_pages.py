@@ -45,6 +45,11 @@ def test_the_table_of_planetoid_is_of_every_cell_in_its_results():
     assert text.endswith("\n".join(planetoid.table()) + "\n")
 
 
+def test_the_scores_of_the_readme_are_those_of_the_default_command():
+    text = (ROOT.parent / "README.md").read_text(encoding="utf-8")
+    assert "\n".join(planetoid.readme_table()) in text
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_the_payoff_has_every_sampler_at_every_budget_with_three_seeds(name):
     case, (cells, ms) = CASES[name], payoff.load(name)

@@ -82,8 +82,8 @@ class NodeSampler(EdgeSampler, PolicySampler):
 
     A target with at most k in-edges keeps them all. If the masses of each row are equal, a draw
     costs O(k) per target; otherwise it costs a few passes over the frontier's edges. If targets
-    are weighed by their influence g_i (`bliss.samplers.influence`), k_i = min(|N_i|, max(1, c g_i))
-    takes the place of k, with c such that a layer keeps as many edges in all.
+    are weighed by their influence g_i (`bliss.samplers.influence`), their fanouts are
+    k_i = min(|N_i|, max(1, c sqrt(g_i))), with c such that a layer keeps as many edges in all.
     `NodeSamplerConfig` has the options: policy, replace, estimator.
     """
 
@@ -103,7 +103,7 @@ class NodeSampler(EdgeSampler, PolicySampler):
     def _fanouts(self, rows: Rows, layer: int) -> IntArray:
         """Number of edges that each group keeps, if it has more. int64[G]."""
         if rows.influence.size:
-            weight = np.sqrt(rows.influence)[rows.owner]
+            weight = (rows.influence**0.25)[rows.owner]
             found: IntArray = nodewise.fit_fanouts(weight, rows.degree, self.budgets[layer])
             return found
         return np.full(rows.degree.size, self.budgets[layer])
