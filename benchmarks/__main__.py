@@ -19,7 +19,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     names = [
         *("sampling", "samplers", "step", "threads", "dropout", "inference", "pyg", "dgl"),
-        *("blockwise", "links", "scale", "disk", "soak", "load"),
+        *("blockwise", "links", "time", "scale", "disk", "soak", "load"),
     ]
     parser.add_argument("name", choices=names, help="what to measure")
     parser.add_argument("--json", type=Path, help="where to write the numbers")
@@ -30,7 +30,7 @@ def main() -> None:
     parser.add_argument(
         "--part",
         action="append",
-        help="load, sampling, step, blockwise: one of its parts, added to FILE; default: all",
+        help="load, disk, sampling, step, blockwise: one of its parts, added to FILE; default: all",
     )
     arguments = parser.parse_args()
 

@@ -18,6 +18,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import mean
@@ -50,8 +51,15 @@ SIDES: dict[str, dict[str, Any]] = {
 }
 
 
-def run(repeats: int) -> dict[str, Any]:
-    """Make the store, measure every side in a process of its own; returns what is written."""
+def run(repeats: int, parts: Sequence[str] | None = None) -> dict[str, Any]:
+    """Make the store, measure every side in a process of its own; returns what is written.
+
+    parts are names of sides, by default all.
+    """
+    for name in parts or ():
+        if name not in SIDES:
+            raise SystemExit(f"part={name!r} is not known: choose one of {', '.join(SIDES)}.")
+    sides = {name: side for name, side in SIDES.items() if not parts or name in parts}
     with tempfile.TemporaryDirectory(dir=os.environ.get("BLISS_SCRATCH")) as folder:
         store = make_store(Path(folder))
         result: dict[str, Any] = {
@@ -66,24 +74,27 @@ def run(repeats: int) -> dict[str, Any]:
                 "is_limited_by_group": has_groups(),
             }
         }
-        for name, side in SIDES.items():
+        for name, side in sides.items():
             result[name] = measured(store, side, repeats)
             print(name, result[name], flush=True)
         result["neighbour_sampling"] = neighbour_bytes(store, repeats)
-    for name, side in SIDES.items():
-        if "coin_steps" in side:  # against the same side with new coins in every step
-            over = result[name.partition("_coins")[0]]
-            for measure in ("steps_per_second", "megabytes_per_step", "new_share"):
-                result[f"{name}_{measure}_ratio"] = result[name][measure] / over[measure]
-    plain = result["plain_map"]["steps_per_second"]
-    for name in list(SIDES)[1:]:
-        over = result["plain_map_prefetch"] if "prefetch" in name else result["plain_map"]
-        result[f"{name}_over_plain"] = (
-            result[name]["steps_per_second"] / over["steps_per_second"]
-            if name != "plain_map_prefetch"
-            else over["steps_per_second"] / plain
-        )
+    for name in sides:
+        result |= ratios(name, result)
     return result
+
+
+def ratios(name: str, result: dict[str, Any]) -> dict[str, float]:
+    """Numbers of a side over those of the side that it is compared with, if that was measured."""
+    found, side = {}, result[name]
+    with_new_coins, plain = result.get(name.partition("_coins")[0]), result.get("plain_map")
+    if "coin_steps" in SIDES[name] and with_new_coins:  # the same side with other coins
+        for measure in ("steps_per_second", "megabytes_per_step", "new_share"):
+            found[f"{name}_{measure}_ratio"] = side[measure] / with_new_coins[measure]
+    if "prefetch" in name and name != "plain_map_prefetch":
+        plain = result.get("plain_map_prefetch")
+    if plain and name != "plain_map":
+        found[f"{name}_over_plain"] = side["steps_per_second"] / plain["steps_per_second"]
+    return found
 
 
 def make_store(folder: Path, nodes: int = 0, edges: int = 0, width: int = 0) -> Path:

@@ -18,6 +18,7 @@ SMALL = {
     "edge_features": ({"nodes": 600, "epochs": 15}, 0.65),  # of 2 classes
     "neighbor_loader": ({"nodes": 600, "epochs": 3}, 0.6),  # of 5 classes
     "neighbor_loader_bliss": ({"nodes": 600, "epochs": 3}, 0.6),
+    "typed": ({"papers": 600, "epochs": 5}, 0.6),  # of 4 classes
     "links": ({"nodes": 600, "epochs": 3}, 0.7),  # AUC: chance is 0.5
 }
 

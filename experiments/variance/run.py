@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import exp, log
 from pathlib import Path
 from statistics import mean, stdev
@@ -17,14 +17,13 @@ from time import perf_counter
 from typing import Any
 
 import msgspec
-import numpy as np
 import torch
 
 from bliss.data import Dataset, load_dataset
 from bliss.studies import Variance, VarianceStudy
 from bliss.studies.provenance import machine
 from bliss.train import resolve
-from experiments.payoff.three_hops import three_hops
+from experiments.graphs import three_hops, with_large_split
 
 HERE = Path(__file__).parent
 STEPS, SURVEY_EVERY, EVERY = 150, 50, 49
@@ -40,15 +39,6 @@ COLUMNS = {
     "bliss+influence": "node+influence+survey",
 }
 """Columns of the table, and their names in the study. `bliss` is surveyed, as in training."""
-
-
-def with_large_split(dataset: Dataset) -> Dataset:
-    """60% of the nodes for training and 20% each for validation and testing, at random."""
-    nodes = dataset.graph.num_nodes
-    order = torch.from_numpy(np.random.default_rng(0).permutation(nodes))
-    first, second = int(0.6 * nodes), int(0.8 * nodes)
-    splits = {"train": order[:first], "val": order[first:second], "test": order[second:]}
-    return replace(dataset, splits=splits)
 
 
 @dataclass(frozen=True)

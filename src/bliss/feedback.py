@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -87,7 +87,7 @@ class Survey(NamedTuple):
 
     norm: FloatArray  # float32[V] |h_j|, norm of the layer's input
     attention: npt.NDArray[np.uint8] | None = None  # [E] alpha_ij as codes of ATTENTION_TABLE
-    input: FloatArray | None = None  # float32[V, F] h_j itself, if a learner needs it
+    input: Any = None  # float32[V, F] h_j itself, if a learner needs it; {type: [n_t, F_t]}
 
 
 News: TypeAlias = Mapping[str, Array]

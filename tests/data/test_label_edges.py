@@ -64,7 +64,7 @@ def test_the_command_line_imports_and_trains_on_a_graph_without_features(files):
     [
         ("src,dst\n0,9\n", "label_edges"),
         ("src,dst,split\n0,3,valid\n", "has the split 'valid'"),
-        ("src,dst,time\n0,3,noon\n", "times that are no numbers"),
+        ("src,dst,time\n0,3,noon\n", "holds .noon. in row 0, but times must be whole"),
         ("src,to,dst\n0,1,2\n", "one column of sources and one of targets"),
     ],
 )

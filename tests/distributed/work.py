@@ -29,6 +29,7 @@ from bliss.storage.memory import SharedMemory
 from bliss.train import StepProgress, Trainer
 from tests.build import make_dataset, make_sampler, small_features, softmax
 from tests.train.runs import quiet, settings
+from tests.types.graphs import typed_dataset
 
 COMMON = {"steps": 8, "evaluate_every": 3, "batch_size": 10, "shards": 4}
 CASES: dict[str, dict[str, Any]] = {
@@ -40,12 +41,15 @@ CASES: dict[str, dict[str, Any]] = {
     "surveys": {"model": "sage", "history": "surveys", "budgets": (30,)},
     "saint": {"sampler": "saint-rw", "budgets": (), "normalisation": "batch"},
     "embedding": {"task": "link", "model": "lightgcn", "embedding": 6, "prefetch": 1},
+    "rsage": {"model": "rsage", "embedding": 6, "bases": 2, "normalisation": "batch"},
+    "rgat": {"model": "rgat", "embedding": 6, "prefetch": 1},
 }
 
 
 def trainer(group: Group, out: Path, **changes: Any) -> Trainer:
     config = settings(**COMMON | changes)
-    return Trainer(config, make_dataset(), out, quiet, group, check_every=4)
+    made = typed_dataset() if config.network.is_relational else make_dataset()
+    return Trainer(config, made, out, quiet, group, check_every=4)
 
 
 def state(made: Trainer) -> dict[str, int]:

@@ -35,7 +35,6 @@ class Case:
         self.rows = random_ranges(self.random, self.indptr, self.dst, SHAPES[seed % 3])
         self.frontier = int(self.rows.degree.sum())
         self.fanout = int(self.random.integers(1, 12))
-        self.fanouts = self.random.integers(1, 12, self.rows.degree.size)
 
     def masses(self) -> np.ndarray:
         """Heavy-tailed, and one in five of them 0. float64[F]."""
@@ -110,7 +109,7 @@ def test_keys_and_places_of_groups_agree(seed):
 def test_uniform_picks_agree_draw_for_draw(seed, replace):
     case = Case(seed)
     for step in range(5):
-        given = *case.rows, case.fanouts, replace, coin_key(1, step, lasting=LASTING)
+        given = *case.rows, case.fanout, replace, coin_key(1, step, lasting=LASTING)
         same(nodewise.pick_uniform(*given), twins.pick_uniform(*given))
 
 
@@ -118,18 +117,18 @@ def test_uniform_picks_agree_draw_for_draw(seed, replace):
 def test_fanouts_follow_a_weight_and_keep_the_number_of_edges(seed):
     case = Case(seed)
     degree = case.rows.degree
+    even = np.minimum(degree, case.fanout)
     weight = case.random.lognormal(0, 1.5, degree.size)
-    found = nodewise.fit_fanouts(weight, degree, case.fanout)
-    assert abs(found.sum() - np.minimum(degree, case.fanout).sum()) <= 1
+    found = nodewise.fit_fanouts(weight, degree, even.sum())
+    assert abs(found.sum() - even.sum()) <= 1
+    assert np.array_equal(nodewise.fit_fanouts(np.ones(degree.size), degree, even.sum()), even)
     weight[1:] *= case.random.random(degree.size - 1) < 0.9  # those of weight 0 keep one edge
-    for one in (weight, weight[:1]):
-        args = one, degree[: one.size], case.fanout
+    for size in (degree.size, 1):
+        args = weight[:size], degree[:size], even[:size].sum()
         found = nodewise.fit_fanouts(*args)
         np.testing.assert_array_equal(found, twins.fit_fanouts(*args))
         assert (found >= np.minimum(args[1], 1)).all()
         assert (found <= args[1]).all()
-    same = nodewise.fit_fanouts(np.ones(degree.size), degree, case.fanout)
-    assert np.array_equal(same, np.minimum(degree, case.fanout))
 
 
 @cases
@@ -168,12 +167,12 @@ def test_weighted_picks_agree_draw_for_draw(seed, replace):
     ours = case.masses()
     twin = ours.copy()
     for module, mass in ((nodewise, ours), (twins, twin)):
-        module.row_chances(case.rows.degree, mass, case.fanouts, replace)
+        module.row_chances(case.rows.degree, mass, case.fanout, replace)
     np.testing.assert_allclose(ours, twin, rtol=1e-9)
     for step in range(5):
         key = coin_key(2, step, lasting=LASTING)
         if replace:
-            given = *case.rows, ours, case.fanouts, key
+            given = *case.rows, ours, case.fanout, key
             same(nodewise.pick_replacing(*given), twins.pick_replacing(*given))
         else:
             given = *case.rows, ours, key

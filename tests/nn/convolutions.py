@@ -56,8 +56,6 @@ BUILD: dict[str, Build] = {
     "GINEConv": lambda: convs.GINEConv(mlp(F), edge_dim=2),
     "SSGConv": lambda: convs.SSGConv(F, F, alpha=0.1),
     "APPNP": lambda: convs.APPNP(K=1, alpha=0.1),
-    "RGCNConv": lambda: convs.RGCNConv(F, F, num_relations=2),
-    "FastRGCNConv": lambda: convs.FastRGCNConv(F, F, num_relations=2),
     "RGATConv": lambda: convs.RGATConv(F, F, num_relations=2),
     "DNAConv": lambda: convs.DNAConv(F),
     "PointNetConv": convs.PointNetConv,
@@ -93,7 +91,7 @@ BUILD |= {
 """How each convolution is built: with as few options as it needs."""
 
 ELSEWHERE = {
-    "graphs of several types of nodes or edges": "HANConv HGTConv HeteroConv SignedConv",
+    "positive and negative edges": "SignedConv",
     "hypergraphs, meshes or colours": "HypergraphConv MeshCNNConv WLConv",
     "points, whose edges they find themselves": "DynamicEdgeConv GravNetConv XConv",
     "libraries that were not there to measure with": "SplineConv CuGraphGATConv CuGraphRGCNConv CuGraphSAGEConv FusedGATConv",
@@ -174,7 +172,7 @@ def attributes(
     base = name.split(",")[0]
     wanted = {
         "edge_attr": ["GINEConv", "GMMConv", "NNConv", "CGConv", "PDNConv", "HEATConv"],
-        "edge_type": ["RGCNConv", "FastRGCNConv", "RGATConv", "HEATConv"],
+        "edge_type": ["RGATConv", "HEATConv"],
         "node_type": ["HEATConv"],
         "pos": ["PointNetConv", "PPFConv", "PointTransformerConv", "PointGNNConv"],
         "normal": ["PPFConv"],
@@ -244,24 +242,27 @@ def percent(share: float) -> str:
     return f"{100 * share:.0f}%" if share >= 0.005 else "below 1%"
 
 
-def line(row: Row) -> str:
+def line(row: Row, history: str = " |") -> str:
     if row.bias is None or row.naive is None or row.worst_z is None:
-        return f"| `{row.name}` | refused | {row.how} | | | |"
+        return f"| `{row.name}` | refused | {row.how} | | |{history}"
     is_exact = row.status == "exact" and row.worst_z < limit()
     bias = "within noise" if is_exact else percent(row.bias)
     cells = (f"`{row.name}`", row.status, row.how, bias, percent(row.naive))
-    return f"| {' | '.join(cells)} | {'yes' if row.linear else ''} |"
+    linear = f" {'yes' if row.linear else ''} |" if history else ""
+    return f"| {' | '.join(cells)} |{linear}"
 
 
-def page(rows: list[Row]) -> str:
+def page(rows: list[Row], typed: list[Row]) -> str:
     """The page of the documentation."""
     order = ("exact", "weighted", "refused")
     ordered = sorted(rows, key=lambda row: (order.index(row.status), row.name))
+    of_types = [line(row, "") for row in typed]
     others = [
         f"- {kind}: {', '.join(f'`{name}`' for name in names.split())}"
         for kind, names in ELSEWHERE.items()
     ]
-    return "\n".join([INTRODUCTION, *map(line, ordered), "", OUTLOOK, *others, ""])
+    lines = [INTRODUCTION, *map(line, ordered), "", TYPES, *of_types, "", OUTLOOK, *others, ""]
+    return "\n".join(lines)
 
 
 INTRODUCTION = f"""# Convolutions of PyG on blocks
@@ -299,9 +300,23 @@ random inputs and parameters, and has no values per edge other than the graph's 
 
 | convolution | status | weights, or reason | bias | without | history |
 |---|---|---|---|---|---|"""
+TYPES = f"""## Graphs with types
+
+On blocks of a graph with types ([types.md](types.md)), `block.propagate` also takes a `HeteroConv` and
+`HGTConv`, with inputs by type, and `RGCNConv` and others that take `edge_type`, with the rows of all
+types as one tensor. `HeteroConv` is as exact as the convolutions of its relations; these take their
+degrees and softmaxes from one relation each. The bias is that of one layer on a graph of {NODES} nodes
+of two types and four relations, for {TARGETS} targets with PLADIES at a budget of {BUDGET} sources
+among {NODES}, over {DRAWS} draws.
+
+| convolution | status | weights, or reason | bias | without |
+|---|---|---|---|---|"""
 OUTLOOK = """Other convolutions of PyG take no `edge_index` of a homogeneous graph:
 """
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page([measure(name) for name in BUILD]), encoding="utf-8")
+    from tests.nn import typed_convolutions as typed
+
+    of_types = [typed.measure(name) for name in typed.BUILD]
+    PAGE.write_text(page([measure(name) for name in BUILD], of_types), encoding="utf-8")

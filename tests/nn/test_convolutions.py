@@ -12,7 +12,7 @@ from torch_geometric.nn import MessagePassing
 from bliss import PLADIES, Bliss, Full, Graph, InputError
 from bliss.nn import SAGEConv as OurSAGEConv
 from bliss.nn.block import Block
-from tests.nn import convolutions
+from tests.nn import convolutions, typed_convolutions
 from tests.statistics import heavy_tailed_graph, normal_limit
 
 pytestmark = pytest.mark.slow
@@ -24,13 +24,29 @@ def rows() -> dict[str, convolutions.Row]:
 
 
 def test_every_convolution_of_pyg_is_listed():
-    listed = {name.split(",")[0] for name in convolutions.BUILD}
+    listed = {name.split(",")[0] for name in (*convolutions.BUILD, *typed_convolutions.BUILD)}
     listed |= set(" ".join(convolutions.ELSEWHERE.values()).split())
     assert listed == set(convs.classes) - {"MessagePassing"}
 
 
-def test_the_page_is_what_is_measured(rows):
-    assert convolutions.PAGE.read_text(encoding="utf-8") == convolutions.page(list(rows.values()))
+@pytest.fixture(scope="module")
+def typed() -> dict[str, convolutions.Row]:
+    return {name: typed_convolutions.measure(name) for name in typed_convolutions.BUILD}
+
+
+def test_the_page_is_what_is_measured(rows, typed):
+    page = convolutions.page(list(rows.values()), list(typed.values()))
+    assert convolutions.PAGE.read_text(encoding="utf-8") == page
+
+
+def test_sums_over_relations_are_unbiased_and_a_joint_softmax_is_corrected(typed):
+    for row in typed.values():
+        if row.status == "exact":
+            assert row.worst_z < convolutions.limit(), row.name
+        if row.status == "weighted":
+            assert row.bias < row.naive, row.name
+    assert typed["RGCNConv"].status == typed["HeteroConv, SAGEConv"].status == "exact"
+    assert typed["RGCNConv, aggr=add"].naive > 0.2  # without the weights
 
 
 def test_sums_are_unbiased_and_the_test_would_notice(rows):

@@ -33,13 +33,16 @@ from bliss.nn import attention as attention_module
 from bliss.nn.aggregate import aggregate
 from bliss.nn.block import Block, Control, Observation
 from bliss.nn.convs import GATConv, GATv2Conv, GCNConv, SAGEConv
+from bliss.nn.model_config import RELATIONAL
 from bliss.samplers import SAMPLERS, Full, sampler_config
 from tests.conftest import heavy_tailed_pairs
 
 pytestmark = pytest.mark.slow
 
 DEVICE, FEATURES, CLASSES = "meta", 6, 4
-WITH_WEIGHTS = [model for model in MODELS if model != "lightgcn"]  # they have the options below
+WITH_WEIGHTS = [  # they have the options below
+    model for model in MODELS if model not in ("lightgcn", *RELATIONAL)
+]
 OPTIONS = {
     "batch": {"residual": True, "normalisation": "batch", "dropout": 0.5, "attention_dropout": 0.5},
     "layer": {"normalisation": "layer", "attention": "plain", "dropout": 0.0, "bias": False},

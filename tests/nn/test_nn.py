@@ -19,9 +19,10 @@ from bliss.nn.aggregate import aggregate
 from bliss.nn.attention import attend, gatv2_scores
 from bliss.nn.convs import Attention, GATConv, GATv2Conv, GCNConv, LinearConv, SAGEConv
 from bliss.nn.dropout import dropout
+from bliss.nn.model_config import RELATIONAL
 from tests.conftest import heavy_tailed_pairs
 
-WITH_WEIGHTS = [model for model in MODELS if model != "lightgcn"]
+WITH_WEIGHTS = [model for model in MODELS if model not in ("lightgcn", *RELATIONAL)]
 """Networks whose layers have weights, and options such as a normalisation."""
 
 
@@ -139,7 +140,7 @@ def test_corrected_attention_estimates_the_full_one(graph):
 @pytest.mark.parametrize(
     ("model", "options"),
     [
-        *((model, {}) for model in MODELS),
+        *((model, {}) for model in MODELS if model not in RELATIONAL),
         *((model, {"residual": True, "normalisation": "layer"}) for model in WITH_WEIGHTS),
         *((model, {"bias": False}) for model in WITH_WEIGHTS),
     ],

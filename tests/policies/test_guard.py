@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from bliss import PLADIES, Bliss, Graph
-from bliss.nn.block import WATCHED
+from bliss.nn.squared_errors import WATCHED
 from bliss.policies.guard import LEAST_STEPS, Guard
 
 NODES, SEEDS = 600, np.arange(40)

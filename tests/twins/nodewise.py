@@ -58,14 +58,14 @@ def pick_uniform(
     degree: IntArray,
     node: IntArray,
     relation: IntArray,
-    fanouts: IntArray,
+    fanout: int,
     is_replacing: bool,
     key: np.uint64,
 ) -> tuple[IntArray, IntArray, FloatArray]:
-    """`fanouts` edges of each group, all alike."""
+    """`fanout` edges of each group, all alike."""
     rows = []
     for g, edges in enumerate(_groups(pointer, start, stop)):
-        size, fanout = int(degree[g]), int(fanouts[g])
+        size = int(degree[g])
         if size <= fanout:
             rows.append([(edge, 1.0) for edge in edges])
             continue
@@ -108,10 +108,9 @@ def edge_masses(
     return np.asarray(inside**power * (factor[node] if factor.size else 1.0), dtype=np.float64)
 
 
-def fit_fanouts(weight: FloatArray, degree: IntArray, fanout: int) -> IntArray:
+def fit_fanouts(weight: FloatArray, degree: IntArray, total: int) -> IntArray:
     """Fanouts clip(c w, 1, |N|), by bisection, with running sums rounded."""
-    total = np.minimum(degree, fanout).sum()
-    if total == degree.sum():
+    if total >= degree.sum():
         return degree
     low, high = 0.0, float((degree[weight > 0] / weight[weight > 0]).max())
     for _ in range(200):
@@ -122,9 +121,9 @@ def fit_fanouts(weight: FloatArray, degree: IntArray, fanout: int) -> IntArray:
     return np.diff(running, prepend=0.0).astype(np.int64)
 
 
-def row_chances(degree: IntArray, mass: FloatArray, fanouts: IntArray, is_replacing: bool) -> None:
+def row_chances(degree: IntArray, mass: FloatArray, fanout: int, is_replacing: bool) -> None:
     """Masses become chances that sum to k in each group, in place."""
-    for row, fanout in zip(_places(degree), fanouts, strict=True):
+    for row in _places(degree):
         part = mass[row]
         if part.size <= fanout:
             mass[row] = 1.0
@@ -142,14 +141,14 @@ def pick_replacing(
     node: IntArray,
     relation: IntArray,
     chance: FloatArray,
-    fanouts: IntArray,
+    fanout: int,
     key: np.uint64,
 ) -> tuple[IntArray, IntArray, FloatArray]:
     """k draws of each group, by inversion."""
     rows = []
     groups = zip(_groups(pointer, start, stop), _places(degree), strict=True)
     for g, (edges, row) in enumerate(groups):
-        ladder, size, fanout = np.cumsum(chance[row]), int(degree[g]), int(fanouts[g])
+        ladder, size = np.cumsum(chance[row]), int(degree[g])
         places: IntArray = np.arange(size)
         if size > fanout:
             points = uniforms(group_key(key, node, relation, g), np.arange(fanout)) * ladder[-1]

@@ -6,6 +6,8 @@ import numpy as np
 import torch
 from torch_geometric.data import HeteroData
 
+from bliss.data import Dataset
+
 SIZES = {"author": 40, "paper": 60, "venue": 5}
 WIDTHS = {"author": 4, "paper": 6, "venue": 3}
 RELATIONS = {
@@ -50,3 +52,23 @@ def relation_means(data: HeteroData, x: dict[str, torch.Tensor]) -> dict[tuple, 
         degree = torch.bincount(target, minlength=size).clamp(min=1)
         means[edge_type] = (total / degree[:, None]).numpy()
     return means
+
+
+def typed_dataset(number: int = 120, seed: int = 1) -> Dataset:
+    """Papers of three classes; features of their authors show the class, venues have none."""
+    generator = torch.Generator().manual_seed(seed)
+    label = torch.arange(number) % 3
+    data = HeteroData()
+    data["author"].x = torch.randn(number, 4, generator=generator)
+    data["author"].x[:, :3] += 2 * torch.nn.functional.one_hot(label, 3)
+    data["paper"].x = torch.randn(number, 6, generator=generator)
+    data["paper"].y = label
+    data["venue"].num_nodes = 5
+    same = torch.randint(0, number // 3, (number, 2), generator=generator) * 3 + label[:, None]
+    papers = torch.arange(number).repeat_interleave(2)
+    data["author", "writes", "paper"].edge_index = torch.stack([same.reshape(-1), papers])
+    cited = torch.randint(0, number, (2, 2 * number), generator=generator)
+    data["paper", "cites", "paper"].edge_index = cited
+    venue = torch.randint(0, 5, (number,), generator=generator)
+    data["venue", "publishes", "paper"].edge_index = torch.stack([venue, torch.arange(number)])
+    return Dataset.from_data(data, "types", undirected=True)

@@ -124,6 +124,20 @@ def data_import(
     weight_column: Annotated[
         str, typer.Option(help="Column of weights in --edges; default weight.")
     ] = "",
+    time_column: Annotated[
+        str,
+        typer.Option(
+            help="Column of the times of --edges, or attribute of a .pt of --graph: whole numbers "
+            "or ISO dates. See docs/time.md."
+        ),
+    ] = "",
+    node_time_column: Annotated[
+        str,
+        typer.Option(
+            help="Column of the times of nodes in --features; without --time-column, an edge is "
+            "as old as its source."
+        ),
+    ] = "",
     max_categories: Annotated[
         int,
         typer.Option(
@@ -207,6 +221,8 @@ def data_import(
             "source_column": source_column,
             "target_column": target_column,
             "weight_column": weight_column,
+            "time_column": time_column,
+            "node_time_column": node_time_column,
             "max_categories": max_categories,
             "like": like,
             "norm": norm,

@@ -5,35 +5,48 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from bliss.cli.advise import auto_config
 from bliss.cli.console import console, errors, say, shown, silence
-from bliss.cli.options import Debug, Root, Run, Threads, Verify, folder, set_threads, takes_settings
+from bliss.cli.options import (
+    Debug,
+    Root,
+    Run,
+    Seconds,
+    Threads,
+    Verify,
+    folder,
+    set_threads,
+    takes_settings,
+)
 from bliss.errors import InputError
 from bliss.train.config_parts import AUTO
 from bliss.train.results import score_text, title_of
 
 if TYPE_CHECKING:
     from bliss.train import RunResult, Task, TrainConfig
-    from bliss.train.results import Assessment, Constant
+    from bliss.train.results import Assessment, Constant, TimeWindow
 
 _PROCESSES = "Several processes"
 MOST_CLASSES, MOST_COLUMNS = 50, 10
 """Classes up to which `bliss evaluate` prints each class, and the confusion matrix."""
 
 
-@takes_settings(basic=("out", "resume", "threads"))
+@takes_settings(basic=("seconds", "out", "resume", "threads"))
 def train(
     settings: dict[str, Any],
+    seconds: Seconds = None,
     threads: Threads = None,
     root: Root = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Folder of the run; default runs/DATASET-MODEL-SAMPLER-SEED.",
+            help="Folder of the run; default runs/DATASET-MODEL-SAMPLER-SEED, with --seconds 60"
+            " runs/DATASET-MODEL-60s-SEED.",
             parser=folder,
             metavar="PATH",
         ),
@@ -77,12 +90,15 @@ def train(
 ) -> None:
     """Train a network; without options, GraphSAGE with BLISS on an embedded graph.
 
+    With --seconds, a pilot chooses sampler, history, batch size, budgets and the number of steps.
+
     Settings come from the options, then from the data set's recipe, then from the defaults.
     `bliss train --dataset cora --help-all` shows the settings of Cora's recipe.
 
     With torchrun, several processes train together: torchrun --nproc-per-node 2 -m bliss train
     --shards 2. See docs/processes.md, and docs/ray.md for --engine ray.
     """
+    started = perf_counter()
     with errors(debug, "Run the same command with --resume to continue."):
         from bliss.distributed.processes import process_group, read_launch
 
@@ -93,6 +109,11 @@ def train(
         if engine == "ray":
             options = {"root": root, "resume": resume, "verify": verify, "threads": threads}
             checked = {"timeout": timeout, "check_every": check_every}
+            if seconds is not None:
+                raise InputError(
+                    f"seconds={seconds:g} is not supported with --engine ray: run `bliss advise "
+                    "--seconds` first, and pass the settings that it chooses."
+                )
             train_with_ray(settings, workers, out, options | checked)
             return
         from bliss.data import load_dataset, size_words
@@ -100,7 +121,8 @@ def train(
         from bliss.distributed.shards import check_processes
         from bliss.distributed.shared_dataset import shared_dataset
         from bliss.train import Trainer, resolve
-        from bliss.train.entry import run_folder
+        from bliss.train.entry import run_folder, window_folder
+        from bliss.train.seconds.timed_run import check_timed, timed_config
         from bliss.train.tensorboard import tensorboard_writer
 
         device = str(settings.get("device", "cpu"))
@@ -108,9 +130,20 @@ def train(
             process_group(me, device, timeout) as group,
             Communicator(group).sharing_errors(),
         ):
-            is_auto = settings.get("budgets") == AUTO
-            config = resolve(**{k: v for k, v in settings.items() if not is_auto or k != "budgets"})
-            place = out or run_folder(config, AUTO if is_auto else "")
+            is_auto = seconds is None and settings.get("budgets") == AUTO
+            plain = {k: v for k, v in settings.items() if not is_auto or k != "budgets"}
+            if seconds is None:
+                config, label = resolve(**plain), AUTO if is_auto else ""
+            else:
+                config, label = check_timed(settings, seconds, me.size), f"{seconds:g}s"
+            place = out or run_folder(config, label)
+            windows = config.objective.windows
+            runs = {place: config}
+            if windows > 1 and not config.objective.window:
+                runs = {
+                    window_folder(place, k): config.with_settings(window=k)
+                    for k in range(1, windows + 1)
+                }
             check_processes(config.training.shards, me.size)
             if is_auto and me.size > 1:
                 raise InputError(
@@ -122,18 +155,29 @@ def train(
                 group,
                 lambda: load_dataset(config.data.dataset, root, seed=config.seed, verify=verify),
             )
-            if is_auto:
-                config = chosen_before(place, config) or auto_config(settings, loaded)
-            trainer = Trainer(config, loaded, place, say, group, check_every)
+            if is_auto and len(runs) > 1:
+                raise InputError(
+                    f"budgets='auto' chooses for one run, but windows={windows}: run `bliss "
+                    "advise` first, and pass the budgets that it chooses."
+                )
+            if seconds is not None:
+                config = timed_config(place, settings, loaded, seconds, started=started, say=say)
+                runs = {place: config}
             say(f"{loaded.name}: {size_words(loaded.graph)}; {summary(config, me.size)}")
-            if changed := trainer.task.encoder.num_changed:
-                say(f"Standardised {changed} of {loaded.num_features} features; see --features.")
-            logs = place if tensorboard and me.rank == 0 else None
-            with tensorboard_writer(logs) as log, shown(config.training.steps) as bar:
-                result = trainer.run(resume or me.restarts > 0, bar, log)
-        if me.rank == 0:
-            show_result(result)
-        say(f"Written to {place}")
+            for own, one in runs.items():
+                if is_auto:
+                    one = chosen_before(own, one) or auto_config(settings, loaded)
+                trainer = Trainer(one, loaded, own, say, group, check_every)
+                if (changed := trainer.task.encoder.num_changed) and own == next(iter(runs)):
+                    say(
+                        f"Standardised {changed} of {loaded.num_features} features; see --features."
+                    )
+                logs = own if tensorboard and me.rank == 0 else None
+                with tensorboard_writer(logs) as log, shown(one.training.steps) as bar:
+                    result = trainer.run(resume or me.restarts > 0, bar, log)
+                if me.rank == 0:
+                    show_result(result)
+                say(f"Written to {own}")
 
 
 def check_engine(engine: str, workers: int | None, tensorboard: bool, processes: int) -> None:
@@ -189,6 +233,8 @@ def show_result(result: RunResult) -> None:
     """Print the result of a run in two or three lines."""
     scores = result.train_score, result.val_score, result.test_score
     shown = [score_text(result.metric, score) for score in scores]
+    if result.window is not None:
+        say(window_text(result.window))
     say(
         f"{title_of(result.metric)} of the best step ({result.best_step}): train "
         f"{shown[0]}, validation {shown[1]}, test {shown[2]}"
@@ -206,6 +252,12 @@ def show_result(result: RunResult) -> None:
         say_unlearnt("on the test split", result.causes)
     parts = ", ".join(f"{name} {ms:.1f}" for name, ms in result.step_ms.items())
     say(f"{result.seconds:.1f} s; median ms per step: {parts}")
+
+
+def window_text(window: TimeWindow) -> str:
+    """Times of the test split."""
+    number = f"window {window.number} of {window.of}, " if window.of > 1 else ""
+    return f"tested on {number}times {window.start} to {window.end}"
 
 
 def constant_text(constant: Constant, metric: str) -> str:
@@ -332,6 +384,12 @@ def predict(
         int | None,
         typer.Option(help="Of links: number of targets to predict for each node; no known edges."),
     ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            help="Of a run by time: predict with what was there at this time, a number or a date."
+        ),
+    ] = None,
     root: Root = None,
     threads: Threads = None,
     verify: Verify = False,
@@ -359,7 +417,7 @@ def predict(
             choice("nodes", nodes, NODES)
         set_threads(threads)
         task = open_run(run, root, verify, dataset, needs_labels=False)
-        rows = write_predictions(out, prediction_parts(task, nodes, pairs, top))
+        rows = write_predictions(out, prediction_parts(task, nodes, pairs, top, at))
         say(f"{rows:,} predictions written to {out}")
 
 

@@ -16,8 +16,11 @@ from bliss.arrays import Array, BoolArray, IntArray
 from bliss.data.label_edges import LabelEdges
 from bliss.data.names import NodeNames
 from bliss.data.table_encoder import TableEncoder
+from bliss.data.timestamps import NUMBER
+from bliss.data.typed_nodes import TypedNodes
 from bliss.errors import InputError
 from bliss.graph import Graph
+from bliss.graph.cutoff import check_times
 from bliss.storage.digests import array_digest
 
 SPLITS = ("train", "val", "test")
@@ -34,8 +37,9 @@ class Dataset:
     * ``"labels"``: several labels per node, or none, y float32[V, C] of 0 and 1
     * ``"regression"``: T numbers per node, y float32[V, T], NaN where unknown; `num_classes` is 0
 
-    A graph without labels has the task "classes" and `num_classes` 0. `Dataset.from_data` makes a
-    dataset of a PyG `Data`.
+    A graph without labels has the task "classes" and `num_classes` 0. If the graph has types, nodes
+    have the ids of `GraphTypes`, `typed` has the features, and the nodes of one type have labels.
+    `Dataset.from_data` makes a dataset of a PyG `Data` or `HeteroData`.
     """
 
     name: str
@@ -51,6 +55,9 @@ class Dataset:
     encoder: TableEncoder | None = None  # of the columns of a table of features; None: no table
     imported: Mapping[str, Any] | None = None  # what an import did; see `bliss.data.summary`
     label_edges: LabelEdges | None = None  # the links of link tasks; None: the edges of the graph
+    node_time: IntArray | None = None  # int64[V] times of nodes, for splits by time
+    time_unit: str = ""  # of all times: number, date (see `timestamps`), or empty: no times
+    typed: TypedNodes | None = None  # features of a graph with types; x is then [V, 0]
 
     def __post_init__(self) -> None:
         nodes = self.graph.num_nodes
@@ -83,13 +90,19 @@ class Dataset:
                 )
         if self.label_edges is not None:
             self.label_edges.check(nodes)
+        if self.node_time is not None:
+            check_times("node_time", self.node_time, nodes, "node")
+        if not self.time_unit and (self.graph.has_times or self.node_time is not None):
+            object.__setattr__(self, "time_unit", NUMBER)
+        if self.typed is not None:
+            self.typed.check(self.graph, self.splits)
         parts = {name: ids.numpy() for name, ids in self.splits.items()}
         missing = "target (NaN)" if self.task == "regression" else "label (-1)"
         check_splits(parts, self.is_labelled, nodes, missing)
 
     @classmethod
     def from_data(cls, data: Any, name: str = "data", **options: Any) -> Dataset:
-        """Make a dataset of a PyG `Data`; options are those of `bliss.data.from_data`."""
+        """A dataset of a PyG `Data` or `HeteroData`; for options see `bliss.data.from_data`."""
         from bliss.data.from_data import from_data
 
         return from_data(data, name, **options)
@@ -123,8 +136,22 @@ class Dataset:
 
     @property
     def num_features(self) -> int:
-        """F."""
-        return self.x.size(1)
+        """F; the sum over types, if there are any."""
+        return self.x.size(1) if self.typed is None else sum(self.typed.widths.values())
+
+    @property
+    def names_of_labelled(self) -> tuple[NodeNames | None, int]:
+        """Names of the nodes that can have labels, and the id of the first of them."""
+        if self.typed is None or self.graph.types is None:
+            return self.node_names, 0
+        own = self.typed.node_type
+        return self.typed.names.get(own), self.graph.types.range_of(own).start
+
+    @property
+    def features_nbytes(self) -> int:
+        """Bytes of all features."""
+        tensors = (self.x,) if self.typed is None else self.typed.x.values()
+        return sum(tensor.nbytes for tensor in tensors)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -134,7 +161,13 @@ class Dataset:
         edges = self.graph.indptr, self.graph.indices, self.graph.weight
         tensors = self.x, self.y, *(self.splits[name] for name in SPLITS)
         links = () if self.label_edges is None else self.label_edges.files.values()
-        return array_digest(*edges, *(tensor.numpy() for tensor in tensors), *links)
+        times = [self.graph.time] if self.graph.has_times else []
+        times += [] if self.node_time is None else [self.node_time]
+        arrays = [*edges, *(tensor.numpy() for tensor in tensors), *links, *times]
+        if self.typed is not None and self.graph.types is not None:
+            arrays += [x.numpy() for x in self.typed.x.values()]
+            arrays += self.graph.types.arrays
+        return array_digest(*arrays)
 
     def _check_classes(self) -> None:
         if self.class_names and len(self.class_names) != self.num_outputs:

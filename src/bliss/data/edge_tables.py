@@ -10,6 +10,7 @@ from bliss.data.chunked_tables import parquet_rows, table_blocks
 from bliss.data.edges import SOURCES, TARGETS, WEIGHT, EdgeColumns, Edges, EdgeSource
 from bliss.data.nodes import id_column, named_place
 from bliss.data.tables import Table, column_values
+from bliss.data.timestamps import Times, column_times, common_unit
 from bliss.errors import InputError
 from bliss.text import printable
 
@@ -24,6 +25,7 @@ class _Layout(NamedTuple):
     weight: int | None
     has_index: bool  # whether the first column counts the rows
     notes: tuple[str, ...]
+    time: int | None = None
 
 
 def table_edges(file: Path, named: EdgeColumns) -> EdgeSource:
@@ -31,9 +33,14 @@ def table_edges(file: Path, named: EdgeColumns) -> EdgeSource:
     header = (*SOURCES, *TARGETS, *map(str.lower, named.given.values()))
     is_parquet = file.suffix == ".parquet"
     first = next(table_blocks("edges", file, _FIRST_ROWS, header))
-    layout, only = _layout(file, first, named), None
+    original, only = _layout(file, first, named), None
+    layout = original
     if is_parquet:
         layout, only = _only(layout, first.names)
+
+    unit = ""
+    if (times := _times(first, layout if only is None else original)) is not None:
+        unit = times.unit
 
     def chunks(rows: int) -> Iterator[Edges]:
         start = 0
@@ -43,23 +50,30 @@ def table_edges(file: Path, named: EdgeColumns) -> EdgeSource:
                     f"edges={str(file)!r} has a first column without a name that counts rows up to "
                     f"row {start} and not after it: name the columns src, dst and weight."
                 )
-            yield _columns(table, layout)
+            edges = _columns(table, layout)
+            common_unit(edges=unit, later_edges="" if edges.time is None else edges.time.unit)
+            yield edges
             start += len(table)
 
     number = parquet_rows("edges", file) if is_parquet else None
-    return EdgeSource(chunks, layout.weight is not None, number, layout.notes)
+    return EdgeSource(chunks, layout.weight is not None, number, layout.notes, unit)
 
 
 def _only(layout: _Layout, names: Sequence[str]) -> tuple[_Layout, list[str]]:
     """The layout of a table of the used columns alone, and their names."""
-    used = sorted({layout.source, layout.target})
-    if layout.weight is not None:
-        used = sorted({*used, layout.weight})
+    more = [place for place in (layout.weight, layout.time) if place is not None]
+    used = sorted({layout.source, layout.target, *more})
     weight = None if layout.weight is None else used.index(layout.weight)
-    moved = layout._replace(
-        source=used.index(layout.source), target=used.index(layout.target), weight=weight
-    )
+    time = None if layout.time is None else used.index(layout.time)
+    ends = used.index(layout.source), used.index(layout.target)
+    moved = layout._replace(source=ends[0], target=ends[1], weight=weight, time=time)
     return moved, [names[old] for old in used]
+
+
+def _times(table: Table, layout: _Layout) -> Times | None:
+    if layout.time is None:
+        return None
+    return column_times("edges", table.names[layout.time], table.columns[layout.time])
 
 
 def _columns(table: Table, layout: _Layout) -> Edges:
@@ -70,7 +84,7 @@ def _columns(table: Table, layout: _Layout) -> Edges:
         name = table.names[place] if table.names else WEIGHT
         weight = column_values("edges", name, table.columns[place])
     ends = [id_column("edges", table, end) for end in (layout.source, layout.target)]
-    return Edges(ends[0], ends[1], weight)
+    return Edges(ends[0], ends[1], weight, time=_times(table, layout))
 
 
 def _layout(file: Path, table: Table, named: EdgeColumns) -> _Layout:
@@ -84,12 +98,17 @@ def _layout(file: Path, table: Table, named: EdgeColumns) -> _Layout:
         weights = [named_place("weight_column", named.weight, "edges", file, table.names)]
     if len(weights) > 1:
         raise InputError(f"edges={str(file)!r} has two columns called weight: remove one.")
-    used = (source, target, *weights)
+    times = []
+    if named.time:
+        times = [named_place("time_column", named.time, "edges", file, table.names)]
+    used = (source, target, *weights, *times)
     ignored = [printable(n) or "the index" for p, n in enumerate(table.names) if p not in used]
     notes = []
     if ignored:
         notes.append(f"Columns of the edges that are not used: {', '.join(ignored[:20])}.")
-    return _Layout(source, target, weights[0] if weights else None, False, tuple(notes))
+    weight = weights[0] if weights else None
+    time = times[0] if times else None
+    return _Layout(source, target, weight, False, tuple(notes), time)
 
 
 def _end_places(file: Path, names: Sequence[str], named: EdgeColumns) -> tuple[int, int]:

@@ -13,6 +13,7 @@ from bliss.arrays import Array, IntArray
 from bliss.data.formats import is_table, reader
 from bliss.data.nodes import Nodes
 from bliss.data.npy import NpyRows, npz_names, read_npz, read_sparse
+from bliss.data.timestamps import Times, array_times, common_unit
 from bliss.errors import InputError
 from bliss.graph import Graph, Norm
 from bliss.storage.files import check_regular
@@ -31,6 +32,7 @@ class Edges(NamedTuple):
     weight: Array | None  # [E]
     notes: tuple[str, ...] = ()  # what was left out of a file
     is_numbered: bool = False  # whether ends are the numbers of nodes, and not their ids
+    time: Times | None = None  # [E]
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,7 @@ class EdgeSource:
     is_weighted: bool
     number: int | None = None  # of edges; None: not known before they are read
     notes: tuple[str, ...] = ()
+    time_unit: str = ""  # of edges with times; see `timestamps`
 
 
 def held(edges: Edges) -> EdgeSource:
@@ -50,11 +53,12 @@ def held(edges: Edges) -> EdgeSource:
         for start in range(0, len(edges.source), rows):
             part = slice(start, start + rows)
             weight = None if edges.weight is None else edges.weight[part]
-            yield edges._replace(
-                source=edges.source[part], target=edges.target[part], weight=weight
-            )
+            time = None if edges.time is None else Times(edges.time.value[part], edges.time.unit)
+            ends = {"source": edges.source[part], "target": edges.target[part]}
+            yield edges._replace(**ends, weight=weight, time=time)
 
-    return EdgeSource(chunks, edges.weight is not None, len(edges.source), edges.notes)
+    unit = "" if edges.time is None else edges.time.unit
+    return EdgeSource(chunks, edges.weight is not None, len(edges.source), edges.notes, unit)
 
 
 @dataclass(frozen=True)
@@ -64,11 +68,13 @@ class EdgeColumns:
     source: str = ""
     target: str = ""
     weight: str = ""
+    time: str = ""  # empty: edges have no times
 
     @property
     def given(self) -> dict[str, str]:
         """Names that were given, by option."""
-        named = {f"{part}_column": getattr(self, part) for part in ("source", "target", "weight")}
+        parts = ("source", "target", "weight", "time")
+        named = {f"{part}_column": getattr(self, part) for part in parts}
         return {option: name for option, name in named.items() if name}
 
 
@@ -79,13 +85,14 @@ def open_edges(
     columns = columns or EdgeColumns()
     check_regular(file, f"edges={str(file)!r}")
     read = reader("edges", file, "edges")
+    is_named = is_table(file) or file.suffix == ".npz"
     for option, name in columns.given.items():
-        if not is_table(file):
+        if not is_named:
             raise InputError(
                 f"{option}={name!r} names a column, but edges={str(file)!r} is no table: leave it "
                 "out, or convert the file to .csv or .parquet."
             )
-    source: EdgeSource = read(file, columns) if is_table(file) else read(file)
+    source: EdgeSource = read(file, columns) if is_named else read(file)
     if weight is None:
         return source
     if source.is_weighted:
@@ -110,12 +117,15 @@ def chained(files: Sequence[Path], sources: Sequence[EdgeSource]) -> EdgeSource:
             f"edges={str(weighted[0])!r} has weights, but edges={str(plain[0])!r} has none: add a "
             "column of weights, or remove it."
         )
+    by_file = zip(map(str, files), sources, strict=True)
+    unit = common_unit(**{name: one.time_unit for name, one in by_file})
     numbers = [one.number for one in sources]
     return EdgeSource(
         lambda rows: (edges for one in sources for edges in one.chunks(rows)),
         bool(weighted),
         None if None in numbers else sum(number or 0 for number in numbers),
         tuple(dict.fromkeys(note for one in sources for note in one.notes)),
+        unit,
     )
 
 
@@ -142,6 +152,22 @@ def _with_weights(source: EdgeSource, weight: NpyRows) -> EdgeSource:
     if source.number is not None:
         check(source.number)
     return replace(source, chunks=chunks, is_weighted=True)
+
+
+def concatenated(parts: Sequence[Edges]) -> Edges:
+    """Edges of several parts, whose ends are numbers of nodes."""
+    first = parts[0]
+    time = first.time
+    if time is not None:
+        value = np.concatenate([one.time.value for one in parts if one.time is not None])
+        time = Times(value, time.unit)
+    weights = [one.weight for one in parts if one.weight is not None]
+    return first._replace(
+        source=np.concatenate([one.source for one in parts]),
+        target=np.concatenate([one.target for one in parts]),
+        weight=np.concatenate(weights) if weights else None,
+        time=time,
+    )
 
 
 def check_some(number: int) -> None:
@@ -188,22 +214,31 @@ def _numbers(name: str, ids: Any, nodes: Nodes) -> IntArray:
 def make_graph(edges: Edges, num_nodes: int, directed: bool, norm: Norm = "weighted-mean") -> Graph:
     """Build a graph with merged parallel edges and one self-loop per node.
 
+    Edges with times are not merged: each is an event of its own.
+
     `norm` is that of edges with weights.
 
     Merging adds weights. With directed=False every edge is used in both directions. If the file
     already has both, their weights are added, as PyG's `to_undirected` does.
     """
-    weight = edges.weight
+    weight, time = edges.weight, None if edges.time is None else edges.time.value
     pairs = np.stack([edges.source, edges.target]).astype(np.int64, copy=False)
     if not directed:
         pairs = np.concatenate([pairs, pairs[::-1]], axis=1)
         weight = None if weight is None else np.concatenate([weight, weight])
+        time = None if time is None else np.concatenate([time, time])
+    if time is not None and weight is not None and norm == "weighted-mean":
+        raise InputError(
+            "norm='weighted-mean' gives self-loops the mean weight of edges of any time, future "
+            "ones included: choose norm weights (--norm weights), or leave the weights out."
+        )
     return Graph.from_edge_index(
         pairs,
         num_nodes,
         weight=weight,
         norm="mean" if weight is None else norm,
-        duplicates="coalesce",
+        duplicates="coalesce" if time is None else "keep",
+        time=time,
     )
 
 
@@ -218,9 +253,9 @@ def npy_edges(file: Path) -> EdgeSource:
     return _pairs(NpyRows(file))
 
 
-def npz_edges(file: Path) -> EdgeSource:
-    """Edges of an .npz file: a SciPy matrix, or arrays src, dst and optionally weight."""
-    return held(_archive(file))
+def npz_edges(file: Path, named: EdgeColumns) -> EdgeSource:
+    """Edges of an .npz file: a SciPy matrix, or arrays src, dst and optionally weight and time."""
+    return held(_archive(file, named))
 
 
 def _pairs(array: NpyRows) -> EdgeSource:
@@ -246,10 +281,16 @@ def _pairs(array: NpyRows) -> EdgeSource:
     return EdgeSource(chunks, is_weighted=False, number=number)
 
 
-def _archive(file: Path) -> Edges:
+def _archive(file: Path, named: EdgeColumns) -> Edges:
     """Read a SciPy matrix, in which entry [j, i] is the edge j -> i, or src, dst and weight."""
     if "format" not in npz_names(file):
-        return _named(file, read_npz(file, (), (*SOURCES, *TARGETS, WEIGHT)))
+        given = tuple(named.given.values())
+        return _named(file, read_npz(file, given, (*SOURCES, *TARGETS, WEIGHT)), named)
+    if named.given:
+        raise InputError(
+            f"{next(iter(named.given))} names an array, but edges={str(file)!r} is a SciPy matrix: "
+            "leave it out, or save arrays such as src, dst and time."
+        )
     matrix = read_sparse(file).tocoo()
     if matrix.shape[0] != matrix.shape[1]:
         raise InputError(
@@ -260,14 +301,28 @@ def _archive(file: Path) -> Edges:
     return Edges(matrix.row, matrix.col, None if is_plain else matrix.data)
 
 
-def _named(file: Path, columns: dict[str, Array]) -> Edges:
-    source, target = _ends(file, list(columns))
+def _named(file: Path, columns: dict[str, Array], named: EdgeColumns) -> Edges:
+    weight, time = columns.get(named.weight or WEIGHT), None
+    others = {named.weight, named.time} - {""}
+    if named.source and named.target:
+        source, target = named.source, named.target
+    else:
+        ends = _ends(file, [name for name in columns if name not in others])
+        source, target = named.source or ends[0], named.target or ends[1]
+    if named.time:
+        shown = f"edges={str(file)!r} has the array {named.time!r} of times"
+        time = array_times(shown, columns[named.time])
     if columns[source].shape != columns[target].shape or columns[source].ndim != 1:
         raise InputError(
             f"edges={str(file)!r} has src of shape {columns[source].shape} and dst of shape "
             f"{columns[target].shape}: give both one entry per edge."
         )
-    return Edges(columns[source], columns[target], columns.get(WEIGHT))
+    if time is not None and time.value.shape != columns[source].shape:
+        raise InputError(
+            f"edges={str(file)!r} has {time.value.size} times for {columns[source].size} edges: "
+            "give each edge one."
+        )
+    return Edges(columns[source], columns[target], weight, time=time)
 
 
 def _ends(file: Path, names: Sequence[str]) -> tuple[str, str]:

@@ -15,20 +15,31 @@ from bliss.data.dataset import SPLITS
 from bliss.data.edges import Edges, held
 from bliss.data.features import dense_features
 from bliss.data.formats import endings, listed, reader, suffix
-from bliss.data.from_data import data_parts, data_splits
+from bliss.data.from_data import data_node_times, data_parts, data_splits
 from bliss.data.import_files import Parts
 from bliss.data.labels import Labels, make_labels
 from bliss.data.nodes import Nodes
 from bliss.data.npy import read_npy, read_npz
 from bliss.data.safe_reading import check_unpacked, in_one_sentence, reading
 from bliss.data.tables import read_matrix
+from bliss.data.timestamps import NUMBER, Times
 from bliss.errors import InputError
 
 _PT_REMEDY = "save one torch_geometric Data with torch.save, on the CPU and without other objects"
 
 
-def read_graph_file(file: Path, label: str, columns: tuple[str, ...], task: str) -> Parts:
-    """Read a file or folder that holds a whole graph."""
+def read_graph_file(
+    file: Path, label: str, columns: tuple[str, ...], task: str, time: str = ""
+) -> Parts:
+    """Read a file or folder that holds a whole graph; `time` names an attribute of a .pt file."""
+    if time and suffix(file) != ".pt":
+        raise InputError(
+            f"time_column={time!r} names an attribute of a PyG Data, but graph={str(file)!r} is "
+            "no .pt file: pass edges and features as tables, or leave it out."
+        )
+    if time:
+        _refuse_names(file, label, columns)
+        return read_pt(file, task, time)
     if file.is_dir():
         _refuse_names(file, label, columns)
         return read_ogb_folder(file, task)
@@ -54,7 +65,7 @@ def _refuse_names(file: Path, label: str, columns: tuple[str, ...]) -> None:
         )
 
 
-def read_pt(file: Path, task: str = "auto") -> Parts:
+def read_pt(file: Path, task: str = "auto", time: str = "") -> Parts:
     """Read a PyG `Data` that torch.save wrote, alone, in a tuple, or as a dict of its tensors.
 
     The file is loaded with weights_only=True: it can hold tensors, plain values and PyG's classes
@@ -62,15 +73,16 @@ def read_pt(file: Path, task: str = "auto") -> Parts:
     """
     content = _load_pt(file)
     with in_one_sentence(f"graph={str(file)!r}", "a PyG Data", _PT_REMEDY):  # of any attributes
-        return _data_parts(file, _one_data(file, content), task)
+        return _data_parts(file, _one_data(file, content), task, time)
 
 
-def _data_parts(file: Path, data: Any, task: str) -> Parts:
+def _data_parts(file: Path, data: Any, task: str, time: str) -> Parts:
     tensors = [value for value in data.to_dict().values() if isinstance(value, torch.Tensor)]
     check_unpacked(file, sum(tensor.numel() * tensor.element_size() for tensor in tensors))
     has_weights = getattr(data, "edge_weight", None) is not None
-    features, edges, labels = data_parts(data, has_weights, task)
-    kept = ("x", "y", "edge_index", "adj_t", "edge_weight", *(f"{n}_mask" for n in SPLITS))
+    features, edges, labels = data_parts(data, has_weights, task, time)
+    node_time = data_node_times(data, time)
+    kept = ("x", "y", "edge_index", "adj_t", "edge_weight", *(f"{n}_mask" for n in SPLITS), time)
     ignored = sorted(str(key) for key in data.keys() if str(key) not in kept)  # noqa: SIM118
     notes = (f"Attributes that are not used: {', '.join(ignored[:20])}.",) if ignored else ()
     return Parts(
@@ -80,6 +92,7 @@ def _data_parts(file: Path, data: Any, task: str) -> Parts:
         labels,
         data_splits(data),
         notes,
+        node_time=None if node_time is None else Times(node_time, NUMBER),
     )
 
 

@@ -9,16 +9,18 @@ import numpy as np
 import torch
 
 from bliss import checks
-from bliss.arrays import Array
+from bliss.arrays import Array, IntArray
 from bliss.data.dataset import SPLITS, Dataset, labelled
 from bliss.data.edges import Edges, find_nodes, make_graph
 from bliss.data.labels import Labels, make_labels, no_labels
 from bliss.data.nodes import Nodes
 from bliss.data.splits import SplitSource, read_splits
 from bliss.data.summary import import_summary
+from bliss.data.timestamps import NUMBER, Times
 from bliss.errors import InputError
 from bliss.graph import WEIGHTED, Norm
 from bliss.graph.conversion import adjacency_of, library_of
+from bliss.graph.cutoff import check_times, times_of
 
 
 def from_data(
@@ -32,10 +34,14 @@ def from_data(
     undirected: bool = False,
     task: str = "auto",
     seed: int = 0,
+    time_attr: str | None = None,
+    node_type: str | None = None,
 ) -> Dataset:
-    """Make a dataset of a PyG `Data`, for training, comparisons and studies.
+    """Make a dataset of a PyG `Data` or `HeteroData`, for training, comparisons and studies.
 
-    Parallel edges are merged and each node gets one self-loop, as in a store.
+    Parallel edges are merged, unless they have times. Each node of a `Data` gets one self-loop, as
+    in a store. Of a `HeteroData`, the nodes of one type have labels y and masks, and a type may
+    lack x.
 
     Parameters
     ----------
@@ -54,16 +60,36 @@ def from_data(
     norm
         Aggregation coefficients with edge_weight: "weighted-mean", or "weights", their sum.
     undirected
-        Whether to add the reverse of each edge.
+        Whether to add the reverse of each edge; of a `HeteroData`, as relations called rev_...
     task
         "classes", "labels", "regression", or "auto": by the type of y.
     seed
         Seed of the draw of fractions.
+    node_type
+        Type of the nodes with labels, of a `HeteroData`; by default the only one that has y.
+    time_attr
+        Attribute of a `Data` with the times of edges, or of nodes: an edge is then as old as its
+        source.
     """
-    features, edges, labels = data_parts(data, edge_weight, task)
+    checks.choice("norm", norm, WEIGHTED)
+    if library_of(data) == "torch_geometric.HeteroData":
+        from bliss.data.from_hetero import from_hetero
+
+        if time_attr is not None:
+            raise InputError(
+                f"time_attr={time_attr!r} was given with a HeteroData, but runs know no times of "
+                "graphs with types: leave it out, or use Graph.of(data, time_attr=...) and loaders."
+            )
+        weights = norm if checks.flag("edge_weight", edge_weight) else "mean"
+        return from_hetero(data, name, node_type, weights, undirected, splits, split, task, seed)
+    if node_type is not None:
+        raise InputError(
+            f"node_type={node_type!r} was given, but a Data has no types: leave it out."
+        )
+    time = time_attr or ""
+    features, edges, labels = data_parts(data, edge_weight, task, time)
     nodes = Nodes(len(features))
     edges = find_nodes(edges, nodes)
-    checks.choice("norm", norm, WEIGHTED)
     graph = make_graph(edges, nodes.number, not undirected, norm)
     known = np.flatnonzero(labelled(labels.y, labels.task, labels.num_classes))
     source = data_splits(data, split) if splits is None else splits
@@ -78,16 +104,15 @@ def from_data(
         task=labels.task,
         class_names=labels.names,
         imported=import_summary(edges, graph, not undirected, ()),
+        node_time=data_node_times(data, time),
     )
 
 
-def data_parts(data: Any, edge_weight: bool, task: str) -> tuple[Array, Edges, Labels]:
-    """Features float32[V, F], edges and labels of a `Data`."""
+def data_parts(
+    data: Any, edge_weight: bool, task: str, time: str = ""
+) -> tuple[Array, Edges, Labels]:
+    """Features float32[V, F], edges and labels of a `Data`; `time` names the attribute of times."""
     kind = library_of(data)
-    if kind == "torch_geometric.HeteroData":
-        raise InputError(
-            "HeteroData has several types of nodes or edges: pass data.to_homogeneous()."
-        )
     if kind != "torch_geometric.Data":
         raise InputError(
             f"{type(data).__name__} is not a PyG Data: pass Data(x=..., edge_index=..., y=...)."
@@ -95,12 +120,26 @@ def data_parts(data: Any, edge_weight: bool, task: str) -> tuple[Array, Edges, L
     x = getattr(data, "x", None)
     if x is None:
         raise InputError("data.x is missing, but features are needed: set it, [V, F].")
+    features = data_features("data.x", x, len(x))
+    labels = data_labels(data, len(x), task)
+    edges = _edges(data, checks.flag("edge_weight", edge_weight))
+    if time:
+        edges = edges._replace(time=Times(times_of(data, time), NUMBER))
+    return features, edges, labels
+
+
+def data_node_times(data: Any, time: str) -> IntArray | None:
+    """Times of the nodes of a `Data`; None if the attribute is of edges, or is not named."""
+    if not time or not data.is_node_attr(time) or data.is_edge_attr(time):
+        return None
+    return check_times(f"data.{time}", getattr(data, time), int(data.num_nodes), "node")
+
+
+def data_features(field: str, x: Any, number: int) -> Array:
+    """Features of `number` nodes, dense. float32[n, F]."""
     if not isinstance(x, torch.Tensor):
-        raise InputError(f"data.x is a {type(x).__name__}, but must be a tensor: convert it.")
-    features = checks.features(x.to_dense() if x.layout != torch.strided else x, len(x))
-    y = getattr(data, "y", None)
-    labels = no_labels(len(x)) if y is None else _labels(checks.as_array("y", y), len(x), task)
-    return features, _edges(data, checks.flag("edge_weight", edge_weight)), labels
+        raise InputError(f"{field} is a {type(x).__name__}, but must be a tensor: convert it.")
+    return checks.features(x.to_dense() if x.layout != torch.strided else x, number)
 
 
 def data_splits(data: Any, split: int = 0) -> Mapping[str, Array] | None:
@@ -125,6 +164,12 @@ def data_splits(data: Any, split: int = 0) -> Mapping[str, Array] | None:
         if array.any():
             splits[name] = array
     return splits or None
+
+
+def data_labels(data: Any, number: int, task: str) -> Labels:
+    """Labels of a `Data`, or of the nodes of one type; none without y."""
+    y = getattr(data, "y", None)
+    return no_labels(number) if y is None else _labels(checks.as_array("y", y), number, task)
 
 
 def _labels(y: Array, number: int, task: str) -> Labels:

@@ -21,11 +21,14 @@ from bliss.data.features import (
     open_features,
     read_ids,
 )
+from bliss.data.formats import is_table
 from bliss.data.label_edges import LabelEdges
 from bliss.data.labels import Labels, no_labels, read_labels
-from bliss.data.nodes import Nodes, nodes_of
+from bliss.data.nodes import Nodes, named_place, nodes_of
 from bliss.data.problems import Problems
 from bliss.data.splits import SplitSource, read_splits
+from bliss.data.tables import read_table
+from bliss.data.timestamps import Times, column_times, common_unit
 from bliss.errors import InputError
 
 SHARES = (0.6, 0.2, 0.2)
@@ -45,6 +48,17 @@ class Parts:
     notes: tuple[str, ...] = ()
     is_undirected: bool = False  # whether the file says that its edges have no direction
     label_edges: LabelEdges | None = None
+    node_time: Times | None = None  # [V]
+
+    @property
+    def time_unit(self) -> str:
+        """Unit of all times; empty without times."""
+        links, nodes = self.label_edges, self.node_time
+        return common_unit(
+            edges=self.edges.time_unit,
+            nodes="" if nodes is None else nodes.unit,
+            label_edges="" if links is None else links.time_unit,
+        )
 
 
 @dataclass(frozen=True)
@@ -64,6 +78,7 @@ class Files:
     seed: int
     label_edges: tuple[Path, ...] = ()
     num_nodes: int | None = None
+    node_time: str = ""  # column of the times of nodes in the table of features
 
     def check(self) -> None:
         """Raise an error if files are missing, or some do not go together."""
@@ -74,8 +89,10 @@ class Files:
                 "labels": self.labels,
                 "weight": self.weight,
                 "id_column": self.feature_columns.id_column,
+                "node_time_column": self.node_time,
                 **self.edge_columns.given,
             }
+            given.pop("time_column", None)  # an attribute of the graph
             beside = [name for name, value in given.items() if value]
             if beside:
                 raise InputError(
@@ -110,7 +127,21 @@ class Files:
         nodes = nodes_of(source.ids, source.shape[0])
         edges = chained(self.edges, [self.open_edges(file) for file in self.edges])
         parts = Parts(nodes, edges, source, self.read_labels(nodes), self.splits)
-        return self._with_links(parts)
+        return self._with_links(replace(parts, node_time=self._node_times(source.shape[0])))
+
+    def _node_times(self, number: int) -> Times | None:
+        """Times of nodes, from a column of the table of features."""
+        if not self.node_time:
+            return None
+        file = self.features
+        if file is None or not is_table(file):
+            raise InputError(
+                f"node_time_column={self.node_time!r} names a column of features, but they are no "
+                "table: pass features as .csv or .parquet."
+            )
+        table = read_table("features", file, (self.node_time.lower(),))
+        place = named_place("node_time_column", self.node_time, "features", file, table.names)
+        return column_times("features", self.node_time, table.columns[place])
 
     def _with_links(self, parts: Parts) -> Parts:
         if not self.label_edges:
@@ -120,7 +151,8 @@ class Files:
     def _read_graph(self, file: Path) -> Parts:
         from bliss.data.foreign import read_graph_file
 
-        parts = read_graph_file(file, self.label, self.feature_columns.columns, self.task)
+        names = self.feature_columns.columns
+        parts = read_graph_file(file, self.label, names, self.task, self.edge_columns.time)
         return parts if self.splits is None else replace(parts, splits=self.splits)
 
     def open_features(self) -> FeatureSource:
@@ -129,8 +161,9 @@ class Files:
         if place is None:
             return dense_features(np.empty((self.num_nodes or 0, 0), np.float32))
         is_shared = labels is not None and labels.resolve() == place.resolve()
-        without = (self.label,) if is_shared and self.label else ()
-        return open_features(place, replace(self.feature_columns, without=without))
+        without = [self.label] if is_shared and self.label else []
+        without += [self.node_time] if self.node_time else []
+        return open_features(place, replace(self.feature_columns, without=tuple(without)))
 
     def read_nodes(self, features: FeatureSource | None, are_distinct: bool = True) -> Nodes:
         """The nodes, also if their features could not be opened.

@@ -12,7 +12,14 @@ import numpy as np
 
 from bliss import checks
 from bliss.arrays import NOTHING, FloatArray
-from bliss.data.edges import EdgeColumns, check_some, find_nodes
+from bliss.data.edges import (
+    EdgeColumns,
+    Edges,
+    check_some,
+    concatenated,
+    find_nodes,
+    make_graph,
+)
 from bliss.data.features import FEATURE_TYPES, FeatureColumns, finite_rows, open_features
 from bliss.data.import_files import Files, Parts, find_problems
 from bliss.data.labels import AUTO
@@ -20,15 +27,18 @@ from bliss.data.problems import ImportProblems
 from bliss.data.saving import Content, Progress, WrittenGraph, check_new, write_store
 from bliss.data.sorting import LEAST_MEMORY, EdgeSorter, SortedEdges, chunk_rows, disk_bytes
 from bliss.data.splits import SplitSource
-from bliss.data.store import StrPath, open_store, write_graph_header
-from bliss.data.summary import describe
+from bliss.data.store import StrPath, open_store, write_graph, write_graph_header
+from bliss.data.summary import describe, import_summary
 from bliss.data.table_encoder import MAX_CATEGORIES, TableEncoder
+from bliss.data.timestamps import Times
 from bliss.data.weights import weigh_self_loops
 from bliss.errors import InputError
 from bliss.graph import WEIGHTED, Norm
 from bliss.storage.files import check_space
 from bliss.storage.limits import memory_limit
 from bliss.text import printable
+
+_TIMED_BYTES = 128  # working memory for one edge with a time
 
 
 def import_graph(
@@ -47,6 +57,8 @@ def import_graph(
     source_column: str = "",
     target_column: str = "",
     weight_column: str = "",
+    time_column: str = "",
+    node_time_column: str = "",
     max_categories: int = MAX_CATEGORIES,
     like: StrPath | None = None,
     norm: str = "weighted-mean",
@@ -104,6 +116,13 @@ def import_graph(
     source_column, target_column, weight_column
         Columns of tables of edges. Default: src and dst, source and target, from and to, row and
         col; weight.
+    time_column
+        Column of the times of edges, or attribute of `graph` with the times of edges or nodes:
+        whole numbers, or dates. Parallel edges are then kept, because each is an event of its own,
+        and edges are sorted in memory. See docs/time.md.
+    node_time_column
+        Column of the times of nodes in the table of features; it is no feature. Without
+        time_column, an edge is as old as its source.
     max_categories
         Largest number of categories of a column that become a feature each. Those of a column with
         more are hashed into as many features.
@@ -154,7 +173,7 @@ def import_graph(
         weight=_path("weight", weight),
         splits=splits,
         label=label,
-        edge_columns=EdgeColumns(source_column, target_column, weight_column),
+        edge_columns=EdgeColumns(source_column, target_column, weight_column, time_column),
         feature_columns=FeatureColumns(
             tuple(feature_columns),
             id_column=id_column,
@@ -165,6 +184,7 @@ def import_graph(
         seed=seed,
         label_edges=_paths("label_edges", label_edges),
         num_nodes=None if num_nodes is None else checks.whole("num_nodes", num_nodes, least=1),
+        node_time=node_time_column,
     )
     files.check()
     try:
@@ -268,6 +288,8 @@ class _Plan:
     def write(self, folder: Path) -> WrittenGraph:
         """Write the files of the graph into a folder, and say what was done to its edges."""
         nodes, source = self.parts.nodes, self.parts.edges
+        if self.parts.time_unit and (source.time_unit or self.parts.node_time is not None):
+            return self._write_timed(folder)
         rows = chunk_rows(self.memory)
         if nodes.names is not None:
             rows = max(rows, nodes.number)  # each chunk is compared with all names
@@ -290,13 +312,48 @@ class _Plan:
         write_graph_header(folder, norm, nodes.number, merged.num_edges, self_loops=True)
         return WrittenGraph(merged.num_edges, self._summary(merged, notes))
 
+    def _write_timed(self, folder: Path) -> WrittenGraph:
+        """Write a graph whose edges have times, or are as old as their sources."""
+        parts, node_time = self.parts, self.parts.node_time
+        chunks: list[Edges] = []
+        read = 0
+        for chunk in parts.edges.chunks(chunk_rows(self.memory)):
+            read += len(chunk.source)
+            if read * _TIMED_BYTES > self.memory:
+                raise InputError(
+                    f"edges with times are sorted in memory, and more than {read:,} take over "
+                    f"{self.memory:,} bytes: raise memory (--memory)."
+                )
+            edges = find_nodes(chunk, parts.nodes)
+            if edges.time is None and node_time is not None:
+                times = Times(node_time.value[edges.source], node_time.unit)
+                edges = edges._replace(time=times)
+            chunks.append(edges)
+            self.progress(f"reading edges: {read:,}", None)
+        check_some(read)
+        self.progress("sorting edges", None)
+        edges = concatenated(chunks)
+        if edges.weight is not None:
+            edges = edges._replace(weight=checks.weights("weight", edges.weight, read))
+        graph = make_graph(edges, parts.nodes.number, self.directed, self.norm)
+        write_graph(graph, folder)
+        return WrittenGraph(
+            graph.num_edges, import_summary(edges, graph, self.directed, self.notes)
+        )
+
+    @property
+    def notes(self) -> list[str]:
+        """Notes about all files."""
+        parts = self.parts
+        found = [*parts.notes, *parts.edges.notes, *parts.features.notes]
+        return [*found, *parts.labels.notes, *_label_notes(parts)]
+
     def _summary(self, edges: SortedEdges, more: Sequence[str]) -> dict[str, Any]:
         """What was done to the edges, for dataset.json."""
         parts = self.parts
         kept = edges.num_edges - parts.nodes.number  # every node has one self-loop
         given = edges.read - edges.loops_read
-        notes = [*parts.notes, *parts.edges.notes, *more]
-        notes += [*parts.features.notes, *parts.labels.notes, *_label_notes(parts)]
+        notes = [*self.notes, *more]
         is_reciprocal = not self.directed or kept == 0
         return {
             "edges_read": edges.read,
@@ -335,4 +392,6 @@ def _content(plan: _Plan, files: Files, feature_type: str) -> Content:
         names=parts.nodes.names,
         encoder=parts.features.encoder,
         label_edges=parts.label_edges,
+        node_time=None if parts.node_time is None else parts.node_time.value,
+        time_unit=parts.time_unit,
     )

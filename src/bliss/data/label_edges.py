@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from bliss.data.edges import SOURCES, TARGETS
 from bliss.data.nodes import Nodes, id_column
 from bliss.data.npy import read_npy
 from bliss.data.tables import Table, read_table
+from bliss.data.timestamps import NUMBER, column_times, common_unit
 from bliss.errors import InputError
 from bliss.storage.files import check_regular
 
@@ -31,6 +32,7 @@ class LabelEdges:
     pairs: IntArray  # int64[2, P] sources over targets
     split: Array | None = None  # int8[P] position in SPLITS
     time: Array | None = None  # int64[P] or float64[P]
+    time_unit: str = ""  # of times; see `timestamps`
 
     def check(self, num_nodes: int) -> None:
         """Raise an error for pairs out of range, and for splits or times that do not fit."""
@@ -62,7 +64,12 @@ class LabelEdges:
         """Those of a store with these files; None if it has none."""
         if _FILES["pairs"] not in files:
             return None
-        return cls(**{name: read_npy(folder / f) for name, f in _FILES.items() if f in files})
+        found = {name: read_npy(folder / f) for name, f in _FILES.items() if f in files}
+        return cls(found["pairs"], found.get("split"), found.get("time"))
+
+    def with_unit(self, unit: str) -> LabelEdges:
+        """The same with the unit of their times."""
+        return replace(self, time_unit=unit) if self.time is not None else self
 
     @classmethod
     def read(cls, files: Sequence[Path], nodes: Nodes) -> LabelEdges:
@@ -83,7 +90,10 @@ class LabelEdges:
         number = [part.pairs.shape[1] for part in parts]
         split = np.repeat(np.arange(len(SPLITS), dtype=np.int8), number)
         times = [part.time for part in parts if part.time is not None]
-        return cls(pairs, split, np.concatenate(times) if len(times) == len(parts) else None)
+        if len(times) < len(parts):
+            return cls(pairs, split)
+        units = {file.name: part.time_unit for file, part in zip(files, parts, strict=True)}
+        return cls(pairs, split, np.concatenate(times), common_unit(**units))
 
 
 def _read_table(file: Path, nodes: Nodes) -> LabelEdges:
@@ -101,8 +111,9 @@ def _read_table(file: Path, nodes: Nodes) -> LabelEdges:
     pairs = np.stack([nodes.find(field, id_column(field, table, place)) for place in ends])
     splits, times = table.places("split"), table.places(*TIMES)
     split = _split_numbers(file, table, splits[0]) if splits else None
-    time = _numbers(file, table, times[0]) if times else None
-    return LabelEdges(pairs, split, time)
+    if not times:
+        return LabelEdges(pairs, split)
+    return LabelEdges(pairs, split, *_times(table, times[0]))
 
 
 def _split_numbers(file: Path, table: Table, place: int) -> Array:
@@ -115,12 +126,11 @@ def _split_numbers(file: Path, table: Table, place: int) -> Array:
     return np.array([SPLITS.index(word) for word in words], np.int8)
 
 
-def _numbers(file: Path, table: Table, place: int) -> Array:
+def _times(table: Table, place: int) -> tuple[Array, str]:
+    """Times and their unit; numbers may have fractions, because they only order the links."""
     column: Any = table.columns[place]
-    values = column.to_numpy(zero_copy_only=False)
-    if values.dtype.kind not in "iuf" or column.null_count:
-        raise InputError(
-            f"label_edges={str(file)!r} has times that are no numbers: write for instance seconds "
-            "since 1970 in each row."
-        )
-    return np.asarray(values, np.float64 if values.dtype.kind == "f" else np.int64)
+    if str(column.type) == "double" and not column.null_count:
+        values: Array = np.asarray(column)
+        if not (values == np.round(values)).all():
+            return values, NUMBER
+    return column_times("label_edges", table.names[place], column)

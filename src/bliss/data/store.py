@@ -6,6 +6,7 @@ A graph store holds
     indptr.npy    int64[V + 1]
     indices.npy   int32[E] or int64[E], sources by target
     weight.npy    float32[E], with norm "weights" or "weighted-mean"
+    time.npy      int64[E], if edges have times; not decreasing within the in-edges of a node
 
 A dataset store also holds
 
@@ -14,7 +15,11 @@ A dataset store also holds
     labels.npy                      int64[V], float32[V, C] or float32[V, T]
     train.npy, val.npy, test.npy    int64 ids
     names.npy, name_ends.npy        the user's ids of nodes, if they are not 0 to V - 1
+    node_time.npy                   int64[V] times of nodes, if given
     label_edges.npy, label_*.npy    int64[2, P] links to learn, and their splits and times, if given
+
+The features and names of a graph with types are in files of their own, see
+`bliss.data.typed_store`; features.npy is then [V, 0].
 
 Nothing is unpickled. Every pointer and index is checked when a store is opened for the first time,
 because the kernels do not check them again. `bliss.data.manifest` says when digests are compared
@@ -32,7 +37,7 @@ import numpy as np
 import torch
 
 from bliss import checks
-from bliss.arrays import NOTHING, Array
+from bliss.arrays import NO_IDS, NOTHING, Array
 from bliss.data.dataset import SPLITS, Dataset
 from bliss.data.label_edges import LabelEdges
 from bliss.data.manifest import check_files, checking_values, read_header, write_header
@@ -40,18 +45,22 @@ from bliss.data.names import ENDS, NAMES, NodeNames
 from bliss.data.npy import map_npy, map_npy_private, read_npy, write_npy
 from bliss.data.safe_reading import in_one_sentence
 from bliss.data.table_encoder import TableEncoder
+from bliss.data.typed_store import GROUPS, open_nodes, open_types, types_header, write_groups
 from bliss.errors import InputError
-from bliss.graph import NORMS, WEIGHTED, Graph, Norm
+from bliss.graph import NORMS, WEIGHTED, Graph, GraphTypes, Norm
+from bliss.graph.type_checks import check_types
 from bliss.storage.digests import json_digest
 from bliss.storage.files import new_folder
 
 GRAPH_FORMAT = "bliss-graph-2"
 GRAPH_HEADER = "graph.json"
+NODE_TIME = "node_time.npy"
 DATASET_FORMAT = "bliss-dataset-2"
 DATASET_HEADER = "dataset.json"
 DATASET_FILES = ("features.npy", "labels.npy", *(f"{name}.npy" for name in SPLITS), GRAPH_HEADER)
 
 StrPath = str | PathLike[str]
+_TIME = "time.npy"
 
 
 def save_graph(graph: Graph, folder: StrPath) -> None:
@@ -81,7 +90,9 @@ def _open_graph(path: Path, norm: Norm | None = None, verify: bool = False) -> G
     norm = norm or cast("Norm", own)
     checks.choice("norm", norm, NORMS)
     is_weighted = norm in WEIGHTED
+    has_times = _TIME in header["files"] if header else (path / _TIME).exists()
     arrays = ["indices.npy"] + ["weight.npy"] * (is_weighted or own in WEIGHTED)
+    arrays += [_TIME] * has_times
     with checking_values(path, GRAPH_HEADER, header, arrays, verify) as must_check:
         indptr, indices = _map(path, "indptr"), _map(path, "indices")
         sizes = {"num_nodes": indptr.size - 1, "num_edges": indices.size}
@@ -90,8 +101,12 @@ def _open_graph(path: Path, norm: Norm | None = None, verify: bool = False) -> G
         weight = _map(path, "weight") if is_weighted else NOTHING
         if must_check and own in WEIGHTED and not is_weighted:  # the header's mark covers them
             checks.weights("weight", _map(path, "weight"), indices.size)
+        time = _typed(path / _TIME, _map(path, "time"), np.int64) if has_times else NO_IDS
+        types = open_types(path, header)
         make = Graph if must_check else Graph.trusted
-        graph = make(indptr, indices, norm, weight)
+        graph = make(indptr, indices, norm, weight, time=time, types=types)
+        if must_check and types is not None:
+            check_types(types, graph.indptr, graph.indices)
     if header.get("self_loops") is True:
         graph.note_self_loops()
     return graph
@@ -116,6 +131,7 @@ def open_store(folder: StrPath) -> Dataset:
         "splits": {name: ids.size for name, ids in splits.items()},
     }
     _compare(path / DATASET_HEADER, {name: header.get(name) for name in sizes}, sizes)
+    links, unit = LabelEdges.open(path, header["files"]), str(header.get("time_unit", ""))
     return Dataset(
         str(header.get("name", path.name)),
         graph,
@@ -129,7 +145,12 @@ def open_store(folder: StrPath) -> Dataset:
         class_names=_class_names(path / DATASET_HEADER, header),
         encoder=_encoder(path / DATASET_HEADER, header, x.shape[-1]),
         imported=_imported(path / DATASET_HEADER, header),
-        label_edges=LabelEdges.open(path, header["files"]),
+        label_edges=links if links is None else links.with_unit(unit),
+        typed=open_nodes(path, header, graph.types),
+        node_time=_typed(path / NODE_TIME, read_npy(path / NODE_TIME), np.int64)
+        if NODE_TIME in header["files"]
+        else None,
+        time_unit=unit,
     )
 
 
@@ -146,14 +167,24 @@ def verify_store(folder: Path) -> list[str]:
 
 def write_graph(graph: Graph, folder: Path) -> None:
     """Write the files of a graph into an existing folder."""
-    names = ("indptr", "indices", *(("weight",) if graph.norm in WEIGHTED else ()))
+    names = ["indptr", "indices", *["weight"] * (graph.norm in WEIGHTED)]
+    names += ["time"] * graph.has_times
     for name in names:
         write_npy(folder / f"{name}.npy", getattr(graph, name))
-    write_graph_header(folder, graph.norm, graph.num_nodes, graph.num_edges)
+    if graph.types is not None:
+        write_groups(folder, graph.types)
+    sizes = graph.norm, graph.num_nodes, graph.num_edges
+    write_graph_header(folder, *sizes, has_times=graph.has_times, types=graph.types)
 
 
 def write_graph_header(
-    folder: Path, norm: Norm, num_nodes: int, num_edges: int, self_loops: bool = False
+    folder: Path,
+    norm: Norm,
+    num_nodes: int,
+    num_edges: int,
+    self_loops: bool = False,
+    has_times: bool = False,
+    types: GraphTypes | None = None,
 ) -> None:
     """Write graph.json beside the arrays; `self_loops` says that every node has exactly one."""
     header: dict[str, Any] = {
@@ -164,7 +195,10 @@ def write_graph_header(
     }
     if self_loops:
         header["self_loops"] = True
-    names = ("indptr", "indices", *(("weight",) if norm in WEIGHTED else ()))
+    names = ["indptr", "indices", *["weight"] * (norm in WEIGHTED), *["time"] * has_times]
+    if types is not None:
+        header["types"] = types_header(types)
+        names += GROUPS
     write_header(folder / GRAPH_HEADER, header, [f"{name}.npy" for name in names])
 
 

@@ -12,7 +12,10 @@ from bliss.arrays import IntArray
 from bliss.data.dataset import SPLITS, Dataset
 from bliss.data.edges import Edges
 from bliss.data.names import shown
+from bliss.data.timestamps import time_text
+from bliss.data.type_summary import describe_relations, describe_types, type_rows
 from bliss.graph import Graph
+from bliss.kernels.times import ALWAYS
 from bliss.text import printable
 
 MOST_CLASSES = 12
@@ -59,7 +62,7 @@ def describe(dataset: Dataset) -> dict[str, Any]:
     """
     graph = dataset.graph
     loops = self_loops(graph) if dataset.imported is None else 1  # an import adds one per node
-    degree = graph.degree - loops
+    degree = graph.degree - (loops if graph.types is None else 0)
     quantiles = np.quantile(degree, (0, 0.25, 0.5, 0.75, 0.99, 1)) if degree.size else np.zeros(6)
     names = ("min", "25%", "median", "75%", "99%", "max")
     imported = dict(dataset.imported or {})
@@ -70,6 +73,8 @@ def describe(dataset: Dataset) -> dict[str, Any]:
         "edges": int(degree.sum()),
         "self_loops": graph.num_self_loops,
         "reciprocal": imported["reciprocal"] if imported else reciprocal_share(graph),
+        "types": describe_types(dataset),
+        "relations": describe_relations(graph),
         "norm": graph.norm,
         "weights": [float(weight.min()), float(weight.max())] if weight.size else None,
         "features": dataset.num_features,
@@ -78,6 +83,7 @@ def describe(dataset: Dataset) -> dict[str, Any]:
         "multilabel": dataset.is_multilabel,
         "labels": _labels(dataset),
         "splits": {name: dataset.splits[name].numel() for name in SPLITS},
+        "times": _times(dataset),
         "degree": {
             "mean": float(degree.mean()) if degree.size else 0.0,
             **{name: float(value) for name, value in zip(names, quantiles, strict=True)},
@@ -97,8 +103,8 @@ def summary_rows(description: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The result of `describe` as pairs of text to print."""
     imported, splits, degree = description["import"], description["splits"], description["degree"]
     edges = f"{description['edges']:,}, and {description['self_loops']:,} self-loops"
-    rows = [("nodes", _nodes(description)), ("edges", edges)]
-    if imported:
+    rows = [("nodes", _nodes(description)), ("edges", edges), *type_rows(description)]
+    if imported and not description["types"]:
         twice = ", edges and their reverse counted as one" if imported["undirected"] else ""
         rows += [
             ("edges read", f"{imported['edges_read']:,}"),
@@ -109,11 +115,13 @@ def summary_rows(description: Mapping[str, Any]) -> list[tuple[str, str]]:
                 f"{imported['self_loops_read']:,} read",
             ),
         ]
+    if not description["types"]:
+        rows.append(("direction", _direction(description["reciprocal"], imported)))
     rows += [
-        ("direction", _direction(description["reciprocal"], imported)),
         ("edge weights", _weights(description)),
         ("features", f"{description['features']:,}"),
         *_label_rows(description),
+        *description["times"].items(),
         ("splits", ", ".join(f"{name} {number:,}" for name, number in splits.items())),
         (
             "in-degree",
@@ -122,6 +130,21 @@ def summary_rows(description: Mapping[str, Any]) -> list[tuple[str, str]]:
         ),
     ]
     return rows + [("note", note) for note in imported.get("notes", ())]
+
+
+def _times(dataset: Dataset) -> dict[str, str]:
+    """First and last time of edges, nodes and links, by what they belong to."""
+    edges, links, unit = dataset.graph.time, dataset.label_edges, dataset.time_unit
+    given = {
+        "times of edges": edges[edges != ALWAYS],
+        "times of nodes": dataset.node_time,
+        "times of links": None if links is None else links.time,
+    }
+    return {
+        name: f"{time_text(time.min(), unit)} to {time_text(time.max(), unit)}"
+        for name, time in given.items()
+        if time is not None and time.size
+    }
 
 
 def _nodes(description: Mapping[str, Any]) -> str:

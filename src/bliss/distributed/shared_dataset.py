@@ -51,7 +51,7 @@ def shared_dataset(group: Group, load: Callable[[], Dataset]) -> Dataset:
 
 def _written(dataset: Dataset) -> Path:
     """A new folder that holds the data set as the store "data"."""
-    needed = dataset.x.nbytes + dataset.y.nbytes + 2 * dataset.graph.indices.nbytes
+    needed = dataset.features_nbytes + dataset.y.nbytes + 2 * dataset.graph.indices.nbytes
     needed += dataset.graph.indptr.nbytes + dataset.graph.weight.nbytes
     places = [str(_MEMORY)] if _MEMORY.is_dir() else []
     for place in [*places, tempfile.gettempdir()]:

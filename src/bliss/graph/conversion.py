@@ -12,6 +12,7 @@ import numpy as np
 from bliss import checks
 from bliss.arrays import Array
 from bliss.errors import InputError
+from bliss.graph.cutoff import hetero_times
 
 
 class Pairs(NamedTuple):
@@ -57,7 +58,8 @@ def check_source(source: Any, kind: str, options: Mapping[str, Any]) -> None:
             f"the path {str(source)!r} cannot be converted to a graph: open a saved graph "
             "with bliss.data.open_graph."
         )
-    if options.get("time_attr") is not None and kind != "torch_geometric.Data":
+    has_attributes = kind in ("torch_geometric.Data", "torch_geometric.HeteroData")
+    if options.get("time_attr") is not None and not has_attributes:
         raise InputError(
             f"time_attr={options['time_attr']!r} names an attribute of a PyG Data, but the edges "
             f"are a {type(source).__name__}: pass Graph.from_edge_index(edge_index, time=...)."
@@ -112,8 +114,10 @@ def hetero_arguments(data: Any, norm: str, options: dict[str, Any]) -> dict[str,
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of PyG, where it does not know the number
         sizes = {name: data[name].num_nodes for name in data.node_types}
+    name = options.pop("time_attr", None)
+    time = None if name is None else hetero_times(data, name)
     given = {"edge_index": edges, "num_nodes": sizes, "weight": weight if is_weighted else None}
-    return given | {"norm": norm} | options
+    return given | {"norm": norm, "time": time} | options
 
 
 def hetero_edge_attributes(data: Any) -> dict[tuple[str, str, str], set[str]]:

@@ -104,6 +104,32 @@ def times_of(data: Any, name: str) -> IntArray:
     return check_times(f"data.{name}", given, data.edge_index.shape[1], "edge")
 
 
+def hetero_times(data: Any, name: str) -> dict[Any, IntArray]:
+    """Times of the edges of a `HeteroData` by relation, each int64[E_r].
+
+    They come from the attribute of the relation, or else of the type of its sources: an edge is as
+    old as its source. Edges of a relation that has neither are seen at any time, as in PyG.
+    """
+    times = {}
+    for key in data.edge_types:
+        pairs = checks.as_array("edge_index", data[key].edge_index)
+        own, of_nodes = getattr(data[key], name, None), getattr(data[key[0]], name, None)
+        if own is not None:
+            times[key] = check_times(f"data[{key}].{name}", own, pairs.shape[-1], "edge")
+        elif of_nodes is not None:
+            number = data[key[0]].num_nodes
+            node_time = check_times(f"data[{key[0]!r}].{name}", of_nodes, number, "node")
+            times[key] = node_time[pairs[0]]
+        else:
+            times[key] = np.full(pairs.shape[-1], ALWAYS)
+    if all((time == ALWAYS).all() for time in times.values()):
+        raise InputError(
+            f"time_attr={name!r}, but no relation and no type of sources has an attribute "
+            f"{name!r}: set data[...].{name} to one time per edge or node."
+        )
+    return times
+
+
 def check_edge_times(time: Any, indptr: IntArray) -> IntArray:
     """Times of edges that are sorted within the in-edges of each node; empty: none. int64[E]."""
     if not np.size(time):

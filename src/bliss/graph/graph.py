@@ -22,7 +22,7 @@ from bliss.graph.csc import (
     self_loops_of,
 )
 from bliss.graph.cutoff import Cutoff, check_edge_times, check_times, seen_at
-from bliss.graph.graph_types import GraphTypes, refuse_gcn
+from bliss.graph.graph_types import GraphTypes, refuse_gcn, types_of
 from bliss.graph.rows import Rows
 from bliss.kernels import links
 
@@ -262,14 +262,26 @@ class Graph(GraphConstructors):
         Makes new arrays, without times.
         """
         seen = seen_at(self.time, time, strict)
-        if self.types is not None:
-            raise InputError(
-                "the graph has types, and its past cannot be built: pass time=... to the sampler."
-            )
         count = np.concatenate([[0], np.cumsum(seen)])
+        indptr, types = count[self.indptr], None
+        if self.types is not None:
+            relation = self.relation_of(np.flatnonzero(seen))
+            types = types_of(self.types.num_nodes, self.types.edge_types, indptr, relation)
         weight = self.weight[seen] if self.weight.size else self.weight
         edge_id = None if self.edge_id is None else self.edge_id[seen]
-        return Graph(count[self.indptr], self.indices[seen], self.norm, weight, edge_id)
+        arrays = indptr, self.indices[seen], self.norm, weight, edge_id
+        return Graph(*arrays, types=types)
+
+    def without_times(self) -> Graph:
+        """The same edges, all of which are seen at any time; rows are sorted by source."""
+        if not self.has_times:
+            return self
+        group = np.repeat(np.arange(self.group_ptr.size - 1), np.diff(self.group_ptr))
+        order = np.lexsort((self.indices, group))
+        weight = self.weight[order] if self.weight.size else self.weight
+        edge_id = None if self.edge_id is None else self.edge_id[order]
+        arrays = self.indptr, self.indices[order], weight, NO_IDS
+        return self._unchecked(self.norm, edge_id, self.types, *arrays)
 
     def with_norm(self, norm: Norm) -> Graph:
         """The same edges, and the same weights if there are any, with other coefficients."""

@@ -59,6 +59,11 @@ class GraphTypes:
         """Number of nodes of each type."""
         return dict(zip(self.node_types, np.diff(self.node_ptr).tolist(), strict=True))
 
+    @property
+    def arrays(self) -> tuple[IntArray, IntArray, IntArray]:
+        """group_ptr, group_start and group_relation."""
+        return self.group_ptr, self.group_start, self.group_relation
+
     def check(self, num_nodes: int, num_edges: int) -> None:
         """Raise an error unless these are the types of a graph of this size."""
         if self.group_ptr.size != num_nodes + 1 or self.group_start[-1] != num_edges:

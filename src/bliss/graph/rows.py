@@ -76,13 +76,13 @@ class HiddenEdges:
         """
         first = np.searchsorted(self.edge, start)
         count = np.searchsorted(self.edge, stop) - first
-        return np.repeat(np.arange(count.size), count), self.edge[_consecutive(first, count)]
+        return np.repeat(np.arange(count.size), count), self.edge[consecutive(first, count)]
 
 
 _RANGES = ("pointer", "start", "stop", "degree")
 
 
-def _consecutive(first: IntArray, count: IntArray) -> IntArray:
+def consecutive(first: IntArray, count: IntArray) -> IntArray:
     """The numbers first_n to first_n + count_n - 1 of every n, concatenated. int64[sum]."""
     before = np.cumsum(count) - count
     numbers: IntArray = np.arange(count.sum()) + np.repeat(first - before, count)
@@ -175,8 +175,8 @@ class Rows:
         named = dict(zip(_RANGES, ranges, strict=True))
         return replace(self, **named, hidden=hidden, cutoff=cutoff)
 
-    def last(self, count: int) -> Rows:
-        """The last `count` edges of each group, the newest if edges have times."""
+    def last(self, count: int | IntArray) -> Rows:
+        """The last `count` edges of each group, the newest if edges have times. count: also [G]."""
         length = self.stop - self.start
         group = np.repeat(np.arange(self.degree.size), np.diff(self.pointer))
         before = np.cumsum(length) - length - (np.cumsum(self.degree) - self.degree)[group]
@@ -223,8 +223,33 @@ class Rows:
         """pointer, start and stop of some groups. groups int64[N]."""
         count = np.diff(self.pointer)[groups]
         pointer = np.concatenate([[0], np.cumsum(count)])
-        place = _consecutive(self.pointer[groups], count)
+        place = consecutive(self.pointer[groups], count)
         return pointer, self.start[place], self.stop[place]
+
+    def of_relation(self, relation: int, place: IntArray) -> Rows:
+        """Rows of some targets under one relation. place int64[N] positions in dst, increasing."""
+        groups = np.flatnonzero(self.relation == relation)
+        some = self.of_groups(groups[np.isin(self.owner[groups], place)])
+        return replace(
+            some,
+            dst=self.dst[place],
+            owner=np.searchsorted(place, some.owner),
+            influence=NOTHING,
+            cutoff=None if self.cutoff is None else self.cutoff[place],
+        )
+
+    def of_groups(self, groups: IntArray) -> Rows:
+        """Some groups: of the same targets with types, otherwise of their own. groups int64[N]."""
+        pointer, start, stop = self.ranges_of(groups)
+        some = replace(self, pointer=pointer, start=start, stop=stop, degree=self.degree[groups])
+        if self.graph.types is None:  # a group is a target
+            cutoff = None if self.cutoff is None else self.cutoff[groups]
+            owner = np.arange(groups.size)
+            return replace(
+                some, dst=self.dst[groups], owner=owner, influence=NOTHING, cutoff=cutoff
+            )
+        owner, relation = self.owner[groups], self.relation[groups]
+        return replace(some, owner=owner, relation=relation, group=self.group[groups])
 
     def edges(self) -> tuple[IntArray, IntArray]:
         """The visible edges: pointers int64[G + 1], edge ids int64[F]."""

@@ -113,33 +113,32 @@ def pick_uniform(
     degree: IntArray,
     node: IntArray,
     relation: IntArray,
-    fanout: IntArray,
+    fanout: int,
     is_replacing: bool,
     key: CoinKey,
 ) -> tuple[Any, Any, Any]:
-    """Keep k edges of each group, uniformly: p_ij = k / |N|. O(k) per group.
+    """Keep `fanout` edges of each group, uniformly: p_ij = k / |N|. O(k) per group.
 
     Draws without replacement use Floyd's method: for m = |N| - k, ..., |N| - 1, a place is drawn
     among the first m + 1, and place m is used if it is taken. A bitmap marks taken places.
 
     degree          int64[G]  |N|, number of edges of each group
     node, relation  see `group_key`
-    fanout          int64[G]  k
     returns         kept_indptr int64[G + 1], edge int64[E'], prob float32[E']
     """
     groups = degree.size
     kept_indptr = np.zeros(groups + 1, np.int64)
     largest = 0
     for g in range(groups):
-        kept_indptr[g + 1] = kept_indptr[g] + min(degree[g], fanout[g])
+        kept_indptr[g + 1] = kept_indptr[g] + min(degree[g], fanout)
         largest = max(largest, degree[g])
     edge = np.empty(kept_indptr[-1], np.int64)
     prob = np.empty(kept_indptr[-1], np.float32)
     taken = np.zeros(largest // 32 + 1, np.uint32)
     for g in range(groups):
-        size, number = degree[g], fanout[g]
+        size = degree[g]
         first, last = kept_indptr[g], kept_indptr[g + 1]
-        if size <= number:
+        if size <= fanout:
             kept = first
             for r in range(pointer[g], pointer[g + 1]):
                 for e in range(start[r], stop[r]):
@@ -148,10 +147,10 @@ def pick_uniform(
                     kept += 1
             continue
         own = group_key(key, node, relation, g)
-        share = np.float32(number / size)
-        least = size if is_replacing else size - number + 1  # places to draw from at first
+        share = np.float32(fanout / size)
+        least = size if is_replacing else size - fanout + 1  # places to draw from at first
         more = 0 if is_replacing else 1
-        for draw in range(number):
+        for draw in range(fanout):
             room = least + draw * more
             place = np.uint64(np.int64(coin(own, np.uint64(draw)) * (room / COINS)))
             if more:
@@ -168,10 +167,10 @@ def pick_uniform(
 
 
 @compiled
-def fit_fanouts(weight: FloatArray, degree: IntArray, fanout: int) -> Any:
-    """Fanouts in proportion to a weight, with as many edges in all as `fanout` for every group.
+def fit_fanouts(weight: FloatArray, degree: IntArray, total: int) -> Any:
+    """Fanouts in proportion to a weight, with a given number of edges in all.
 
-        k_g = min(|N_g|, max(1, c w_g)),  sum_g k_g = sum_g min(fanout, |N_g|)
+        k_g = min(|N_g|, max(1, c w_g)),  sum_g k_g = total
 
     Newton's method finds c, between bounds. Running sums are rounded, so that the total stays:
     each k_g is rounded down or up.
@@ -181,16 +180,15 @@ def fit_fanouts(weight: FloatArray, degree: IntArray, fanout: int) -> Any:
     returns  int64[G]    0 for groups without edges
     """
     groups = degree.size
-    total, edges, high = 0.0, 0.0, 0.0
+    edges, high = 0, 0.0
     for g in range(groups):
-        total += min(degree[g], fanout)
         edges += degree[g]
         if weight[g] > 0.0:
             high = max(high, degree[g] / weight[g])
     found = degree.copy()
     if total >= edges:
         return found
-    low, scale = 0.0, min(np.float64(fanout), high)
+    low, scale = 0.0, 0.5 * high
     for _ in range(100):
         kept, free = 0.0, 0.0
         for g in range(groups):
@@ -273,7 +271,7 @@ def edge_masses(
 
 
 @compiled
-def row_chances(degree: IntArray, mass: FloatArray, fanout: IntArray, is_replacing: bool) -> None:
+def row_chances(degree: IntArray, mass: FloatArray, fanout: int, is_replacing: bool) -> None:
     """Convert, in place, the masses of each group's edges to probabilities that sum to k.
 
     Without replacement p_ij = min(1, c_g m_ij); with replacement k m_ij / sum m. The entries of a
@@ -281,12 +279,11 @@ def row_chances(degree: IntArray, mass: FloatArray, fanout: IntArray, is_replaci
 
     degree  int64[G]    number of edges of each group
     mass    float64[F]
-    fanout  int64[G]    k
     """
     start = 0
     for g in range(degree.size):
         stop = start + degree[g]
-        if stop - start <= fanout[g]:
+        if stop - start <= fanout:
             mass[start:stop] = 1.0
         else:
             scale = 0.0
@@ -294,9 +291,9 @@ def row_chances(degree: IntArray, mass: FloatArray, fanout: IntArray, is_replaci
                 total = 0.0
                 for e in range(start, stop):
                     total += mass[e]
-                scale = fanout[g] / total if total > 0.0 else 0.0
+                scale = fanout / total if total > 0.0 else 0.0
             else:
-                scale = fit_scale(mass[start:stop], np.float64(fanout[g]))
+                scale = fit_scale(mass[start:stop], np.float64(fanout))
             for e in range(start, stop):
                 mass[e] = mass[e] * scale if is_replacing else min(mass[e] * scale, 1.0)
         start = stop
@@ -311,7 +308,7 @@ def pick_replacing(
     node: IntArray,
     relation: IntArray,
     chance: FloatArray,
-    fanout: IntArray,
+    fanout: int,
     key: CoinKey,
 ) -> tuple[Any, Any, Any]:
     """Draw k edges of each group with replacement, by inversion.
@@ -319,14 +316,13 @@ def pick_replacing(
     degree          int64[G]    number of edges of each group
     node, relation  see `group_key`
     chance          float64[F]  k q_ij, from `row_chances`
-    fanout          int64[G]    k
     returns         kept_indptr int64[G + 1], edge int64[E'], prob float32[E'] (k q_ij)
     """
     groups = degree.size
     kept_indptr = np.zeros(groups + 1, np.int64)
     largest, most = 1, 0
     for g in range(groups):
-        most += min(degree[g], fanout[g])
+        most += min(degree[g], fanout)
         largest = max(largest, degree[g])
     edge = np.empty(most, np.int64)
     prob = np.empty(most, np.float32)
@@ -339,9 +335,9 @@ def pick_replacing(
         for place in range(size):
             total += chance[before + place]
             ladder[place] = total
-        for draw in range(min(size, fanout[g])):
+        for draw in range(min(size, fanout)):
             place = draw
-            if size > fanout[g]:
+            if size > fanout:
                 point = coin(own, np.uint64(draw)) * (total / COINS)
                 place = min(int(np.searchsorted(ladder[:size], point, "right")), size - 1)
             if chance[before + place] > 0.0:  # a group without mass keeps nothing

@@ -1,3 +1,4 @@
+from .fractions import Window as Window
 from .link_ranking import Ranks as Ranks
 from .link_ranking import auc as auc
 from .link_ranking import average_precision as average_precision
@@ -10,3 +11,4 @@ from .link_ranking import recall as recall
 from .link_splits import LinkSplits as LinkSplits
 from .negatives import Negatives as Negatives
 from .negatives import NegativeSampling as NegativeSampling
+from .time_splits import split_by_time as split_by_time

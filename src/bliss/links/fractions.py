@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from bliss.errors import InputError
 
 SPLITS = ("train", "val", "test")
 FRACTIONS = (0.85, 0.05, 0.1)
 """Shares of train, val and test by default."""
+
+
+class Window(NamedTuple):
+    """One of several windows of equal size into which the test share is cut, from 1 to `of`."""
+
+    number: int
+    of: int
+
+
+WHOLE = Window(1, 1)
+"""The whole test share."""
 
 
 def check_fractions(fractions: Any) -> tuple[float, float, float]:

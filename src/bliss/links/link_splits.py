@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from bliss import checks
-from bliss.arrays import Array, IntArray
+from bliss.arrays import NOTHING, Array, IntArray
 from bliss.errors import InputError
 from bliss.graph import WEIGHTED, Graph
 from bliss.graph.csc import mean_self_loops
-from bliss.links.fractions import FRACTIONS, SPLITS, check_fractions
+from bliss.graph.cutoff import check_times
+from bliss.kernels.times import ALWAYS
+from bliss.links.fractions import FRACTIONS, SPLITS, WHOLE, Window, check_fractions
+from bliss.links.time_splits import LATER, split_by_time
 from bliss.rng import Stream, derive_key, hashes
 
-LOOP = -1
+LOOP = -1  # of edges that are messages of every split: self-loops, and edges without a time
 _PAIRS = 2  # counter that tells coins of pairs from those of nodes in a random split
 
 
@@ -36,6 +39,7 @@ class LinkSplits:
     test: IntArray  # int64[2, P'']
     split: Array  # int8[E] split of each edge, as a position in SPLITS; LOOP for self-loops
     is_symmetric: bool  # whether each edge has a reverse edge
+    time: Mapping[str, IntArray] | None = None  # of each link by split, if the graph has times
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{name}={self.links(name).shape[1]}" for name in SPLITS)
@@ -93,22 +97,32 @@ class LinkSplits:
         pairs: IntArray,
         time: Array,
         fractions: Sequence[float] = FRACTIONS,
+        window: Window = WHOLE,
     ) -> LinkSplits:
         """Split pairs [2, P] by their times [P]: the latest are for testing, then for validation.
 
         Pairs of one time are in one split, the later of two. Of a pair that is there several times,
-        in either direction, the first time counts.
+        in either direction, the first time counts. If the graph has times, an edge is in the split
+        of its own time; `window` is that of `split_by_time`.
         """
         shares = check_fractions(fractions)
         order = np.argsort(time, kind="stable")
         _, first = np.unique(_undirected(pairs[:, order], graph.num_nodes), return_index=True)
         kept = order[np.sort(first)]
         pairs, time = pairs[:, kept], time[kept]  # in the order of time
-        ends = np.round(np.cumsum(shares)[:2] * time.size).astype(np.int64)
-        cuts = np.searchsorted(time, time[ends.clip(max=time.size - 1)])
-        split = np.searchsorted(cuts, np.arange(time.size), side="right").astype(np.int8)
+        split = split_by_time(time, shares, window)
         _check_some(split, shares)
-        return cls.given(graph, pairs, split)
+        if not graph.has_times:
+            return cls.given(graph, pairs, split)
+        pairs = checks.node_pairs("label_edges", pairs, graph.num_nodes)
+        time = check_times("times of links", time, time.size, "link")
+        first = np.searchsorted(split, [1, 2, LATER])
+        starts = time[first[first < time.size]]
+        of_edge = np.searchsorted(starts, graph.time, side="right").astype(np.int8)
+        of_edge[graph.time == ALWAYS] = LOOP
+        train, val, test = (np.ascontiguousarray(pairs[:, split == n]) for n in range(3))
+        times = {name: time[split == number] for number, name in enumerate(SPLITS)}
+        return cls(graph, train, val, test, of_edge, is_symmetric=False, time=times)
 
     @classmethod
     def given(cls, graph: Graph, pairs: IntArray, split: Array) -> LinkSplits:
@@ -135,6 +149,21 @@ class LinkSplits:
         of_edge[edges[0] == edges[1]] = LOOP
         train, val, test = (np.unique(pairs[:, split == number], axis=1) for number in range(3))
         return cls(graph, train, val, test, of_edge, is_symmetric=False)
+
+    @classmethod
+    def edges_in_time(cls, graph: Graph, seed: int = 0) -> tuple[IntArray, IntArray]:
+        """Edges of a graph with times as links: pairs [2, P] without self-loops, and times [P].
+
+        Of an edge and its reverse of the same time, a coin of the pair decides which comes first.
+        """
+        target = np.repeat(np.arange(graph.num_nodes), np.diff(graph.indptr))
+        pairs = np.stack([graph.indices.astype(np.int64), target])
+        kept = (pairs[0] != pairs[1]) & (graph.time != ALWAYS)
+        pairs, time = pairs[:, kept], graph.time[kept]
+        code = _undirected(pairs, graph.num_nodes)
+        coin = (hashes(derive_key(seed, Stream.SPLITS, _PAIRS), code) & np.uint64(1)).astype(bool)
+        order = np.lexsort(((pairs[0] < pairs[1]) == coin, code, time))
+        return pairs[:, order], time[order]
 
     @property
     def num_absent(self) -> int:
@@ -168,6 +197,9 @@ class LinkSplits:
         graph = self.graph
         indptr, indices = before[graph.indptr], graph.indices[kept]
         weight = graph.weight[kept] if graph.norm in WEIGHTED else None
+        if graph.has_times:
+            own = NOTHING if weight is None else weight
+            return Graph(indptr, indices, graph.norm, own, time=graph.time[kept])
         if graph.norm == "weighted-mean":
             means, _ = mean_self_loops(graph.indptr, graph.indices, graph.weight)
             if np.allclose(means, graph.weight, rtol=1e-5, atol=0.0):

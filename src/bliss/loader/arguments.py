@@ -29,7 +29,7 @@ def own_shards(shard: int | Sequence[int], shards: int) -> tuple[int, ...]:
 def check_data(data: Any, sampler: Any) -> None:
     """Raise an error unless the data has the nodes, and the types, of the sampler's graph."""
     graph = sampler.graph
-    is_typed = library_of(data) == "torch_geometric.HeteroData"
+    is_typed = library_of(data) == "torch_geometric.HeteroData" or hasattr(data, "edge_types")
     if is_typed != (graph.types is not None):
         has, lacks = ("data has", "graph has none") if is_typed else ("graph has", "data has none")
         raise InputError(

@@ -123,7 +123,7 @@ class BlockLoader(SeedLoader):
                 seeds = NodeSeeds.of_type(input_nodes, types, distinct=not has_times)
             else:
                 seeds = NodeSeeds.of(input_nodes, int(data.num_nodes), distinct=not has_times)
-            time = node_times(data, time_attr, seeds.node) if input_time is None else input_time
+            time = node_times(data, time_attr, seeds) if input_time is None else input_time
             rule = time, len(seeds), node_sampler, time_strict, time_window
             return replace(seeds, times=SeedTimes.of("input_time", *rule))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from bliss.errors import InputError
 from bliss.graph import Cutoff
 from bliss.graph.cutoff import check_times
 from bliss.samplers.base import Sampler
+
+if TYPE_CHECKING:
+    from bliss.loader.seeds import NodeSeeds
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,18 +64,21 @@ class SeedTimes:
         return np.argsort(self.time, kind="stable")
 
 
-def node_times(data: Any, name: str | None, nodes: IntArray) -> Any:
-    """Times of nodes from an attribute of a PyG `Data`, PyG's default for `input_time`; or None."""
+def node_times(data: Any, name: str | None, seeds: NodeSeeds) -> Any:
+    """Times of seeds from an attribute of a PyG `Data`, PyG's default for `input_time`; or None."""
     if name is None:
         return None
-    given = getattr(data, name, None)
+    store = data if seeds.node_type is None else data[seeds.node_type]
+    given = getattr(store, name, None)
     if given is None:
+        shown = "data" if seeds.node_type is None else f"data[{seeds.node_type!r}]"
         raise InputError(
-            f"time_attr={name!r}, but data has no attribute {name!r}: pass input_time."
+            f"time_attr={name!r}, but {shown} has no attribute {name!r}: pass input_time."
         )
-    if not data.is_node_attr(name):
+    if not store.is_node_attr(name):
         raise InputError(
             f"time_attr={name!r} holds times of edges, which do not say when a node is a seed: "
             "pass input_time, one time per input node."
         )
-    return check_times(f"data.{name}", given, data.num_nodes, "node")[nodes]
+    times = check_times(f"data.{name}", given, store.num_nodes, "node")
+    return times[seeds.node - seeds.first]

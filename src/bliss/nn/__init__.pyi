@@ -12,3 +12,6 @@ from .layers import ProjectingLayer as ProjectingLayer
 from .model import GNN as GNN
 from .model_config import MODELS as MODELS
 from .model_config import ModelConfig as ModelConfig
+from .relational import RGATConv as RGATConv
+from .relational import RSAGEConv as RSAGEConv
+from .relational_model import RelationalGNN as RelationalGNN

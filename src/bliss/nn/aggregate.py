@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from bliss.nn.relation_edges import EdgeGroups, PartEdges
+
 if TYPE_CHECKING:
     from bliss.nn.block import Block
 
@@ -34,6 +36,17 @@ def aggregate(block: Block, x: Tensor) -> Tensor:
     return control.baseline + _sum(block, x - control.history, block.edge_weight)
 
 
+def aggregate_groups(block: Block, x: Tensor) -> Tensor:
+    """Sum of weight_ij x_j over the kept edges of each group: a target and a relation.
+
+    x [S, F] -> [G, F], for a block whose graph has types; groups are in the order of `Block.rows`.
+    """
+    block.check_device("x", x)
+    indptr = block.by_type.group_indptr
+    groups = PartEdges(indptr, block.row, block.edge_prob, block.num_src)
+    return _sum(groups, x.float(), block.edge_weight)
+
+
 def aggregate_noise(block: Block, noise: Tensor) -> Tensor:
     """Sum of weight_ij sqrt(p_ij) noise_j over the kept edges. noise [S, F] -> [D, F].
 
@@ -44,7 +57,7 @@ def aggregate_noise(block: Block, noise: Tensor) -> Tensor:
     return _sum(block, noise.float(), block.edge_weight * block.edge_prob.sqrt())
 
 
-def _sum(block: Block, x: Tensor, weight: Tensor) -> Tensor:
+def _sum(block: EdgeGroups, x: Tensor, weight: Tensor) -> Tensor:
     out: Tensor = _Sum.apply(x, block, weight, False)  # type: ignore[no-untyped-call]
     return out
 
@@ -53,7 +66,7 @@ class _Sum(torch.autograd.Function):
     """The product with the block's matrix A [D, S], or with its transpose."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, block: Block, weight: Tensor, transposed: bool) -> Tensor:
+    def forward(ctx: Any, x: Tensor, block: EdgeGroups, weight: Tensor, transposed: bool) -> Tensor:
         ctx.block, ctx.weight, ctx.transposed = block, weight, transposed
         index, indptr = block.row, block.indptr
         if transposed:

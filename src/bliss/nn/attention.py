@@ -16,11 +16,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from bliss.kernels import messages
-from bliss.nn.block import Block
+from bliss.nn.relation_edges import EdgeGroups
 
 
 def gatv2_scores(
-    block: Block, target: Tensor, source: Tensor, vector: Tensor, slope: float
+    block: EdgeGroups, target: Tensor, source: Tensor, vector: Tensor, slope: float
 ) -> Tensor:
     """Scores e_ij = a . LeakyReLU(target_i + source_j) of each head.
 
@@ -33,7 +33,7 @@ def gatv2_scores(
 
 
 def attend(
-    block: Block, scores: Tensor, values: Tensor, dropout: float = 0.0
+    block: EdgeGroups, scores: Tensor, values: Tensor, dropout: float = 0.0
 ) -> tuple[Tensor, Tensor]:
     """Sum of the sources' values, weighted by the softmax of scores over each target's edges.
 
@@ -51,25 +51,44 @@ def attend(
     return out, attention
 
 
+def corrected(scores: Tensor, block: EdgeGroups, correction: str) -> Tensor:
+    """Scores with -log p_ij, if correction="hajek"; otherwise the plain ones. [E', H]."""
+    return scores - block.edge_prob.log()[:, None] if correction == "hajek" else scores
+
+
+def shown_attention(
+    block: EdgeGroups, scores: Tensor, attention: Tensor, correction: str, feedback: str
+) -> Tensor:
+    """Attention that the policy observes. scores, attention [E', H] -> [E', H] or [E', 1]."""
+    if feedback == "scores":
+        shown = scores.mean(1, keepdim=True)
+    elif correction == "hajek":
+        shown = attention * block.edge_prob[:, None]  # proportional to the plain softmax
+    else:
+        return attention
+    total = shown.new_zeros(block.num_dst, shown.size(1)).index_add(0, block.col, shown)
+    return (shown / torch.where(total == 0, 1.0, total)[block.col]).abs()
+
+
 def _is_compiled(tensor: Tensor) -> bool:
     return tensor.device.type == "cpu" and tensor.dtype == torch.float32
 
 
 def _plain_scores(
-    block: Block, target: Tensor, source: Tensor, vector: Tensor, slope: float
+    block: EdgeGroups, target: Tensor, source: Tensor, vector: Tensor, slope: float
 ) -> Tensor:
     inner = functional.leaky_relu(target[block.col] + source[block.row], slope)  # [E', H, C]
     return (inner * vector).sum(-1)
 
 
-def _weighted_sum(block: Block, mask: Tensor, attention: Tensor, values: Tensor) -> Tensor:
+def _weighted_sum(block: EdgeGroups, mask: Tensor, attention: Tensor, values: Tensor) -> Tensor:
     weight = attention * mask if mask.numel() else attention
     weighted = weight[..., None] * values[block.row]  # [E', H, C]
     out = values.new_zeros(block.num_dst, *values.shape[1:])
     return out.index_add(0, block.col, weighted)
 
 
-def _softmax(block: Block, scores: Tensor) -> Tensor:
+def _softmax(block: EdgeGroups, scores: Tensor) -> Tensor:
     """Softmax over the edges of each target. [E', H] -> [E', H]."""
     index = block.col[:, None].expand_as(scores)
     lowest = scores.new_full((block.num_dst, scores.size(1)), -torch.inf)
@@ -81,7 +100,7 @@ def _softmax(block: Block, scores: Tensor) -> Tensor:
 class _Scores(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, target: Tensor, source: Tensor, vector: Tensor, slope: float, block: Block
+        ctx: Any, target: Tensor, source: Tensor, vector: Tensor, slope: float, block: EdgeGroups
     ) -> Tensor:
         ctx.save_for_backward(target, source, vector)
         ctx.slope, ctx.block = slope, block
@@ -90,7 +109,7 @@ class _Scores(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        block: Block = ctx.block
+        block: EdgeGroups = ctx.block
         if torch.is_grad_enabled():
             scores = partial(_plain_scores, block, slope=ctx.slope)
             return *_differentiable_gradients(scores, ctx.saved_tensors, grads[0]), None, None
@@ -102,7 +121,7 @@ class _Scores(torch.autograd.Function):
 class _Attend(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, scores: Tensor, values: Tensor, mask: Tensor, block: Block
+        ctx: Any, scores: Tensor, values: Tensor, mask: Tensor, block: EdgeGroups
     ) -> tuple[Tensor, Tensor]:
         arrays = _arrays(block.indptr, block.row, scores, mask, values)
         out, attention = map(torch.from_numpy, messages.attend(*arrays))
@@ -113,7 +132,7 @@ class _Attend(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        block: Block = ctx.block
+        block: EdgeGroups = ctx.block
         scores, values, mask, attention = ctx.saved_tensors
         if torch.is_grad_enabled():
 

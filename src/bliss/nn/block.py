@@ -18,8 +18,9 @@ from bliss.errors import InputError
 from bliss.feedback import Feedback
 from bliss.graph import Cutoff, EdgeType, Graph, GraphTypes, Rows
 from bliss.kernels import pool
-from bliss.kernels.frontier import group_by_target
 from bliss.nn.propagation import propagate
+from bliss.nn.relation_edges import edges_by_source
+from bliss.nn.squared_errors import squared_errors
 from bliss.nn.typed_block import TypedView
 
 # torch warns once per process that CSR is in beta; `Block.matrix` uses only its stable part.
@@ -30,8 +31,6 @@ pool.follow(torch.get_num_threads, Path(torch.__file__).parent / "lib" / "libtor
 
 
 Watch = Literal["none", "whole", "centred"]
-WATCHED = 16
-"""Targets whose edges are measured by `observe`, if a policy watches the error of the estimator."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +55,7 @@ class Control:
     baseline: Tensor  # float32[D, F] sum over all in-edges of alpha_ij h~_j
     history: Tensor | None = None  # float32[S, F] h~_j, the input of each source when last seen
     age: Tensor | None = None  # int64[S] steps since h~_j was written, when the block was drawn
+    relations: tuple[Control, ...] = ()  # [R] with types: those of each relation, in its own block
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -76,7 +76,7 @@ class Block:
     prob: Tensor | None = None  # float32[S] inclusion probability p_j, if sources are drawn
     dst_weight: Tensor | None = None  # float32[D] share of each target in the loss; None: 1 / D
     keeps_input: bool = False  # whether `observe` also keeps the layer's input
-    watch: Watch = "none"  # errors that `observe` measures at WATCHED targets
+    watch: Watch = "none"  # errors that `observe` measures; see `squared_errors`
     is_surveyed: bool = False  # whether layers call `observe` in evaluation mode as well
     control: Control | None = None
     observation: Observation | None = None
@@ -84,6 +84,7 @@ class Block:
     rows: Rows | None = field(default=None, repr=False)  # the edges that the targets could see
     group_indptr: Tensor | None = None  # int64[G + 1] kept edges by group of rows; None: indptr
     cutoff: Cutoff | None = None  # [S] times that each source may see in the layer below; None: all
+    edge_type: EdgeType | None = None  # of a block of one relation; see `relations`
 
     """Layer-wise samplers draw sources and keep every edge of a kept source, so `edge_prob` is p_j.
     Node-wise samplers draw edges: `edge_prob` is the edge's probability or, with replacement, its
@@ -170,6 +171,15 @@ class Block:
         """
         return self.by_type.edge_index_dict(self)
 
+    @cached_property
+    def relations(self) -> Mapping[EdgeType, Block]:
+        """The edges of each relation as a block: sources of one type, targets of another.
+
+        Positions are those of `edge_index_dict`. The targets are the first sources only if both
+        types are the same. Its degrees, coefficients and control variate are the relation's own.
+        """
+        return self.by_type.relations(self)
+
     @property
     def num_dst_dict(self) -> dict[str, int]:
         """Number of targets of each type."""
@@ -194,12 +204,7 @@ class Block:
     @cached_property
     def by_source(self) -> tuple[Tensor, Tensor]:
         """Edges grouped by source, for backward passes: pointers int64[S + 1], order int64[E']."""
-        if self.row.device.type == "cpu":
-            indptr, order = group_by_target(self.col.numpy(), self.row.numpy(), self.num_src)
-            return torch.from_numpy(indptr), torch.from_numpy(order)
-        row, order = torch.sort(self.row, stable=True)
-        bounds = torch.arange(self.num_src + 1, device=row.device)
-        return torch.searchsorted(row, bounds), order
+        return edges_by_source(self.row, self.col, self.num_src, self.num_dst)
 
     @property
     def matrix(self) -> Tensor:
@@ -266,9 +271,7 @@ class Block:
         is_added = (ids < 0).view(-1, *[1] * (values.ndim - 1))
         return rows.masked_fill(is_added, 0).to(self.row.device)
 
-    def propagate(
-        self, conv: Any, x: Tensor, *, observed: Tensor | None = None, **options: Any
-    ) -> Any:
+    def propagate(self, conv: Any, x: Any, *, observed: Any = None, **options: Any) -> Any:
         """Run a convolution of PyG on this block with the sampler's weights.
 
         The result estimates conv(x, graph.edge_index), or conv(x, graph.edge_index,
@@ -282,9 +285,12 @@ class Block:
         Parameters
         ----------
         conv
-            A `MessagePassing` convolution that sees the in-edges of a target.
+            A `MessagePassing` convolution that sees the in-edges of a target; with types also a
+            `HeteroConv`.
         x
-            The layer's input at the sources, [S, F].
+            The layer's input at the sources, [S, F]. With types, {type: [S_t, F_t]} for HeteroConv
+            and HGTConv. On a block of one relation, a pair: inputs of sources [S, F] and of targets
+            [D, F'].
         observed
             The input that policies and histories learn from; by default x. Pass the input before
             dropout.
@@ -295,7 +301,7 @@ class Block:
         Returns
         -------
         Tensor
-            Output of the targets, [D, out].
+            Output of the targets, [D, out], or {type: [D_t, out]}.
         """
         if torch.compiler.is_compiling():  # the graph ends here once, and not at each kernel
             from bliss.nn.eager import eager_propagate
@@ -316,14 +322,18 @@ class Block:
             )
         return self.rows
 
-    def observe(self, x: Tensor, attention: Tensor | tuple[Tensor, Tensor] | None = None) -> None:
+    def observe(
+        self,
+        x: Tensor | Mapping[str, Tensor],
+        attention: Tensor | tuple[Tensor, Tensor] | None = None,
+    ) -> None:
         """Record the observation that the policy learns from, in one pass over x, detached.
 
         Parameters
         ----------
         x
             The layer's input at its sources, [S, F], before dropout; with a history, the input
-            without dropout in any layer.
+            without dropout in any layer. With types, it may be {type: [S_t, F_t]}.
         attention
             For attention layers: the softmax of the plain scores over the kept edges of each
             target (without importance correction), [E'] or [E', heads], in the order of
@@ -331,6 +341,8 @@ class Block:
             `return_attention_weights=True`. Build those with `add_self_loops=False`: the block
             already has its self-loops, and PyG would move them to the end.
         """
+        if isinstance(x, Mapping):
+            x = self.by_type.padded(x)
         if x.ndim != 2 or x.size(0) != self.num_src or not x.is_floating_point():
             raise InputError(
                 f"x is {x.dtype} of shape {tuple(x.shape)}, but the block has {self.num_src} "
@@ -352,35 +364,9 @@ class Block:
             input=inputs.to(torch.float32) if self.keeps_input else None,
         )
         if self.watch != "none" and attention is None and history is None:
-            watched, spread = self._spread(inputs, observation.norm)
+            watched, spread = squared_errors(self, inputs, observation.norm)
             observation = replace(observation, watched=watched, spread=spread)
         object.__setattr__(self, "observation", observation)
-
-    def _spread(self, x: Tensor, norm: Tensor) -> tuple[Tensor, Tensor]:
-        """Edges of WATCHED targets, spread evenly over the block, and their squared errors.
-
-        weight_ij^2 |h_j|^2, or with watch="centred" weight_ij^2 |h_j - mu_i|^2 / (1 - share_ij),
-        where mu_i = sum_j share_ij h_j is the weighted mean over the kept edges of i, in which
-        h_j itself has a share. The only edge of a target tells nothing. x [S, F], norm [S].
-        Returns int64[N] and float32[N].
-        """
-        targets = min(WATCHED, self.num_dst)
-        place = torch.arange(targets, device=self.row.device)
-        chosen = place * self.num_dst // max(targets, 1)
-        first, number = self.indptr[chosen], self.indptr[chosen + 1] - self.indptr[chosen]
-        edges = int(number.sum())
-        col = place.repeat_interleave(number, output_size=edges)
-        watched = torch.arange(edges, device=col.device) + (first - number.cumsum(0) + number)[col]
-        row, weight = self.row[watched], self.edge_weight[watched]
-        if self.watch == "whole":
-            return watched, (weight * norm[row]).square()
-        message = x[row].float()
-        total = weight.new_zeros(targets).index_add_(0, col, weight)
-        share = weight / torch.where(total == 0, 1.0, total)[col]
-        mean = message.new_zeros(targets, x.size(1)).index_add_(0, col, share[:, None] * message)
-        rest = 1 - share
-        apart = (message - mean[col]).square().sum(1) / torch.where(rest > 1e-6, rest, torch.inf)
-        return watched, weight.square() * apart
 
     def check_device(self, field: str, tensor: Tensor) -> None:
         """Raise an error if a tensor is on another device than the block."""
@@ -482,6 +468,8 @@ def _moved(record: Any, move: Callable[[Tensor], Tensor]) -> Any:
     nested = {
         k: _moved(v, move) for k, v in values.items() if isinstance(v, (Control, Observation))
     }
+    if parts := values.get("relations"):
+        nested["relations"] = tuple(_moved(part, move) for part in parts)
     return replace(record, **changed, **nested)
 
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import lru_cache
-from typing import Any, NamedTuple, NoReturn, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from bliss.errors import InputError
-from bliss.graph import WEIGHTED
+from bliss.graph import EdgeType
 from bliss.nn.block import Block
 from bliss.nn.first_rows import FirstRows
 from bliss.nn.inputs import check_features
-from bliss.nn.support import divides_by_degrees, support
+from bliss.nn.layer_calls import LayerCall, LayerPart, Placeholder, message_passing_parts, replaced
+from bliss.nn.support import support
+from bliss.nn.typed_propagation import TypedLayer
 
 
 class Blockwise(nn.Module):
@@ -30,6 +30,12 @@ class Blockwise(nn.Module):
     weights. `bliss.nn.infer` and `Sampler.survey` compute the whole model exactly for all nodes,
     and `bliss.check` compares the two.
 
+    A model of a graph with types is called as model(x_dict, edge_index_dict), such as a network of
+    `HeteroConv` or `HGTConv`, or one made by `to_hetero`; blockwise(x_dict, blocks) takes features
+    by type, {type: [S_t, F_t]}. A layer is then a HeteroConv, or a ModuleDict with a convolution
+    for each relation. A model of `RGCNConv`, called as model(x, edge_index, edge_type), takes the
+    rows of all types as one tensor, in the order of `Block.src`.
+
     The model keeps its parameters and its methods. It is refused if a layer cannot be estimated
     from sampled edges, is called twice, or is called on the rows of an earlier layer (message
     passing in a branch), and if it normalises over all nodes of a graph.
@@ -42,8 +48,8 @@ class Blockwise(nn.Module):
         Whether blocks hold full neighbourhoods (`bliss.Full`). Aggregations that a sample cannot
         estimate, such as a maximum, are then accepted.
     edge_values
-        Arguments of the model with a row for each of the user's edges, such as edge_attr [E, F];
-        the graph needs edge ids.
+        Arguments of the model with a row for each of the user's edges, such as edge_attr [E, F], or
+        with types edge_attr_dict {edge type: [E_r, F]}; the graph needs edge ids.
 
     Examples
     --------
@@ -52,7 +58,7 @@ class Blockwise(nn.Module):
     Blockwise(GraphSAGE(16, 4, num_layers=2), layers=['convs.0', 'convs.1'])
     """
 
-    def __init__(self, model: nn.Module, *, full: bool = False, **edge_values: Tensor) -> None:
+    def __init__(self, model: nn.Module, *, full: bool = False, **edge_values: Any) -> None:
         super().__init__()
         if not isinstance(model, nn.Module) or len(inspect.signature(model.forward).parameters) < 2:
             raise InputError(
@@ -71,35 +77,40 @@ class Blockwise(nn.Module):
                 "has some, or write layers of (x, block)."
             )
         _refuse_norms(model)
-        for name, conv in self.layers.items():
-            how = support(conv)
+        for part in self.parts:
+            how, kind = support(part.conv), type(part.conv).__name__
             if how.kind == "full" and not full:
                 raise InputError(
-                    f"layer {name} ({type(conv).__name__}) cannot be estimated from sampled edges, "
-                    f"because {how.reason}: use a sum or a mean, or bliss.Full with "
+                    f"layer {part.name} ({kind}) cannot be estimated from sampled edges, because "
+                    f"{how.reason}: use a sum or a mean, or bliss.Full with "
                     "Blockwise(model, full=True)."
                 )
 
     @property
-    def layers(self) -> dict[str, nn.Module]:
-        """The message passing layers by name, each of which takes a block."""
-        return dict(message_passing_layers(self.model))
+    def parts(self) -> list[LayerPart]:
+        """The convolutions of the model."""
+        return message_passing_parts(self.model)
+
+    @property
+    def layers(self) -> list[str]:
+        """Names of the message passing layers, each of which takes a block."""
+        return list(dict.fromkeys(part.layer for part in self.parts))
 
     def __repr__(self) -> str:
-        return f"Blockwise({self.model!r}, layers={list(self.layers)})"
+        return f"Blockwise({self.model!r}, layers={self.layers})"
 
-    def forward(self, x: Tensor, blocks: Any) -> Tensor:
+    def forward(self, x: Any, blocks: Any) -> Any:
         """Output of the seeds. x [S, F], of the sources of the first block -> [B, out].
 
-        With the edges of a whole graph in place of a sequence of blocks, this is the model itself.
+        With types, {type: [S_t, F_t]} -> {type: [B_t, out]}, or what else the model returns. With
+        the edges of a whole graph in place of a sequence of blocks, this is the model itself.
         """
         if torch.compiler.is_compiling():  # graphs cannot hold layers that differ from call to call
             from bliss.nn.eager import eager_blockwise
 
             return eager_blockwise(self, x, blocks)
         if not isinstance(blocks, Sequence):
-            plain: Tensor = self.model(x, blocks, **self.edge_values)
-            return plain
+            return self.model(x, blocks, **self.edge_values)
         if len(blocks) != (number := len(self.layers)):
             layers = f"{number} message passing layer{'s' if number > 1 else ''}"
             raise InputError(
@@ -107,28 +118,63 @@ class Blockwise(nn.Module):
                 "build the sampler for as many layers, and the model with a layer of its own for "
                 "each call."
             )
+        if isinstance(x, Mapping):
+            return self._on_types(x, blocks)
         check_features(x, blocks[0].num_src, "sources of the first block")
         rows = FirstRows({blocks[0].num_src, *(block.num_dst for block in blocks)})
         remaining = iter(blocks)
 
         def take(call: LayerCall) -> Any:
             block = next(remaining)
-            if call.x.size(0) != block.num_src:
-                raise InputError(
-                    f"layer {call.name} gets {call.x.size(0)} rows, but its block has "
-                    f"{block.num_src} sources: each layer must use the output of the one before, "
-                    "so message passing in a branch is not possible."
-                )
-            return call.on(block, call.x, observed=rows.before_dropout(call.x))
+            _check_rows(call.name, call.x, block.num_src)
+            with rows.paused():
+                return call.on(block, call.x, observed=rows.before_dropout(call.x))
 
         with rows:
             return self.run(x, take)
 
-    def run(self, x: Tensor, take: Callable[[LayerCall], Any]) -> Tensor:
-        """Call the model with layers computed by `take`, once each."""
-        edges = _Placeholder("edge_index")
-        values = {name: _Placeholder(name, value) for name, value in self.edge_values.items()}
-        layers = self.layers
+    def _on_types(self, x: Mapping[str, Tensor], blocks: Sequence[Block]) -> Any:
+        """Output of the seeds of a graph with types."""
+        check_types(x, blocks[0].num_src_dict, "sources of the first block")
+        counts = [count for one in blocks for count in one.num_src_dict.values()]
+        rows = FirstRows({*counts, *blocks[-1].num_dst_dict.values()})
+        layer_of = {part.name: part.layer for part in self.parts}
+        layers: dict[str, TypedLayer] = {}
+
+        def take(call: LayerCall) -> Any:
+            name = layer_of[call.name]
+            if name not in layers:
+                layers[name] = TypedLayer(blocks[len(layers)])
+            layer = layers[name]
+            counts = layer.block.num_src_dict
+            for kind, value in layer.sources(call.x, call.relations):
+                _check_rows(call.name, value, counts[kind], f" of type {kind!r}")
+            with rows.paused():
+                return call.on_types(layer, layer.shown(call.x, rows.before_dropout))
+
+        with rows:
+            out = self.run(x, take, blocks[0].by_type.types.edge_types)
+        for layer in layers.values():
+            if self.model.training or layer.block.is_surveyed:
+                layer.observe(layer.inputs)
+        return out
+
+    def run(
+        self, x: Any, take: Callable[[LayerCall], Any], relations: Sequence[EdgeType] = ()
+    ) -> Any:
+        """Call the model with convolutions computed by `take`, once each."""
+        edges: Any = Placeholder("edge_index")
+        values: dict[str, Any] = {}
+        for name, value in self.edge_values.items():
+            if isinstance(value, Mapping):
+                values[name] = {key: Placeholder(name, one) for key, one in value.items()}
+            else:
+                values[name] = Placeholder(name, value)
+        if isinstance(x, Mapping):
+            edges = {one: Placeholder("edge_index", relation=one) for one in relations}
+        elif "edge_type" in inspect.signature(self.model.forward).parameters:
+            values.setdefault("edge_type", Placeholder("edge_type"))
+        convs = {part.name: part.conv for part in self.parts}
         called: list[str] = []
 
         def of_layer(name: str, conv: nn.Module, *arguments: Any, **options: Any) -> Any:
@@ -138,103 +184,42 @@ class Blockwise(nn.Module):
                     "its own for each call."
                 )
             called.append(name)
-            return take(LayerCall.of(name, conv, edges, arguments, options))
+            return take(LayerCall.of(name, conv, arguments, options))
 
-        with _replaced(layers, of_layer):
-            out: Tensor = self.model(x, edges, **values)
-        if len(called) < len(layers):
-            missing = ", ".join(name for name in layers if name not in called)
+        with replaced(convs, of_layer):
+            out = self.model(x, edges, **values)
+        missing = [part for part in self.parts if part.name not in called]
+        used = {part.layer for part in self.parts if part.name in called}
+        if unused := [part.name for part in missing if part.layer not in used]:
             raise InputError(
-                f"{type(self.model).__name__} did not call {missing}: remove layers that are not "
-                "used, so that each block has its layer."
+                f"{type(self.model).__name__} did not call {', '.join(unused)}: remove layers that "
+                "are not used, so that each block has its layer."
             )
         return out
 
 
-class LayerCall(NamedTuple):
-    """A call of a message passing layer by its model."""
-
-    name: str
-    conv: nn.Module
-    x: Tensor  # [rows, F]
-    options: Mapping[str, Any]  # other arguments, with placeholders of edge values
-    edges: str  # name of the argument that takes the edges
-
-    @classmethod
-    def of(
-        cls, name: str, conv: nn.Module, edges: _Placeholder, arguments: Any, options: Any
-    ) -> LayerCall:
-        """A call with these arguments."""
-        given = _signature(type(conv).forward).bind(conv, *arguments, **options).arguments
-        named = {key: value for key, value in list(given.items())[2:] if value is not None}
-        named |= named.pop("kwargs", {})
-        x = next(iter(list(given.values())[1:]))
-        if not isinstance(x, Tensor):
-            raise InputError(
-                f"layer {name} is called with a {type(x).__name__} in place of x: pass a tensor, "
-                "since the rows of the targets are taken by bliss."
-            )
-        places = [key for key, value in named.items() if value is edges]
-        if len(places) != 1:
-            raise InputError(
-                f"layer {name} is called with other edges than the model's edge_index: pass "
-                "edge_index on to each layer as it is."
-            )
-        return cls(name, conv, x, {k: v for k, v in named.items() if v is not edges}, places[0])
-
-    def plain(self, edge_index: Any, **weight: Tensor) -> Any:
-        """Output of the convolution itself, on all edges and nodes."""
-        named = {
-            name: value.values if isinstance(value, _Placeholder) else value
-            for name, value in self.options.items()
-        }
-        taken = _signature(type(self.conv).forward).parameters
-        given = {name: value for name, value in weight.items() if name in taken}
-        return self.conv(self.x, **{self.edges: edge_index}, **(given | named))
-
-    def on(
-        self, block: Block, x: Tensor, rows: Tensor | None = None, observed: Tensor | None = None
-    ) -> Any:
-        """Output at the targets of a block. x [S, F] -> [D, out].
-
-        rows int64[S] are the sources' rows in tensors of all nodes; None: sources come first.
-        """
-        options = {name: self._at(block, value, rows) for name, value in self.options.items()}
-        takes_weight = "edge_weight" in _signature(type(self.conv).forward).parameters
-        has_weights = block.rows is not None and block.rows.graph.norm in WEIGHTED
-        if takes_weight and not has_weights and not divides_by_degrees(self.conv):
-            options.setdefault("edge_weight", None)  # the model has no weights
-        return block.propagate(self.conv, x, observed=observed, **options)
-
-    def _at(self, block: Block, value: Any, rows: Tensor | None) -> Any:
-        """An argument for the edges or the sources of a block."""
-        if isinstance(value, _Placeholder):
-            return block.select_edges(value.values)
-        if isinstance(value, Tensor) and value.ndim and value.size(0) == self.x.size(0):
-            return value[: block.num_src] if rows is None else value[rows.to(value.device)]
-        return value
+def _check_rows(name: str, x: Tensor, rows: int, kind: str = "") -> None:
+    """Refuse a layer that is not called on the output of the layer before."""
+    if x.size(0) != rows:
+        raise InputError(
+            f"layer {name} gets {x.size(0)} rows{kind}, but its block has {rows} sources{kind}: "
+            "each layer must use the output of the one before, so message passing in a branch is "
+            "not possible."
+        )
 
 
-@lru_cache(maxsize=256)
-def _signature(function: Callable[..., Any]) -> inspect.Signature:
-    return inspect.signature(function)
-
-
-def message_passing_layers(
-    module: nn.Module, prefix: str = "", known: set[int] | None = None
-) -> Iterator[tuple[str, nn.Module]]:
-    """Names and modules of the MessagePassing layers of a model, without those inside another."""
-    from torch_geometric.nn import MessagePassing
-
-    known = set() if known is None else known
-    if id(module) in known:
-        return
-    known.add(id(module))
-    if isinstance(module, MessagePassing):
-        yield prefix or type(module).__name__, module
-        return
-    for name, child in module.named_children():
-        yield from message_passing_layers(child, f"{prefix}.{name}" if prefix else name, known)
+def check_types(x: Mapping[str, Any], counts: Mapping[str, int], what: str) -> None:
+    """Raise an error unless x has a tensor of floats for every type, with its number of rows."""
+    missing = [name for name, count in counts.items() if name not in x and count]
+    if missing:
+        raise InputError(
+            f"x has no entry for type {missing[0]!r}, which has {counts[missing[0]]} {what}: pass "
+            "features, or rows of a learnt embedding, for every type."
+        )
+    for name, value in x.items():
+        if name not in counts:
+            raise InputError(f"x[{name!r}] is of no type of the graph: remove it.")
+        check_features(value, counts[name], what, f"x[{name!r}]")
 
 
 def _refuse_norms(model: nn.Module) -> None:
@@ -250,64 +235,3 @@ def _refuse_norms(model: nn.Module) -> None:
                 f"{name} ({kind}) normalises over all nodes of a graph, and a batch holds some of "
                 f"them: use {remedy}."
             )
-
-
-_Forward: TypeAlias = Callable[..., Any]
-
-
-@contextmanager
-def _replaced(layers: Mapping[str, nn.Module], forward: _Forward) -> Iterator[None]:
-    """Let calls of layers reach forward(name, layer, ...), in which they have their own forward."""
-    own = {name: conv.__dict__.get("forward") for name, conv in layers.items()}
-
-    def restore(name: str) -> None:
-        layers[name].__dict__.pop("forward", None)
-        if own[name] is not None:
-            layers[name].__dict__["forward"] = own[name]
-
-    def replace(name: str) -> None:
-        def called(*arguments: Any, **options: Any) -> Any:
-            restore(name)
-            try:
-                return forward(name, layers[name], *arguments, **options)
-            finally:
-                replace(name)
-
-        layers[name].__dict__["forward"] = called
-
-    try:
-        for name in layers:
-            replace(name)
-        yield
-    finally:
-        for name in layers:
-            restore(name)
-
-
-class _Placeholder:
-    """Stands for the edges, or for values of edges, in a model; only layers can use it."""
-
-    def __init__(self, name: str, values: Any = None) -> None:
-        self.name, self.values = name, values
-
-    def _refuse(self, use: str) -> NoReturn:
-        raise InputError(
-            f"the model uses {self.name} outside of its message passing layers ({use}), but each "
-            "layer has edges of its own: move this into a layer, or compute it before training and "
-            "pass it as a feature."
-        )
-
-    def __getattr__(self, name: str) -> Any:
-        self._refuse(f".{name}")
-
-    def __getitem__(self, key: Any) -> Any:
-        self._refuse(f"[{key}]")
-
-    def __iter__(self) -> Any:
-        self._refuse("iteration")
-
-    @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = getattr(func, "__name__", str(func))
-        used = next((one for one in args if isinstance(one, cls)), cls("edge_index"))
-        used._refuse(name)

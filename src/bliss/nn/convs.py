@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from bliss.errors import InputError
 from bliss.nn.aggregate import aggregate, aggregate_noise
-from bliss.nn.attention import attend, gatv2_scores
+from bliss.nn.attention import attend, corrected, gatv2_scores, shown_attention
 from bliss.nn.block import Block
 from bliss.nn.inputs import check_fits
 from bliss.nn.layers import runs_only
@@ -219,7 +219,7 @@ class Attention(nn.Module, ABC):
         return attend(block, self._correct(scores, block), values)[1].mean(1)
 
     def _correct(self, scores: Tensor, block: Block) -> Tensor:
-        return scores - block.edge_prob.log()[:, None] if self.correction == "hajek" else scores
+        return corrected(scores, block, self.correction)
 
     def forward(self, x: Tensor, block: Block, observed: Tensor | None = None) -> Tensor:
         """Output of the targets; in training, the block observes input and attention."""
@@ -244,20 +244,10 @@ class Attention(nn.Module, ABC):
         if (self.training or block.is_surveyed) and observed is not None:
             shown = attention
             if not block.is_surveyed:
-                shown = self._shown(block, scores.detach(), attention)
+                plain = scores.detach()
+                shown = shown_attention(block, plain, attention, self.correction, self.feedback)
             block.observe(observed, shown)
         return (out.flatten(1) if self.concat else out.mean(1)) + self.bias
-
-    def _shown(self, block: Block, scores: Tensor, attention: Tensor) -> Tensor:
-        """Attention that the policy observes. scores, attention [E', H] -> [E', H] or [E', 1]."""
-        if self.feedback == "scores":
-            shown = scores.mean(1, keepdim=True)
-        elif self.correction == "hajek":
-            shown = attention * block.edge_prob[:, None]  # proportional to the plain softmax
-        else:
-            return attention
-        total = shown.new_zeros(block.num_dst, shown.size(1)).index_add(0, block.col, shown)
-        return (shown / torch.where(total == 0, 1.0, total)[block.col]).abs()
 
 
 class GATConv(Attention):

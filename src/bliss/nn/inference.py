@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -19,15 +19,17 @@ from bliss import checks
 from bliss.arrays import FloatArray, IntArray
 from bliss.errors import InputError, ResourceError
 from bliss.feedback import encode_attention
-from bliss.graph import Graph, Rows
-from bliss.kernels import nodewise
+from bliss.graph import Graph
 from bliss.nn.block import Block
-from bliss.nn.blockwise import Blockwise, LayerCall
+from bliss.nn.blockwise import Blockwise, check_types
+from bliss.nn.full_blocks import full_block
 from bliss.nn.inputs import check_features
+from bliss.nn.layer_calls import LayerCall
 from bliss.nn.layers import Layer, layers_of
 from bliss.nn.outputs import Outputs
 from bliss.nn.projection import pays, project
 from bliss.nn.receptive_field import chunks, needed_nodes
+from bliss.nn.typed_inference import TypedInference
 from bliss.storage.files import refuse_folder, replacing
 from bliss.storage.mapped import RowReader, Watch, release
 
@@ -42,32 +44,18 @@ class LayerSurvey(NamedTuple):
 
     norm: FloatArray  # float32[V] |h_j|, norm of the layer's input
     attention: npt.NDArray[np.uint8] | None  # [E] alpha_ij, mean of heads, as ATTENTION_TABLE codes
-    input: Tensor  # [V, F] h_j itself; not a copy
+    input: Any  # [V, F] h_j itself, not a copy; {type: [n_t, F_t]} of a model of dictionaries
 
 
 Observer: TypeAlias = Callable[[int, LayerSurvey], None]
 """Called with the number of a layer and its survey, once per layer, input layer first."""
 
 
-def full_block(rows: Rows, number: IntArray) -> Block:
-    """Block that keeps every visible edge of the targets: p_j = 1, weights alpha_ij.
-
-    number int[V] is scratch memory, all zero on entry and on return
-    """
-    indptr, edge = rows.edges()
-    source, row = nodewise.relabel(rows.graph.indices, rows.dst, edge, number)
-    weight = rows.coefficients(source, indptr, row, edge)
-    certain = np.ones(edge.size, np.float32)
-    targets = source[: rows.dst.size]
-    arrays = (targets, source, indptr, row, edge, certain, weight)
-    return Block.from_arrays(*arrays, prob=np.ones(source.size, np.float32), rows=rows)
-
-
 @torch.no_grad()
 def infer(
     model: Iterable[Layer] | Layer,
     graph: Graph,
-    x: Tensor,
+    x: Any,
     *,
     chunk_edges: int = 500_000,
     chunk_bytes: int = 2**29,
@@ -77,7 +65,7 @@ def infer(
     out: str | os.PathLike[str] | None = None,
     nodes: Any = None,
     scratch: str | os.PathLike[str] | None = None,
-) -> Tensor:
+) -> Any:
     """Outputs of a network from full neighbourhoods, at all nodes or at those given.
 
     Memory holds the inputs and outputs of one layer at all nodes that need them, unless they go to
@@ -98,7 +86,7 @@ def infer(
         The graph, with V nodes.
     x
         Features [V, F]; may be memory-mapped, and in float16 or bfloat16, which are converted to
-        float32.
+        float32. For a `Blockwise` model of a graph with types, {type: [n_t, F_t]}.
     chunk_edges, chunk_bytes
         Maximum number of edges of a chunk, and of bytes of its inputs. A chunk has at least one
         node.
@@ -125,8 +113,11 @@ def infer(
     -------
     Tensor
         Outputs, float32[V, out] or float32[N, out] in the order of `nodes`, on the CPU;
-        memory-mapped if `out` is given.
+        memory-mapped if `out` is given. Of a model of dictionaries, what it returns: {type:
+        float32[n_t, out]}.
     """
+    if isinstance(x, Mapping):
+        return _infer_types(model, graph, x, chunk_edges, device, progress, observer, nodes, out)
     _check_inputs(graph, x, chunk_edges, chunk_bytes, device)
     for name, function in (("progress", progress), ("observer", observer)):
         if function is not None and not callable(function):
@@ -178,6 +169,47 @@ def infer(
     return torch.from_numpy(np.load(path, mmap_mode="c"))  # changes do not reach the file
 
 
+def _infer_types(
+    model: Any,
+    graph: Graph,
+    x: Mapping[str, Tensor],
+    chunk_edges: int,
+    device: torch.device | str,
+    progress: Callable[[float], None] | None,
+    observer: Observer | None,
+    nodes: Any,
+    out: Any,
+) -> Any:
+    """A model of dictionaries of types at all nodes."""
+    if not isinstance(model, Blockwise):
+        raise InputError(
+            "x is a dictionary of types, but the model takes blocks with rows of all types: pass "
+            "bliss.nn.Blockwise(model) of a model that takes (x_dict, edge_index_dict)."
+        )
+    if not isinstance(graph, Graph) or graph.types is None:
+        raise InputError(
+            "x is a dictionary of types, but the graph has no types: pass Graph.of(hetero_data)."
+        )
+    if nodes is not None or out is not None:
+        raise InputError(
+            "nodes and out have no effect on a model of dictionaries: leave them out, and select "
+            "rows of its result."
+        )
+    check_types(x, graph.types.num_nodes, "nodes")
+    checks.whole("chunk_edges", chunk_edges, least=1)
+
+    def observe(number: int, *survey: Any) -> None:
+        if observer is not None:
+            observer(number, LayerSurvey(*survey))
+
+    seen = None if observer is None else observe
+    with _evaluating([model]):
+        result = TypedInference(model, graph, chunk_edges, device, progress, seen)(x)
+    if isinstance(result, Mapping):
+        return {name: value.to("cpu", torch.float32) for name, value in result.items()}
+    return result.to("cpu", torch.float32)
+
+
 def _infer_whole(
     model: Blockwise,
     graph: Graph,
@@ -210,7 +242,8 @@ def _infer_whole(
         return outputs.tensor.to(device, call.x.dtype)
 
     with _evaluating([model]):
-        return model.run(x.to(device), take).to("cpu", torch.float32)
+        result: Tensor = model.run(x.to(device), take)
+        return result.to("cpu", torch.float32)
 
 
 def _keep(result: Tensor, path: Path | None) -> Tensor:

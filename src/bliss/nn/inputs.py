@@ -10,18 +10,21 @@ from torch import Tensor, nn
 from bliss.errors import InputError
 
 
-def check_features(x: Any, rows: int, what: str) -> None:
+def check_features(x: Any, rows: int, what: str, field: str = "x") -> None:
     """Raise an error unless x is a dense tensor of floats with `rows` rows, one for each `what`."""
     if not isinstance(x, Tensor):
         kind = type(x).__name__
-        raise InputError(f"x is a {kind}, but must be a tensor: pass torch.as_tensor(x).")
+        raise InputError(
+            f"{field} is a {kind}, but must be a tensor: pass torch.as_tensor({field})."
+        )
     if x.layout != torch.strided:
-        raise InputError(f"x is {x.layout}, but must be dense: pass x.to_dense().")
+        raise InputError(f"{field} is {x.layout}, but must be dense: pass {field}.to_dense().")
     if not x.is_floating_point():
-        raise InputError(f"x is {x.dtype}, but must hold floats: pass x.float().")
+        raise InputError(f"{field} is {x.dtype}, but must hold floats: pass {field}.float().")
     if x.ndim != 2 or x.size(0) != rows:
         raise InputError(
-            f"x has shape {tuple(x.shape)}, but there are {rows} {what}: pass one row for each."
+            f"{field} has shape {tuple(x.shape)}, but there are {rows} {what}: pass one row for "
+            "each."
         )
 
 

@@ -59,6 +59,10 @@ class GNN(nn.Module):
             return SAGEConv(inputs, outputs, bias=config.bias)
         if config.model == "gcn":
             return GCNConv(inputs, outputs, bias=config.bias)
+        if config.is_relational:
+            raise InputError(
+                f"model={config.model!r} is a network of graphs with types: build a RelationalGNN."
+            )
         kind = GATConv if config.model == "gat" else GATv2Conv
         return kind(
             inputs,
@@ -78,11 +82,13 @@ class GNN(nn.Module):
         """Xavier initialisation with the gain of ReLU, sqrt 2; normal for attention."""
         draw = nn.init.xavier_normal_ if self.config.is_attention else nn.init.xavier_uniform_
         gain = nn.init.calculate_gain("relu")
-        for parameter in (*self.convs.parameters(), *self.residuals.parameters()):
-            if parameter.ndim == 2:
-                draw(parameter, gain)
-            else:
+        named = (*self.convs.named_parameters(), *self.residuals.named_parameters())
+        for name, parameter in named:
+            if parameter.ndim == 1 or name.endswith("bias"):
                 nn.init.zeros_(parameter)
+                continue
+            for matrix in parameter if parameter.ndim == 3 else (parameter,):
+                draw(matrix, gain)
 
     def _norm(self) -> nn.Module:
         kinds = {"none": nn.Identity, "layer": nn.LayerNorm, "batch": nn.BatchNorm1d}

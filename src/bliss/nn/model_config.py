@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from bliss.graph import Norm
 
 FEEDBACK = ("softmax", "scores")
-MODELS = ("sage", "gcn", "gat", "gatv2", "lightgcn")
+RELATIONAL = ("rsage", "rgat")
+"""Networks of graphs with types."""
+MODELS = ("sage", "gcn", "gat", "gatv2", "lightgcn", *RELATIONAL)
 NORMALISATIONS = ("none", "layer", "batch")
 
 
@@ -22,14 +24,17 @@ class ModelConfig:
 
     model: str = "sage"
     """Kind of layer; lightgcn (of links, see docs/links.md) has no weights, and as outputs the mean
-    over layers."""
+    over layers; rsage and rgat are those of graphs with types (docs/types.md)."""
     layers: int = 3
     """Number of layers; budgets need one entry per sampled layer."""
     hidden: int = 256
     """Width of hidden layers, all heads together; of links, also of the outputs."""
     embedding: int = 0
     """Width of a learnt vector of each node, beside its features; 0: none. For graphs without
-    features."""
+    features and, of graphs with types, for the types without features."""
+    bases: int = 0
+    """Number B of matrices V_b that relations share, W_r = sum_b a_rb V_b, with rsage and rgat; 0:
+    a matrix per relation."""
     heads: int = 4
     """Attention heads of hidden layers; the last layer has one."""
     dropout: float = 0.1
@@ -60,7 +65,13 @@ class ModelConfig:
         checks.choice("initialisation", self.initialisation, ("default", "relu"))
         for name in ("layers", "hidden", "heads"):
             checks.whole(name, getattr(self, name), least=1)
-        checks.whole("embedding", self.embedding)
+        for name in ("embedding", "bases"):
+            checks.whole(name, getattr(self, name))
+        if self.bases and not self.is_relational:
+            raise InputError(
+                f"bases={self.bases} has no effect with model={self.model!r}, which has no "
+                "relations: choose rsage or rgat, or leave it out."
+            )
         for name in ("residual", "input_residual", "bias"):
             checks.flag(name, getattr(self, name))
         for name in ("dropout", "attention_dropout"):
@@ -82,7 +93,12 @@ class ModelConfig:
     @property
     def is_attention(self) -> bool:
         """Whether aggregation weights are learnt."""
-        return self.model in ("gat", "gatv2")
+        return self.model in ("gat", "gatv2", "rgat")
+
+    @property
+    def is_relational(self) -> bool:
+        """Whether the network is one of graphs with types of nodes and edges."""
+        return self.model in RELATIONAL
 
     @property
     def is_light(self) -> bool:

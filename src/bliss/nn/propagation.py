@@ -20,6 +20,7 @@ from torch.nn import functional
 
 from bliss.errors import InputError
 from bliss.nn.linear_messages import is_linear, summed_inputs, target_scale
+from bliss.nn.relation_means import weigh_relations
 from bliss.nn.support import (
     Support,
     divides_by_degrees,
@@ -38,47 +39,106 @@ Edges: TypeAlias = Any
 
 
 def propagate(
-    block: Edges, conv: Any, x: Tensor, observed: Tensor | None, options: dict[str, Any]
+    block: Edges, conv: Any, x: Any, observed: Any = None, options: Mapping[str, Any] | None = None
 ) -> Any:
-    """Output of a convolution at the targets of a block. x [S, F] -> [D, out]."""
-    block.check_device("x", x)
+    """Output of a convolution at the targets of a block. x [S, F] -> [D, out].
+
+    With types, x may be {type: [S_t, F]}, and the output is {type: [D_t, out]}.
+    """
+    given = dict(options or {})
     if "block" in parameters_of(conv):
-        return conv(x, block=block, **options)
-    how = _check(block, conv)
-    if "edge_weight" in options and options["edge_weight"] is None and divides_by_degrees(conv):
-        options = {name: value for name, value in options.items() if name != "edge_weight"}
-    shown = x if observed is None else observed
-    is_seen = conv.training or block.is_surveyed
-    if block.control is not None:
-        _check_linear(block, conv, x, options)
-    if block.control is not None or _is_faster_on_sums(block, how, conv, x, options):
-        if is_seen:
-            block.observe(shown.flatten(1))
-        return _on_sums(block, conv, x, shown, options)
-    call = _Call(conv, block)
-    out = _on_edges(block, how, conv, call, x, options)
-    if is_seen:
-        block.observe(shown.flatten(1), call.attention)
+        block.check_device("x", x)
+        return conv(x, block=block, **given)
+    if isinstance(x, Mapping):
+        from bliss.nn.typed_propagation import propagate_types
+
+        return propagate_types(block, conv, x, observed, given)
+    source = x[0] if isinstance(x, tuple) else x
+    shown = source if observed is None else observed
+    out, attention = run(block, conv, x, shown, given)
+    if conv.training or block.is_surveyed:
+        block.observe(shown.flatten(1), attention)
     return out
 
 
+def run(
+    block: Edges, conv: Any, x: Any, shown: Tensor, options: dict[str, Any]
+) -> tuple[Any, Tensor | None]:
+    """Output at the targets, and the attention that policies learn from, if there is any.
+
+    x is [S, F], or a pair: inputs of sources [S, F] and of targets [D, F'].
+    """
+    x, target = _pair(block, conv, x)
+    block.check_device("x", x)
+    how = _check(block, conv)
+    if "edge_weight" in options and options["edge_weight"] is None and divides_by_degrees(conv):
+        options = {name: value for name, value in options.items() if name != "edge_weight"}
+    if block.control is not None:
+        _check_linear(block, conv, x, options)
+    if block.control is not None or _is_faster_on_sums(block, how, conv, x, options):
+        return _on_sums(block, conv, x, target, shown, options), None
+    call = _Call(conv, block)
+    return _on_edges(block, how, conv, call, x, target, options), call.attention
+
+
+def _pair(block: Edges, conv: Any, x: Any) -> tuple[Tensor, Tensor]:
+    """Inputs of the sources and of the targets, which are the first sources if x is a tensor."""
+    if not isinstance(x, tuple):
+        if block.edge_type is not None and block.edge_type[0] != block.edge_type[2]:
+            raise InputError(
+                f"{type(conv).__name__} gets one tensor for the relation {block.edge_type}, whose "
+                "sources and targets are of two types: pass a pair of inputs."
+            )
+        return x, x[: block.num_dst]
+    source, target = x
+    if target is None:
+        raise InputError(
+            f"{type(conv).__name__} gets no inputs of its targets: pass a pair of inputs."
+        )
+    ends = block.edge_type or ("", "", "")
+    if not takes_pair(conv) and ends[0] != ends[2]:
+        raise InputError(
+            f"{type(conv).__name__} takes no pair of inputs, but the sources and targets of {ends} "
+            "are of two types: use a convolution that does, such as SAGEConv."
+        )
+    return source, target[: block.num_dst]
+
+
 def _on_edges(
-    block: Edges, how: Support, conv: Any, call: _Call, x: Tensor, options: Mapping[str, Any]
+    block: Edges,
+    how: Support,
+    conv: Any,
+    call: _Call,
+    x: Tensor,
+    target: Tensor,
+    options: Mapping[str, Any],
 ) -> Any:
     """Output from the messages of the kept edges."""
-    twin, options = _twin(conv), dict(options)
+    twin, options = twin_of(conv), dict(options)
     _take_over_norms(block, conv, twin, options)
+    if how.kind == "relations":
+        weigh_relations(block, conv, twin, x, options)
+        return run_twin(conv, twin, (x, target), call.edges, options)
+    _name_relations(block, conv, options)
     twin.__dict__["propagate"] = call.on_edges(twin.propagate)
     _weigh(block, how.kind, twin, call, options)
     is_pair = takes_pair(conv)
-    inputs = (x, x[: block.num_dst]) if is_pair else x
-    out = _run(conv, twin, inputs, call.edges, options)
+    out = run_twin(conv, twin, (x, target) if is_pair else x, call.edges, options)
     return out if is_pair else _of_targets(out, block)
 
 
-def _on_sums(block: Edges, conv: Any, x: Tensor, mean: Tensor, options: Mapping[str, Any]) -> Any:
+def _name_relations(block: Edges, conv: Any, options: dict[str, Any]) -> None:
+    """Give a convolution that takes edge_type the relations of the block, if it has types."""
+    takes_types = "edge_type" in parameters_of(conv) and "edge_type" not in options
+    if takes_types and block.types is not None:
+        options["edge_type"] = block.relation
+
+
+def _on_sums(
+    block: Edges, conv: Any, x: Tensor, target: Tensor, mean: Tensor, options: Mapping[str, Any]
+) -> Any:
     """Output from the aggregated inputs of the targets, z_i, on one edge z_i -> x_i per target."""
-    twin, targets = _twin(conv), block.num_dst
+    twin, targets = twin_of(conv), block.num_dst
     z = summed_inputs(block, x, mean, _scale(block, conv, options))
     given = {
         name: value[:targets] if isinstance(value, Tensor) else value
@@ -91,7 +151,7 @@ def _on_sums(block: Edges, conv: Any, x: Tensor, mean: Tensor, options: Mapping[
         messages
     )  # one for each target, in order
     edges = torch.arange(targets, device=x.device).expand(2, -1)
-    return _run(conv, twin, (z, x[:targets]) if takes_pair(conv) else z, edges, given)
+    return run_twin(conv, twin, (z, target) if takes_pair(conv) else z, edges, given)
 
 
 def _scale(block: Edges, conv: Any, options: Mapping[str, Any]) -> Tensor | None:
@@ -102,13 +162,15 @@ def _scale(block: Edges, conv: Any, options: Mapping[str, Any]) -> Tensor | None
     return target_scale(block, type(conv).__name__, is_mean, uses_coefficients)
 
 
-def _run(conv: Any, twin: Any, inputs: Any, edges: Tensor, options: Mapping[str, Any]) -> Any:
+def run_twin(
+    conv: Any, twin: Any, inputs: Any, edges: Any, options: Mapping[str, Any], name: str = ""
+) -> Any:
     """Call a twin; what it keeps of the call, such as an attention, is kept by the convolution."""
     before = dict(twin.__dict__)
-    out = twin(inputs, **{edges_argument(conv): edges}, **options)
-    for name, value in twin.__dict__.items():
-        if before.get(name, before) is not value:
-            object.__setattr__(conv, name, value)
+    out = twin(inputs, **{name or edges_argument(conv): edges}, **options)
+    for kept, value in twin.__dict__.items():
+        if before.get(kept, before) is not value:
+            object.__setattr__(conv, kept, value)
     return out
 
 
@@ -118,8 +180,9 @@ def linear_in_messages(conv: Any, norm: str, x: Tensor, options: Mapping[str, An
 
     def run(block: Edges, trial: Any, inputs: Tensor, given: dict[str, Any]) -> Any:
         if block.control is not None:
-            return _on_sums(block, trial, inputs, inputs, given)
-        return _on_edges(block, how, trial, _Call(trial, block), inputs, given)
+            return _on_sums(block, trial, inputs, inputs[: block.num_dst], inputs, given)
+        target = inputs[: block.num_dst]
+        return _on_edges(block, how, trial, _Call(trial, block), inputs, target, given)
 
     if how.kind not in ("edge_weight", "messages"):
         return False
@@ -162,6 +225,8 @@ def _is_faster_on_sums(
     """Whether sums of inputs can replace messages in a block without a control variate."""
     if how.kind not in ("edge_weight", "messages") or x.dtype != torch.float32 or x.ndim != 2:
         return False  # sums are in float32
+    if block.types is not None and block.edge_type is None:
+        return False  # coefficients are those of each relation, and the convolution sees all
     if any(_is_by_edge(name, value, block) for name, value in options.items()):
         return False
     weighs_equally = "edge_weight" not in parameters_of(conv) or "edge_weight" in options
@@ -191,9 +256,10 @@ def _take_over_norms(block: Edges, conv: Any, twin: Any, options: Mapping[str, A
         twin.normalize = False
     if getattr(conv, "add_self_loops", False):
         if uses_self_loops(conv) and not graph.has_self_loops:
+            remedy = ', or the graph with self_loops="add"' if graph.types is None else ""
             raise InputError(
                 f"{name} adds self-loops, and the graph was built without them: build {name} with "
-                'add_self_loops=False, or the graph with self_loops="add".'
+                f"add_self_loops=False{remedy}."
             )
         twin.add_self_loops = False
 
@@ -209,6 +275,11 @@ def _check_norm(name: str, conv: Any, graph: Any, options: Mapping[str, Any]) ->
         raise InputError(
             f"{name} normalises edge_weight by sums over edges that were not kept: build it with "
             "normalize=False, or leave edge_weight out."
+        )
+    if graph.types is not None:
+        raise InputError(
+            f"{name} divides by roots of degrees, which have no meaning for relations between two "
+            "types: build it with normalize=False, or use SAGEConv or GraphConv."
         )
     if graph.norm != "gcn":
         raise InputError(
@@ -330,7 +401,7 @@ def _of_targets(out: Any, block: Edges) -> Any:
     return out[: block.num_dst]
 
 
-def _twin(conv: Any) -> Any:
+def twin_of(conv: Any) -> Any:
     """A convolution that shares the parameters and submodules of another, with its own methods."""
     twin = object.__new__(type(conv))
     for name, value in conv.__dict__.items():

@@ -14,12 +14,14 @@ from bliss.errors import InputError
 class Support(NamedTuple):
     """How a convolution is run on a block."""
 
-    kind: str  # edge_weight, messages, attention or ratio; full: on complete neighbourhoods alone
+    kind: str  # edge_weight, messages, attention, ratio, relations or types; or full: on complete
+    # neighbourhoods alone
     reason: str = ""  # why complete neighbourhoods alone; empty otherwise
 
 
 _SUMS = {
     *("AGNNConv", "CGConv", "EdgeConv", "FastRGCNConv", "FeaStConv", "FiLMConv", "GATConv"),
+    *("RGCNConv",),
     *("GATv2Conv", "GENConv", "GINConv", "GINEConv", "GMMConv", "GatedGraphConv", "GeneralConv"),
     *("GraphConv", "HEATConv", "LEConv", "NNConv", "PNAConv", "PPFConv", "PointGNNConv"),
     *("PointNetConv", "PointTransformerConv", "RGATConv", "ResGatedGraphConv", "SAGEConv"),
@@ -49,6 +51,15 @@ def support(conv: Any) -> Support:
             f"{name} has flow={conv.flow!r}, but blocks hold the in-edges of their targets: build "
             'it with flow="source_to_target".'
         )
+    if own == "HANConv":
+        raise InputError(
+            f"{name} weighs its relations by means over all nodes of a type, and a block holds "
+            "some of them: use HGTConv, or HeteroConv with a GATConv for each relation."
+        )
+    if own == "HGTConv":
+        return Support("types")
+    if own in ("RGCNConv", "FastRGCNConv") and conv.aggr in ("add", "sum", "mean"):
+        return Support("relations")
     if own and own not in _SUMS | _NORMALISED:
         raise InputError(
             f"{name} needs more than one pass over the in-edges of its targets, such as degrees of "

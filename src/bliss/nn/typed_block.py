@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -50,6 +51,28 @@ class TypedView:
         return self._on_device(np.repeat(self.rows.relation, self._draw.group_indptr.diff()))
 
     @cached_property
+    def group_indptr(self) -> Tensor:
+        """Kept edges of each group of rows. int64[G + 1]."""
+        assert self._draw.group_indptr is not None
+        return self._draw.group_indptr.to(self.device)
+
+    @cached_property
+    def owner(self) -> Tensor:
+        """Position in dst of each group's target. int64[G]."""
+        return self._on_device(np.asarray(self.rows.owner, np.int64))
+
+    @cached_property
+    def group_place(self) -> list[Tensor]:
+        """Positions of the groups of each relation, in order. R tensors int64[G_r]."""
+        return [self._on_device(part) for part in self._by_relation(self.rows.relation)]
+
+    def _by_relation(self, relation: IntArray) -> list[IntArray]:
+        """Positions of each relation in an array of relations, in order."""
+        order = np.argsort(relation, kind="stable")
+        number = np.bincount(relation, minlength=len(self.types.edge_types))
+        return np.split(order, np.cumsum(number)[:-1])
+
+    @cached_property
     def _places(self) -> list[IntArray]:
         return self.types.places(self._draw.src.numpy())
 
@@ -75,16 +98,70 @@ class TypedView:
     def edge_place(self) -> list[Tensor]:
         """Positions of the kept edges of each relation, in order. R tensors int64[E_r]."""
         relation = self.relation.cpu().numpy()
-        order = np.argsort(relation, kind="stable")
-        number = np.bincount(relation, minlength=len(self.types.edge_types))
-        parts = np.split(order, np.cumsum(number)[:-1])
-        return [self._on_device(part) for part in parts]
+        return [self._on_device(part) for part in self._by_relation(relation)]
 
     def edge_index_dict(self, block: Block) -> dict[EdgeType, Tensor]:
         """Kept edges of each relation, as positions within the types of their ends. [2, E_r]."""
         ends = torch.stack([self.local[block.row], self.local[block.col]])
         pairs = zip(self.types.edge_types, self.edge_place, strict=True)
         return {edge_type: ends[:, place] for edge_type, place in pairs}
+
+    def relations(self, block: Block) -> RelationBlocks:
+        """The edges of each relation as a block; see `Block.relations`."""
+        return RelationBlocks(block, self)
+
+    def relation_block(self, block: Block, number: int) -> Block:
+        """The edges of one relation."""
+        edge_type = self.types.edge_types[number]
+        place = self.edge_place[number]
+        source, target = self.types.ends[:, number]
+        targets = self.src_place[target][: self.num_dst_by_type[target]]
+        col = self.local[block.col[place]]
+        bounds = torch.arange(targets.numel() + 1, device=self.device)
+        rows = self.rows.of_relation(number, targets.cpu().numpy())
+        kept = self.group_indptr.diff()[self.group_place[number]]
+        control = None if block.control is None else block.control.relations[number]
+        return replace(
+            block,
+            dst=block.dst[targets],
+            src=block.src[self.src_place[source]],
+            indptr=torch.searchsorted(col, bounds),
+            row=self.local[block.row[place]],
+            edge=block.edge[place],
+            edge_prob=block.edge_prob[place],
+            edge_weight=block.edge_weight[place],
+            prob=None if block.prob is None else block.prob[self.src_place[source]],
+            dst_weight=None,
+            watch="none",
+            control=control,
+            observation=None,
+            origin=None if block.origin is None else block.origin.relations[edge_type],
+            rows=rows,
+            group_indptr=torch.cat([kept.new_zeros(1), kept.cumsum(0)]),
+            cutoff=None,
+            edge_type=edge_type,
+        )
+
+    def padded(self, x: Mapping[str, Tensor]) -> Tensor:
+        """Rows of the sources of all types, padded by zeros to one width. {type: ...} -> [S, F].
+
+        A type that is missing, because no layer uses it, has rows of zeros.
+        """
+        given = {name: value for name, value in x.items() if name in self.types.node_types}
+        width = max((value.size(1) for value in given.values()), default=1)
+        kind = next(iter(given.values())).dtype if given else torch.float32
+        out = torch.zeros(self.num_src, width, dtype=kind, device=self.device)
+        for name, place in zip(self.types.node_types, self.src_place, strict=True):
+            if name not in given:
+                continue
+            rows = given[name].detach()
+            if rows.size(0) != place.numel():
+                raise InputError(
+                    f"x[{name!r}] has {rows.size(0)} rows, but the block has {place.numel()} "
+                    "sources of this type: pass one row for each."
+                )
+            out[place, : rows.size(1)] = rows.to(kind)
+        return out
 
     def split(self, x: Tensor) -> dict[str, Tensor]:
         """Rows of sources, or of targets, by type. [S, ...] or [D, ...] -> {type: [n, ...]}."""
@@ -117,3 +194,24 @@ class TypedView:
                 f"{self.num_dst} targets: pass the rows of all types."
             )
         return torch.cat(given).index_select(0, torch.argsort(order))
+
+
+class RelationBlocks(Mapping[EdgeType, "Block"]):
+    """The block of each relation, made when it is first used."""
+
+    def __init__(self, block: Block, view: TypedView) -> None:
+        self._block, self._view = block, view
+        self._numbers = {edge_type: n for n, edge_type in enumerate(view.types.edge_types)}
+        self._made: dict[EdgeType, Block] = {}
+
+    def __getitem__(self, edge_type: EdgeType) -> Block:
+        if edge_type not in self._made:
+            made = self._view.relation_block(self._block, self._numbers[edge_type])
+            self._made[edge_type] = made
+        return self._made[edge_type]
+
+    def __iter__(self) -> Iterator[EdgeType]:
+        return iter(self._numbers)
+
+    def __len__(self) -> int:
+        return len(self._numbers)

@@ -84,7 +84,7 @@ def curves(series: Sequence[Series], x: str, y: str, level: Level | None = None)
             label = short_label(level.label)
             axes.axhline(level.y, label=label, color=INK, linewidth=1, dashes=(1, 2))
         axes.set(xlabel=x, ylabel=y)
-        axes.xaxis.set_major_locator(MaxNLocator(5, integer=x == "step"))
+        axes.xaxis.set_major_locator(MaxNLocator(5, integer=x in ("step", "window")))
         axes.yaxis.set_major_locator(MaxNLocator(6))
         finish(figure, axes)
     return figure

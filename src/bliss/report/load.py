@@ -66,12 +66,19 @@ def _load(path: Path) -> list[Source]:
         held.append(_run(path))
     known = shown_studies().values()
     held += [_study(path / s.file, s) for s in known if (path / s.file).exists()]
+    windows = path.glob("window-*/config.json")  # of a rolling evaluation
+    held += [_run(file.parent) for file in sorted(windows, key=_window_number)]
     if not held:
         raise InputError(
             f"{path} holds no results: name a folder with config.json (a run), "
             f"{' or '.join(study.file for study in known)}."
         )
     return held
+
+
+def _window_number(file: Path) -> int:
+    number = file.parent.name.removeprefix("window-")
+    return int(number) if number.isdecimal() else 0
 
 
 def _study(path: Path, expected: Study | None = None) -> StudyFile:

@@ -37,6 +37,7 @@ from bliss.report.sections import (
     present,
     step_time,
 )
+from bliss.report.window_charts import over_time, window_tables
 from bliss.studies.curves import average_curve
 from bliss.train.results import Evaluation, RunResult, gain, short_name, title_of
 
@@ -48,12 +49,14 @@ def run_section(runs: Sequence[Run], supplements: Sequence[Supplement], names: N
     about = f"{runs[0].settings.model} on {runs[0].settings.dataset}"
     entries = _entries(runs)
     groups = [
+        over_time(runs, about, _score(runs), names),
         learning(entries, about, names, score=_score(runs)),
         *(group for supplement in supplements for group in supplement.groups),
         step_time(entries, about, names),
     ]
     tables = [
         _table(runs),
+        *window_tables(runs, _score(runs)),
         *score_tables(runs),
         *(table for other in supplements for table in other.tables),
     ]

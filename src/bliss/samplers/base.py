@@ -6,7 +6,7 @@ import threading
 from abc import ABC
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, repeat
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -32,6 +32,7 @@ from bliss.samplers.first_hop import FirstHop
 from bliss.samplers.history import History, declared_widths
 from bliss.samplers.influence import of_sources
 from bliss.samplers.learning import Learning, StepNews
+from bliss.samplers.typed_budgets import divided_budgets, in_one_number
 from bliss.samplers.workspace import Workspace
 
 _GRAPH_OPTIONS = ("self_loops", "duplicates", "edge_ids", "num_nodes", "time_attr")
@@ -55,7 +56,9 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
     data
         A `Graph`, or anything that `Graph.of` accepts.
     budgets
-        One number per layer, input layer first, in the config's `unit`; -1: all.
+        One number per layer, input layer first, in the config's `unit`; -1: all. In a graph with
+        types, a number is for all types; {type of nodes: number} sets the sources of each type, and
+        for node-wise samplers {type of edges: number} the fanout of each relation.
     config
         The settings; by default they are built from `options`.
     seed
@@ -78,11 +81,13 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
     """
 
     Config: ClassVar[type[SamplerConfig]]
+    divides_budgets: ClassVar[bool] = False
+    """Whether a budget may be a dictionary of types, or of relations."""
 
     def __init__(
         self,
         data: Any,
-        budgets: Sequence[int] = (),
+        budgets: Sequence[Any] = (),
         *,
         config: SamplerConfig | None = None,
         seed: int = 0,
@@ -101,7 +106,7 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
             )
         of_graph = {name: options.pop(name) for name in _GRAPH_OPTIONS if name in options}
         self.config = config.with_options(**options)
-        self.budgets = self.config.check_budgets(budgets, layers)
+        self.budgets = self.config.check_budgets(in_one_number(budgets), layers)
         self.layers = len(self.budgets) or checks.whole("layers", layers, least=1)
         self.seed = checks.whole("seed", seed)
         self.graph = Graph.of(data, norm, **of_graph)
@@ -110,7 +115,9 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
                 f"{type(self).__name__} draws one subgraph for all layers, but the graph has types "
                 "of nodes and edges: use a layer-wise or node-wise sampler, such as bliss.Bliss."
             )
-        self.budgets = tuple(self._all() if budget == -1 else budget for budget in self.budgets)
+        unit, name = self.config.unit, type(self).__name__
+        self.divided = divided_budgets(budgets, self.graph, unit, name, self.divides_budgets)
+        self.budgets = tuple(map(self._in_all, self.budgets, self.divided or repeat(None)))
         if self.config.needs_features:
             given = getattr(data, "x", None) if x is None else x
             self.features = checks.features(given, self.graph.num_nodes)
@@ -130,6 +137,12 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _scratch=threading.local())
+
+    def _in_all(self, budget: int, divided: IntArray | None) -> int:
+        """Budget of a layer for all types together, or the largest fanout of a relation."""
+        if divided is not None:
+            return int(divided.max() if self.config.unit == "neighbours" else divided.sum())
+        return self._all() if budget == -1 else budget
 
     def _all(self) -> int:
         """Budget that keeps everything."""
@@ -328,8 +341,12 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         self.apply([[self._digest_survey(survey) for survey in layers[self.depth - self.layers :]]])
 
     def _digest_survey(self, survey: LayerSurvey) -> News:
-        shown = Survey(survey.norm, survey.attention, survey.input.numpy())
-        return self.learning.digest_survey(shown)
+        inputs = survey.input
+        if isinstance(inputs, Mapping):
+            shown = {name: value.numpy() for name, value in inputs.items()}
+        else:
+            shown = inputs.numpy()
+        return self.learning.digest_survey(Survey(survey.norm, survey.attention, shown))
 
     def digest(self, blocks: Sequence[Block]) -> list[News]:
         """News of observed blocks, by layer, input layer first. The state does not change."""

@@ -124,8 +124,9 @@ class FastGCN(Sampler):
     def _count_lonely(self, kept: KeptEdges, layer: int) -> None:
         """Count targets with neighbours other than themselves, and those that kept none of them."""
         number = np.diff(kept.indptr)
-        owner = np.repeat(kept.rows.owner, number)
-        loops = np.bincount(owner[kept.row == owner], minlength=number.size)  # all are kept
+        group = np.repeat(np.arange(number.size), number)
+        is_loop = kept.row == kept.rows.owner[group]
+        loops = np.bincount(group[is_loop], minlength=number.size)  # all are kept
         has_others = kept.rows.degree > loops
         self._targets[layer] += int(has_others.sum())
         self._lonely[layer] += int((has_others & (number == loops)).sum())

@@ -13,7 +13,7 @@ from bliss.arrays import IntArray
 from bliss.graph import Rows
 from bliss.kernels.coins import CoinKey
 from bliss.nn.block import Block
-from bliss.nn.inference import full_block
+from bliss.nn.full_blocks import full_block
 from bliss.samplers.base import Sampler
 from bliss.samplers.config_base import SamplerConfig
 from bliss.samplers.configs import FullConfig

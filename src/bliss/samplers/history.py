@@ -134,8 +134,8 @@ class History(Learner):
             baseline = rows.full_sums(value)
         source = block.src.numpy()
         history = value[source].astype(np.float32, copy=False)
-        parts = baseline, history, self.ages(layer, source)
-        control = Control(*map(torch.from_numpy, parts))
+        age = torch.from_numpy(self.ages(layer, source))
+        control = Control(torch.from_numpy(baseline), torch.from_numpy(history), age)
         return replace(block, control=control, keeps_input=self.kind == "nodes")
 
     def digest(self, layer: int, feedback: Feedback) -> News:

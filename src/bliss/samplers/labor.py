@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from bliss.arrays import NOTHING, FloatArray, IntArray
+from bliss.errors import InputError
 from bliss.graph import Rows
 from bliss.kernels import labor, nodewise
 from bliss.kernels.coins import CoinKey
@@ -53,15 +54,20 @@ class LABOR(EdgeSampler):
     Config: ClassVar[type[SamplerConfig]] = LABORConfig
     config: LABORConfig
 
-    def __init__(self, data: Any, budgets: Sequence[int], **options: Any) -> None:
+    def __init__(self, data: Any, budgets: Sequence[Any], **options: Any) -> None:
         super().__init__(data, budgets, **options)
         self._coefficients = Static(self.graph, self.layers)
+        if self.config.iterations != 0 and any(one is not None for one in self.divided):
+            raise InputError(
+                f"iterations={self.config.iterations!r} lower the sources of all relations "
+                "together, which needs one fanout for all: pass one number, or iterations 0."
+            )
 
     def _key(self, step: int, layer: int, shard: int = 0) -> CoinKey:
         return super()._key(step, 0 if self.config.shared else layer, shard)
 
-    def _chances(self, rows: Rows, layer: int) -> FloatArray:
-        fanout, workspace = self.budgets[layer], self._workspace()
+    def _chances(self, rows: Rows, layer: int, fanout: int) -> FloatArray:
+        workspace = self._workspace()
         frontier_indptr, edge = rows.edges()
         source, row = nodewise.relabel(rows.graph.indices, rows.dst, edge, workspace.number)
         rounds = _MOST if isinstance(self.config.iterations, str) else self.config.iterations
@@ -74,10 +80,12 @@ class LABOR(EdgeSampler):
         )
         return chance
 
-    def _keep(self, rows: Rows, layer: int, key: CoinKey) -> tuple[IntArray, IntArray, FloatArray]:
-        workspace, fanout = self._workspace(), self.budgets[layer]
+    def _keep(
+        self, rows: Rows, layer: int, fanout: int, key: CoinKey
+    ) -> tuple[IntArray, IntArray, FloatArray]:
+        workspace = self._workspace()
         is_uniform = self.config.iterations == 0 and self.graph.norm == "mean"
-        chance = NOTHING if is_uniform else self._chances(rows, layer)
+        chance = NOTHING if is_uniform else self._chances(rows, layer, fanout)
         workspace.reserve_edges(rows.num_edges)
         edges = *rows.ranges, rows.degree, self.graph.indices
         return labor.pick_shared(*edges, chance, fanout, key, workspace.edge)

@@ -23,6 +23,7 @@ from bliss.samplers.estimators import Hajek, estimator_of
 from bliss.samplers.influence import weighted
 from bliss.samplers.kept import KeptEdges, distinct_targets
 from bliss.samplers.policy_sampler import PolicySampler
+from bliss.samplers.typed_budgets import DrawByType
 
 WATCH_ONE_OF = 4
 """One of so many blocks, at random, measures the errors that a policy watches."""
@@ -52,8 +53,9 @@ class LayerSampler(PolicySampler):
 
     Config: ClassVar[type[SamplerConfig]] = LayerSamplerConfig
     config: EstimatorConfig
+    divides_budgets = True
 
-    def __init__(self, data: Any, budgets: Sequence[int], **options: Any) -> None:
+    def __init__(self, data: Any, budgets: Sequence[Any], **options: Any) -> None:
         super().__init__(data, budgets, **options)
         self.draw = self._make_draw()
         self.estimator = estimator_of(self.config.estimator)
@@ -95,15 +97,25 @@ class LayerSampler(PolicySampler):
         targets: IntArray = checks.seeds(dst, self.graph.num_nodes)
         rows = replace(self.graph.rows(targets, without), influence=influence)
         candidate, mass = self._masses(rows, layer, targets)
-        prob = self.draw.probability(mass, targets.size, self.budgets[layer])
+        budgets, types = self.divided[layer], self.graph.types
+        if budgets is not None and types is not None:
+            draw = DrawByType(self.draw, types, budgets)
+            prob = draw.probability(candidate, mass, targets.size)
+        else:
+            prob = self.draw.probability(mass, targets.size, self.budgets[layer])
         return Inclusion(candidate.astype(np.int64), prob)
 
     def _layer(self, rows: Rows, layer: int, key: CoinKey) -> Block:
         targets, place = distinct_targets(rows, self._workspace())
         candidate, mass = self._masses(rows, layer, targets)
-        source, prob, correction = self.draw.keep(
-            candidate, mass, targets.size, self.budgets[layer], key
-        )
+        budgets, types = self.divided[layer], self.graph.types
+        if budgets is not None and types is not None:
+            by_type = DrawByType(self.draw, types, budgets)
+            source, prob, correction = by_type.keep(candidate, mass, targets.size, key)
+        else:
+            source, prob, correction = self.draw.keep(
+                candidate, mass, targets.size, self.budgets[layer], key
+            )
         kept = KeptEdges.of_sources(rows, source, self._workspace())
         chance = (1 / correction).astype(np.float32) if prob is None else prob
         kept = kept._replace(edge_prob=chance[kept.row], correction=correction, prob=prob)

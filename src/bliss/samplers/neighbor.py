@@ -41,7 +41,7 @@ class Neighbor(NodeSampler):
 
     Config: ClassVar[type[SamplerConfig]] = NeighborConfig
 
-    def __init__(self, data: Any, budgets: Sequence[int], **options: Any) -> None:
+    def __init__(self, data: Any, budgets: Sequence[Any], **options: Any) -> None:
         super().__init__(data, budgets, **options)
         if self._keeps_last and not self.graph.has_times:
             raise InputError(
@@ -56,5 +56,5 @@ class Neighbor(NodeSampler):
 
     def _layer(self, rows: Rows, layer: int, key: CoinKey) -> Block:
         if self._keeps_last:
-            rows = rows.last(self.budgets[layer])
+            rows = rows.last(self.fanouts(rows, layer))
         return super()._layer(rows, layer, key)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
 
@@ -12,6 +12,7 @@ import numpy as np
 from bliss import checks
 from bliss.arrays import NOTHING, FloatArray, IntArray
 from bliss.graph import Rows
+from bliss.graph.rows import consecutive
 from bliss.kernels import nodewise
 from bliss.kernels.coins import CoinKey
 from bliss.nn.block import Block
@@ -39,21 +40,24 @@ class EdgeSampler(Sampler):
     weighs alpha_ij / p_ij, so that for fixed inputs the expected aggregate is the full-neighbour
     one. The estimator "plain", if offered, ignores p_ij: alpha_ij |N_i| / (kept edges of i).
     Targets are always sources, as src[:D]. Self-loops are treated like other edges. Budgets are
-    fanouts.
+    fanouts, of each group: of each target or, with types, of each target under one relation.
     """
 
     config: EstimatorConfig
+    divides_budgets = True
 
-    def __init__(self, data: Any, budgets: Sequence[int], **options: Any) -> None:
+    def __init__(self, data: Any, budgets: Sequence[Any], **options: Any) -> None:
         super().__init__(data, budgets, **options)
         self.estimator = estimator_of(self.config.estimator)
 
     @abstractmethod
-    def _chances(self, rows: Rows, layer: int) -> FloatArray:
+    def _chances(self, rows: Rows, layer: int, fanout: int) -> FloatArray:
         """p_ij of every visible edge, possibly a view of the workspace. float64[F]."""
 
     @abstractmethod
-    def _keep(self, rows: Rows, layer: int, key: CoinKey) -> tuple[IntArray, IntArray, FloatArray]:
+    def _keep(
+        self, rows: Rows, layer: int, fanout: int, key: CoinKey
+    ) -> tuple[IntArray, IntArray, FloatArray]:
         """Draw the kept edges: kept_indptr int64[G + 1], edge int64[E'], prob float32[E']."""
 
     def inclusion(self, dst: Any, layer: int, influence: FloatArray = NOTHING) -> EdgeInclusion:
@@ -63,11 +67,58 @@ class EdgeSampler(Sampler):
         """
         rows = self.graph.rows(checks.seeds(dst, self.graph.num_nodes))
         rows = replace(rows, influence=influence)
-        return EdgeInclusion(rows.edges()[1], self._chances(rows, layer).copy())
+        indptr, edge = rows.edges()
+        prob = np.empty(edge.size)
+        for groups, part, fanout in _by_fanout(rows, self.fanouts(rows, layer)):
+            prob[_entries(indptr, groups)] = self._chances(part, layer, fanout)
+        return EdgeInclusion(edge, prob)
+
+    def fanouts(self, rows: Rows, layer: int) -> int | IntArray:
+        """Fanout of every group, or of each [G]."""
+        divided = self.divided[layer]
+        return self.budgets[layer] if divided is None else divided[rows.relation]
 
     def _layer(self, rows: Rows, layer: int, key: CoinKey) -> Block:
-        kept = KeptEdges.of_edges(rows, *self._keep(rows, layer, key), self._workspace())
-        return kept.block(self.estimator)
+        fanouts = self.fanouts(rows, layer)
+        if isinstance(fanouts, int):
+            drawn = self._keep(rows, layer, fanouts, key)
+        else:
+            parts = _by_fanout(rows, fanouts)
+            drawn = _merged(
+                rows.degree.size,
+                [(own, *self._keep(part, layer, fanout, key)) for own, part, fanout in parts],
+            )
+        return KeptEdges.of_edges(rows, *drawn, self._workspace()).block(self.estimator)
+
+
+def _by_fanout(rows: Rows, fanouts: int | IntArray) -> Iterator[tuple[IntArray, Rows, int]]:
+    """Groups int64[N] of each fanout, with their rows."""
+    if isinstance(fanouts, int):
+        yield np.arange(rows.degree.size), rows, fanouts
+        return
+    for fanout in np.unique(fanouts).tolist():
+        groups = np.flatnonzero(fanouts == fanout)
+        yield groups, rows.of_groups(groups), fanout
+
+
+def _entries(indptr: IntArray, groups: IntArray) -> IntArray:
+    """Positions of the entries of some groups. int64[G + 1], int64[N] -> int64[sum]."""
+    return consecutive(indptr[groups], np.diff(indptr)[groups])
+
+
+def _merged(
+    groups: int, parts: list[tuple[IntArray, IntArray, IntArray, FloatArray]]
+) -> tuple[IntArray, IntArray, FloatArray]:
+    """Kept edges of all groups from those of some: groups [N], indptr [N + 1], edge, prob."""
+    count = np.zeros(groups, np.int64)
+    for own, kept, _, _ in parts:
+        count[own] = np.diff(kept)
+    indptr = np.concatenate([[0], np.cumsum(count)])
+    edge, prob = np.empty(indptr[-1], np.int64), np.empty(indptr[-1], np.float32)
+    for own, _, some, chance in parts:
+        place = _entries(indptr, own)
+        edge[place], prob[place] = some, chance
+    return indptr, edge, prob
 
 
 class NodeSampler(EdgeSampler, PolicySampler):
@@ -83,7 +134,7 @@ class NodeSampler(EdgeSampler, PolicySampler):
     A target with at most k in-edges keeps them all. If the masses of each row are equal, a draw
     costs O(k) per target; otherwise it costs a few passes over the frontier's edges. If targets
     are weighed by their influence g_i (`bliss.samplers.influence`), their fanouts are
-    k_i = min(|N_i|, max(1, c sqrt(g_i))), with c such that a layer keeps as many edges in all.
+    k_i = min(|N_i|, max(1, c k sqrt(g_i))), with c such that a layer keeps as many edges in all.
     `NodeSamplerConfig` has the options: policy, replace, estimator.
     """
 
@@ -95,25 +146,28 @@ class NodeSampler(EdgeSampler, PolicySampler):
         assert isinstance(self.config, NodeSamplerConfig)
         return self.config.replace
 
-    def _chances(self, rows: Rows, layer: int) -> FloatArray:
+    def fanouts(self, rows: Rows, layer: int) -> int | IntArray:
+        """Fanout of every group, or of each [G]."""
+        fanout = super().fanouts(rows, layer)
+        if not rows.influence.size:
+            return fanout
+        weight = fanout * (rows.influence**0.25)[rows.owner]
+        total = int(np.minimum(fanout, rows.degree).sum())
+        found: IntArray = nodewise.fit_fanouts(weight, rows.degree, total)
+        return found
+
+    def _chances(self, rows: Rows, layer: int, fanout: int) -> FloatArray:
         chance = masses(self.policy, layer, rows, self._workspace())
-        nodewise.row_chances(rows.degree, chance, self._fanouts(rows, layer), self.replace)
+        nodewise.row_chances(rows.degree, chance, fanout, self.replace)
         return chance
 
-    def _fanouts(self, rows: Rows, layer: int) -> IntArray:
-        """Number of edges that each group keeps, if it has more. int64[G]."""
-        if rows.influence.size:
-            weight = (rows.influence**0.25)[rows.owner]
-            found: IntArray = nodewise.fit_fanouts(weight, rows.degree, self.budgets[layer])
-            return found
-        return np.full(rows.degree.size, self.budgets[layer])
-
-    def _keep(self, rows: Rows, layer: int, key: CoinKey) -> tuple[IntArray, IntArray, FloatArray]:
+    def _keep(
+        self, rows: Rows, layer: int, fanout: int, key: CoinKey
+    ) -> tuple[IntArray, IntArray, FloatArray]:
         groups = (*rows.ranges, rows.degree, rows.node, rows.relation)
-        fanout = self._fanouts(rows, layer)
         if self._is_flat(rows, layer):
             return nodewise.pick_uniform(*groups, fanout, self.replace, key)
-        chance = self._chances(rows, layer)
+        chance = self._chances(rows, layer, fanout)
         if self.replace:
             return nodewise.pick_replacing(*groups, chance, fanout, key)
         return nodewise.pick_pivotal(*groups, chance, key)

@@ -35,14 +35,14 @@ def gradient(task: Task, sampler: Sampler, seeds: SeedBatch, step: int) -> Tenso
     """Gradient of the loss of one draw of a batch. float32[P], or [P + V D] with embeddings."""
     task.model.eval()
     batch = task.seed_loader.draw(seeds, Stream.MEASUREMENT + step, sampler).to(task.device)
-    inputs, rows = task.inputs(batch)
+    inputs, learnt = task.inputs(batch)
     loss = task.objective.loss(task.model(inputs, batch.blocks), batch)
     weights = list(task.model.parameters())
-    found = torch.autograd.grad(loss, weights if rows is None else [*weights, rows])
+    found = torch.autograd.grad(loss, weights if learnt is None else [*weights, learnt.rows])
     parts = [one.detach().flatten().cpu() for one in found[: len(weights)]]
-    if task.embedding is not None:
+    if task.embedding is not None and learnt is not None:
         table = torch.zeros(task.embedding.value.shape)
-        table[batch.n_id.cpu()] = found[-1].cpu()
+        table[learnt.ids.cpu()] = found[-1].cpu()
         parts.append(table.flatten())
     return torch.cat(parts)
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -15,9 +14,11 @@ from bliss.arrays import IntArray
 from bliss.errors import InputError
 from bliss.graph import Graph
 from bliss.nn.block import Block
-from bliss.nn.blockwise import Blockwise, LayerCall
+from bliss.nn.blockwise import Blockwise
+from bliss.nn.layer_calls import LayerCall
 from bliss.nn.support import divides_by_degrees, support, uses_self_loops
 from bliss.samplers import PLADIES, Full, Sampler
+from bliss.studies.checked_data import CheckedData
 
 FALSE_ALARM = 1e-6  # chance that an unbiased layer is called biased
 ROUNDING = 1e-4  # relative to the largest output; sums are in float32
@@ -52,7 +53,7 @@ class ModelCheck:
     model: Verdict
     layers: tuple[Verdict, ...]
     norm: str  # of the graph that was checked; pass both to the sampler
-    self_loops: str
+    self_loops: str  # empty for a graph with types
 
     @property
     def status(self) -> str:
@@ -62,7 +63,8 @@ class ModelCheck:
     def __str__(self) -> str:
         lines = [str(self.model), *(f"  {layer}" for layer in self.layers)]
         if self.status != "wrong":
-            settings = f"norm={self.norm!r}, self_loops={self.self_loops!r}"
+            settings = f"norm={self.norm!r}"
+            settings += f", self_loops={self.self_loops!r}" if self.self_loops else ""
             lines.append(f"Build its sampler as Bliss(data, ..., {settings}).")
         return "\n".join(lines)
 
@@ -77,9 +79,12 @@ def check(
     draws: int = 200,
     targets: int = 32,
     seed: int = 0,
-    **edge_values: Tensor,
+    **edge_values: Any,
 ) -> ModelCheck:
     """Compare a model over blocks with its plain forward pass, model(data.x, data.edge_index).
+
+    With types, the plain forward pass is model(data.x_dict, data.edge_index_dict), or for a model
+    with an argument edge_type that of data.to_homogeneous().
 
     First over full neighbourhoods, where nothing may differ; then the mean of many draws, which
     shows the bias. Layer by layer on the inputs of the plain pass, and the model as a whole. An
@@ -88,9 +93,10 @@ def check(
     Parameters
     ----------
     model
-        A model that takes (x, edge_index), or a convolution of PyG.
+        A model that takes (x, edge_index) or (x_dict, edge_index_dict), or a convolution of PyG.
     data
-        PyG `Data` with x. The plain pass covers all of it: pass a part of a large graph.
+        PyG `Data` with x, or `HeteroData` with x of every type. The plain pass covers all of it:
+        pass a part of a large graph.
     norm, self_loops
         Options of `Graph.of`; by default those that the model's layers need.
     draws
@@ -113,11 +119,6 @@ def check(
     Build its sampler as Bliss(data, ..., norm='mean', self_loops='keep').
     """
     name = type(model).__name__
-    if getattr(data, "x", None) is None or getattr(data, "edge_index", None) is None:
-        raise InputError(
-            f"a {type(data).__name__} without x or edge_index cannot be passed to a model: pass a "
-            "PyG Data that has both, of a HeteroData its to_homogeneous()."
-        )
     if norm == "weighted-mean":
         raise InputError(
             f"norm={norm!r} normalises data.edge_weight, which the plain forward pass uses as it "
@@ -125,28 +126,30 @@ def check(
         )
     checks.whole("draws", draws, least=2)
     modes = {part: part.training for part in model.modules()}
-    norm, self_loops = norm or _norm(model), self_loops or _loops(model)
-    settings = {"norm": norm, "self_loops": self_loops}
-    graph = Graph.of(data, norm, self_loops=self_loops, edge_ids=bool(edge_values))
-    nodes = _targets(graph, targets, seed)
+    own = CheckedData.of(model, data)
+    settings: dict[str, Any] = {"norm": norm or _norm(model)}
+    if not own.is_typed:
+        settings["self_loops"] = self_loops or _loops(model)
+    graph = Graph.of(data, **settings, edge_ids=bool(edge_values))
+    nodes = own.targets(graph, checks.whole("targets", targets, least=1), seed)
     layers: list[Verdict] = []
     try:
         model.eval()
         over_blocks = Blockwise(model, full=True, **edge_values)
-        calls, outputs, plain = _plain(over_blocks, graph, data)
+        calls, outputs, plain = _plain(over_blocks, graph, own)
         for call, output in zip(calls, outputs, strict=True):
-            layers.append(_layer(call, output, graph, nodes, draws, seed))
+            layers.append(_layer(own, call, output, graph, nodes, draws, seed))
         wrong = [layer for layer in layers if layer.status == "wrong"]
         if wrong:
             verdict = Verdict(name, "wrong", reason=f"of layer {wrong[0].name}")
         else:
-            verdict = _model(over_blocks, data.x, plain, graph, nodes, draws, seed)
+            verdict = _model(own, over_blocks, plain, graph, nodes, draws, seed)
     except InputError as error:
         verdict = Verdict(name, "wrong", reason=str(error))
     finally:
         for part, mode in modes.items():
             part.training = mode
-    return ModelCheck(verdict, tuple(layers), **settings)
+    return ModelCheck(verdict, tuple(layers), settings["norm"], settings.get("self_loops", ""))
 
 
 def _norm(model: nn.Module) -> str:
@@ -157,54 +160,51 @@ def _loops(model: nn.Module) -> str:
     return "add" if any(map(uses_self_loops, model.modules())) else "keep"
 
 
-def _targets(graph: Graph, targets: int, seed: int) -> IntArray:
-    """Random nodes that have in-edges, if there are any."""
-    some: IntArray = np.flatnonzero(graph.degree > 0)
-    some = some if some.size else np.arange(graph.num_nodes)
-    number = min(checks.whole("targets", targets, least=1), some.size)
-    return np.random.default_rng(seed).choice(some, number, replace=False)
-
-
 def _plain(
-    model: Blockwise, graph: Graph, data: Any
-) -> tuple[list[LayerCall], list[Tensor], Tensor]:
+    model: Blockwise, graph: Graph, data: CheckedData
+) -> tuple[list[LayerCall], list[Any], Any]:
     """The layers' calls and outputs in the plain forward pass, and its result."""
-    weight = {"edge_weight": data.edge_weight} if graph.norm == "weights" else {}
     calls: list[LayerCall] = []
-    outputs: list[Tensor] = []
+    outputs: list[Any] = []
 
-    def take(call: LayerCall) -> Tensor:
+    def take(call: LayerCall) -> Any:
         calls.append(call)
-        outputs.append(call.plain(data.edge_index, **weight))
+        outputs.append(data.plain(call, graph.norm == "weights"))
         return outputs[-1]
 
     try:
-        return calls, outputs, model.run(data.x, take)
+        return calls, outputs, model.run(data.x, take, data.relations)
     except (RuntimeError, TypeError, ValueError, IndexError, AttributeError) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(
-            f"the plain forward pass, model(data.x, data.edge_index), fails with "
+            f"the plain forward pass, {data.title}, fails with "
             f"{type(error).__name__}: {error}. Pass data that fit the model, and other arguments "
             "with a value per edge by name, for instance edge_attr=data.edge_attr."
         ) from error
 
 
 def _layer(
-    call: LayerCall, output: Tensor, graph: Graph, nodes: IntArray, draws: int, seed: int
+    data: CheckedData,
+    call: LayerCall,
+    output: Any,
+    graph: Graph,
+    nodes: IntArray,
+    draws: int,
+    seed: int,
 ) -> Verdict:
     """Verdict of a layer on its inputs in the plain forward pass."""
     name = call.name if call.name == type(call.conv).__name__ else _named(call)
 
     def run(blocks: list[Block]) -> Tensor:
-        out: Tensor = call.on(blocks[0], call.x[blocks[0].src], blocks[0].src)
-        return out
+        return data.of_layer(call, blocks[0])
 
     try:
         how = support(call.conv)
         if how.kind == "full":
             return Verdict(name, "wrong", reason=f"no sample can estimate it: {how.reason}")
-        return _compare(name, run, 1, output[torch.from_numpy(nodes)], graph, nodes, draws, seed)
+        exact = data.at(output, nodes, call.relations)
+        return _compare(name, run, 1, exact, graph, nodes, draws, seed)
     except InputError as error:
         return Verdict(name, "wrong", reason=str(error))
 
@@ -214,20 +214,19 @@ def _named(call: LayerCall) -> str:
 
 
 def _model(
+    data: CheckedData,
     model: Blockwise,
-    x: Tensor,
-    plain: Tensor,
+    plain: Any,
     graph: Graph,
     nodes: IntArray,
     draws: int,
     seed: int,
 ) -> Verdict:
     def run(blocks: list[Block]) -> Tensor:
-        out: Tensor = model(x[blocks[0].src], blocks)
-        return out
+        return data.flat(model(data.at_sources(blocks[0]), blocks))
 
     name, depth = type(model.model).__name__, len(model.layers)
-    exact = plain[torch.from_numpy(nodes)]
+    exact = data.at(plain, nodes)
     return _compare(name, run, depth, exact, graph, nodes, draws, seed)
 
 

@@ -4,6 +4,7 @@ from .config_parts import DataConfig as DataConfig
 from .config_parts import LoopConfig as LoopConfig
 from .config_parts import SamplingConfig as SamplingConfig
 from .entry import predict as predict
+from .entry import rolling as rolling
 from .entry import train as train
 from .evaluation import evaluate as evaluate
 from .evaluation import full_logits as full_logits

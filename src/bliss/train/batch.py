@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from bliss.graph import EdgeType
 from bliss.loader import BlockLoader, LinkLoader, Seconds
 from bliss.nn.block import Block
 
@@ -41,6 +43,14 @@ class NodeData(SimpleNamespace):
         """All attributes by name."""
         return vars(self)
 
+    def items(self) -> Iterable[tuple[str, Any]]:
+        """All attributes with their names."""
+        return vars(self).items()
+
+    def get(self, name: str) -> Any:
+        """An attribute, or None."""
+        return vars(self).get(name)
+
     def is_node_attr(self, name: str) -> bool:
         """Whether an attribute has a row per node."""
         return name in ("x", "y")
@@ -56,15 +66,65 @@ class NodeData(SimpleNamespace):
         """Move features, labels, links and blocks to a device, in place; returns the batch."""
         for name in _USED & vars(self).keys():
             self[name] = getattr(self, name).to(device)
+        self.blocks = [block.to(device) for block in vars(self).get("blocks", ())]
+        return self
+
+
+class TypedData(SimpleNamespace):
+    """Features and labels by type of nodes: what `BlockLoader` needs of a PyG `HeteroData`."""
+
+    blocks: list[Block]
+    seconds: Seconds
+
+    def __init__(self, stores: dict[Any, NodeData], edge_types: Sequence[EdgeType] = ()) -> None:
+        super().__init__(stores=stores, edge_types=list(edge_types), _global_store={})
+
+    @property
+    def node_types(self) -> list[str]:
+        """Types of nodes."""
+        return [name for name in self.stores if isinstance(name, str)]
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of nodes of all types."""
+        return sum(self[name].num_nodes for name in self.node_types)
+
+    @property
+    def y(self) -> Tensor:
+        """Labels of the nodes of the only type that has some."""
+        return self._of_seeds("y")
+
+    @property
+    def input_id(self) -> Tensor:
+        """Positions of the seeds."""
+        return self._of_seeds("input_id")
+
+    def _of_seeds(self, name: str) -> Tensor:
+        found: Tensor = next(
+            one.get(name) for one in self.stores.values() if one.get(name) is not None
+        )
+        return found
+
+    def __getitem__(self, key: Any) -> NodeData:
+        store: NodeData = self.stores.setdefault(key, NodeData())
+        return store
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        setattr(self, name, value)
+
+    def to(self, device: torch.device) -> TypedData:
+        """Move features, labels and blocks to a device, in place; returns the batch."""
+        for store in self.stores.values():
+            store.to(device)
         self.blocks = [block.to(device) for block in self.blocks]
         return self
 
 
 class NodeLoader(BlockLoader):
-    """A `BlockLoader` whose data and batches are `NodeData`."""
+    """A `BlockLoader` whose data and batches are `NodeData`, or `TypedData`."""
 
     def _new_batch(self) -> Any:
-        return NodeData()
+        return NodeData() if isinstance(self.data, NodeData) else TypedData({})
 
 
 class LinkBatchLoader(LinkLoader):

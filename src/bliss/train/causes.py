@@ -29,7 +29,7 @@ def likely_causes(task: Task) -> list[str]:
 
 def _unscaled_features(task: Task) -> list[str]:
     nodes = sample(task.objective.train_nodes)
-    x = task.x.index_select(0, nodes).double()
+    x = _features(task, nodes).double()
     deviation = x.std(0, correction=0)
     far = torch.maximum(deviation, x.mean(0).abs())  # a large mean hides the rest, too
     if not far.numel() or not float(far.max()) > LARGE:
@@ -40,6 +40,14 @@ def _unscaled_features(task: Task) -> list[str]:
         f"and the deviation {float(deviation[widest]):.3g}, the smallest deviation is {least:.3g}. "
         "Train with --features standard, or scale each column to mean 0 and deviation 1."
     ]
+
+
+def _features(task: Task, nodes: torch.Tensor) -> torch.Tensor:
+    """Encoded features of training nodes. int64[N] -> [N, F]."""
+    if task.typed is None:
+        return task.x.index_select(0, nodes)
+    own = task.typed.node_type
+    return task.typed.x[own].index_select(0, nodes - task.typed.types.range_of(own).start)
 
 
 def _smallest(deviation: torch.Tensor) -> float:

@@ -62,11 +62,14 @@ class TrainConfig:
         evaluate = self.training.evaluate
         if self.sampler.budgets:
             kind.check_budgets(self.sampler.budgets, self.network.layers)
-        if kind.linear_only and self.network.is_attention:
+        if kind.linear_only and (self.network.is_attention or self.network.is_relational):
+            has, needs = "learns its coefficients", "fixed ones"
+            if self.network.is_relational:
+                has, needs = "has a map per relation", "one map for all edges"
             raise InputError(
-                f"model={self.network.model!r} learns its coefficients, but an exact first hop and "
-                f"a history (sampler {self.sampler.name!r}) need fixed ones: choose model sage or "
-                "gcn, or another sampler."
+                f"model={self.network.model!r} {has}, but an exact first hop and a history "
+                f"(sampler {self.sampler.name!r}) need {needs}: choose model sage or gcn, or "
+                "another sampler."
             )
         if evaluate == "sampled" and kind.makes_batches:
             raise InputError(
@@ -90,6 +93,11 @@ class TrainConfig:
                 f"embedding={network.embedding} is learnt, but sampler {self.sampler.name!r} with "
                 "these options needs features that do not change: leave it out, or sample the "
                 "first hop, too."
+            )
+        if network.is_relational and self.objective.is_link:
+            raise InputError(
+                f"model={network.model!r} is trained on labels of nodes: leave task out, or use "
+                "bliss.LinkLoader for links of a graph with types."
             )
         if network.is_light and not self.objective.is_link:
             raise InputError(
@@ -146,11 +154,10 @@ class TrainConfig:
         """Seed of the run."""
         return self.training.seed
 
-    def fitted(self, num_nodes: int, num_features: int = 0) -> TrainConfig:
+    def fitted(self, num_nodes: int, num_features: int = 0, has_times: bool = False) -> TrainConfig:
         """Copy with first_hop, budgets and evaluate filled in for a graph of this size."""
-        kind = self.sampler.config.with_first_hop(
-            self._suits_exact_first_hop() and not _is_large(num_nodes, num_features)
-        )
+        is_fixed = not has_times and not _is_large(num_nodes, num_features)
+        kind = self.sampler.config.with_first_hop(self._suits_exact_first_hop() and is_fixed)
         budgets, evaluate = self.sampler.budgets, self.training.evaluate
         if self.sampler.needs_budgets:
             budgets = kind.default_budgets(self.network.layers, num_nodes)
@@ -177,7 +184,8 @@ class TrainConfig:
     def _suits_exact_first_hop(self) -> bool:
         """Whether first_hop="auto" may mean "exact" with this network and these budgets."""
         network = self.network
-        has_fixed_inputs = not network.embedding and not network.is_light
+        is_plain = not network.is_light and not network.is_relational
+        has_fixed_inputs = not network.embedding and is_plain
         has_input_budget = len(self.sampler.budgets) == network.layers
         can_be = network.layers > 1 and not network.is_attention and has_fixed_inputs
         return can_be and not has_input_budget

@@ -10,7 +10,7 @@ from typing import Any
 
 from bliss import checks
 from bliss.errors import InputError
-from bliss.links.fractions import FRACTIONS, check_fractions
+from bliss.links.fractions import FRACTIONS, Window, check_fractions
 from bliss.samplers.config_base import SamplerConfig
 from bliss.samplers.configs import SAMPLERS, check_preset
 from bliss.train.results import METRICS
@@ -52,6 +52,9 @@ class DataConfig:
         checks.whole("feature_cache", self.feature_cache)
 
 
+_OF_TIME = ("split", "order", "windows", "window")  # settings of nodes and links
+
+
 @dataclass(frozen=True, kw_only=True)
 class ObjectiveConfig:
     """What the network is trained for."""
@@ -71,8 +74,18 @@ class ObjectiveConfig:
     """Edges that a batch of links does not see: reverse (its links and their reverse), self (its
     links), or none."""
     split: str = AUTO
-    """How links are split: random, time (the latest for testing, of an import with times), given
-    (by an import), or auto: given if there are splits of links, otherwise random."""
+    """How links or nodes are split: time (the latest for testing, of an import with times; nothing
+    sees what is later than itself, see docs/time.md), given (by an import; times are not used),
+    random (links alone), or auto: given if there are splits of links, otherwise time if there are
+    times of edges or, for nodes, of nodes, otherwise random, or given for nodes."""
+    order: str = "random"
+    """Batches of a run by time: random, or time (seeds that are neighbours in time, in shuffled
+    batches)."""
+    windows: int = 1
+    """Windows into which the test share of a split by time is cut. `bliss train --windows N` makes
+    a run for each: it trains on what is earlier and is tested on the window."""
+    window: int = 0
+    """Number of the one window to run, from 1; 0: all of them."""
     edge_split: tuple[float, ...] = FRACTIONS
     """Shares of train, validation and test links, separated by commas."""
     bipartite: bool = False
@@ -98,7 +111,18 @@ class ObjectiveConfig:
         checks.choice("test_messages", self.test_messages, ("train", "train+val"))
         checks.choice("split", self.split, (AUTO, "random", "time", "given"))
         checks.choice("candidates", self.candidates, ("sampled", "all"))
+        checks.choice("order", self.order, ("random", "time"))
         checks.flag("bipartite", self.bipartite)
+        checks.whole("window", self.window)
+        if self.window > checks.whole("windows", self.windows, least=1):
+            raise InputError(
+                f"window={self.window} is not one of windows={self.windows}: number them from 1."
+            )
+        if self.windows > 1 and self.split not in (AUTO, "time"):
+            raise InputError(
+                f"windows={self.windows} are windows of time, but split={self.split!r}: choose "
+                "split time."
+            )
         for name in ("negatives", "ranked_negatives", "hits", "cutoff"):
             checks.whole(name, getattr(self, name), least=1)
         object.__setattr__(self, "edge_split", check_fractions(self.edge_split))
@@ -106,8 +130,13 @@ class ObjectiveConfig:
             self.check_candidates(self.ranked_negatives + 1, "raise ranked_negatives")
         if self.task == "link":
             return
+        if self.split == "random":
+            raise InputError(
+                "split='random' is a split of links; nodes are drawn when a graph is imported: "
+                "choose split given or time, or pass task='link' (--task link)."
+            )
         for one in fields(self):
-            if getattr(self, one.name) != one.default:
+            if one.name not in _OF_TIME and getattr(self, one.name) != one.default:
                 raise InputError(
                     f"{one.name}={getattr(self, one.name)!r} is a setting of links: pass "
                     "task='link' (--task link), or leave it out."
@@ -126,6 +155,11 @@ class ObjectiveConfig:
     def is_link(self) -> bool:
         """Whether links are predicted."""
         return self.task == "link"
+
+    @property
+    def test_window(self) -> Window:
+        """The window of time that is tested."""
+        return Window(max(self.window, 1), self.windows)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 from bliss import checks
@@ -16,6 +17,7 @@ from bliss.train.loop import Trainer, open_task
 from bliss.train.predictions import prediction_columns
 from bliss.train.recipe import resolve
 from bliss.train.results import RunResult
+from bliss.train.seconds.timed_run import check_timed, timed_config
 
 StrPath = str | PathLike[str]
 
@@ -26,6 +28,7 @@ def train(
     *,
     root: StrPath | None = None,
     resume: bool = False,
+    seconds: float | None = None,
     say: Callable[[str], None] = print,
     **settings: Any,
 ) -> RunResult:
@@ -42,18 +45,60 @@ def train(
         Folder of the named data sets.
     resume
         Whether to continue the run in `out`.
+    seconds
+        Time of the whole call. A pilot chooses sampler, history, batch size, budgets and number of
+        steps, as far as they are not given; see docs/advice.md. Default: the settings decide.
     say
         Function called with each message.
     **settings
         Settings of `TrainConfig`, of the sampler and of its policy, by name.
     """
+    started = perf_counter()
+    name = dataset.name if isinstance(dataset, Dataset) else str(dataset)
+    given = {"dataset": name, **settings}
+    config = resolve(**given) if seconds is None else check_timed(given, seconds)
     if isinstance(dataset, Dataset):
-        config, loaded = resolve(dataset=dataset.name, **settings), dataset
+        loaded = dataset
     else:
-        config = resolve(dataset=str(dataset), **settings)
         loaded = load_dataset(config.data.dataset, root, seed=config.seed)
-    place = run_folder(config) if out is None else checks.path("out", out)
+    label = "" if seconds is None else f"{seconds:g}s"
+    place = run_folder(config, label) if out is None else checks.path("out", out)
+    if seconds is not None:
+        config = timed_config(place, given, loaded, seconds, started=started, say=say)
     return Trainer(config, loaded, place, say).run(resume)
+
+
+def rolling(
+    dataset: Dataset | StrPath, out: StrPath, *, resume: bool = False, **options: Any
+) -> list[RunResult]:
+    """Train up to a time, score the next window, and move on; returns one result per window.
+
+    The runs are in the folders window-1, window-2, ... of `out`. With N windows, the test share of
+    a split by time is cut into N windows of equally many links or nodes, and run k learns from
+    everything before window k. With `resume`, finished windows are not run again.
+
+    Parameters
+    ----------
+    dataset
+        A dataset with times, or its name or folder.
+    out
+        Folder of the runs.
+    resume
+        Whether to continue the runs in `out`.
+    options
+        Options and settings of `train`, among them windows.
+    """
+    number = checks.whole("windows", options.get("windows", 1), least=1)
+    place = checks.path("out", out)
+    return [
+        train(dataset, window_folder(place, k), resume=resume, **options | {"window": k})
+        for k in range(1, number + 1)
+    ]
+
+
+def window_folder(out: Path, number: int) -> Path:
+    """Folder of a window of a rolling evaluation."""
+    return out / f"window-{number}"
 
 
 def predict(
@@ -64,6 +109,7 @@ def predict(
     nodes: Any = "all",
     pairs: Any = None,
     top: int | None = None,
+    at: int | str | None = None,
 ) -> dict[str, list[Any]]:
     """Predictions of all nodes or a split by a run's best weights, as columns by name.
 
@@ -88,6 +134,10 @@ def predict(
         The columns are "source", "target", "score" and, for the loss bce, "probability".
     top
         Of such a run: number of targets for each of the nodes, best first, without known edges.
+    at
+        Of a run by time: a whole number, or a date if the times of the data are dates. Predictions
+        are those of the graph as it was then. By default a node is predicted at its own time, and
+        links with all edges.
     """
 
     def load(config: TrainConfig) -> Dataset:
@@ -105,7 +155,7 @@ def predict(
             ) from error
 
     task = open_task(RunFolder(checks.path("run", run)), load, needs_labels=False)
-    return prediction_columns(task, nodes, pairs, top)
+    return prediction_columns(task, nodes, pairs, top, at)
 
 
 def run_folder(config: TrainConfig, sampler: str = "") -> Path:

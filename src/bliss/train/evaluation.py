@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from statistics import mean, stdev
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,11 +18,13 @@ from bliss.distributed.packing import pack_news, unpack_news
 from bliss.feedback import News
 from bliss.graph import Graph
 from bliss.loader.gather import Gather
+from bliss.nn.block import Block
 from bliss.nn.inference import infer
 from bliss.rng import Stream
 from bliss.samplers.base import Sampler
 from bliss.train.batch import NodeData
 from bliss.train.task import Task
+from bliss.train.time_task import outputs_in_time
 
 FEW = 1024
 """Training nodes that are scored in any case."""
@@ -62,15 +64,16 @@ def full_logits(
     Of links, they are embeddings. The graph is that of training by default. Outputs of layers that
     take more than 1 GiB are kept on disk, in the user's cache.
     """
-    return infer(
+    outputs: Tensor = infer(
         task.model,
         graph or task.graph,
-        task.x,
+        task.everywhere(),
         device=task.device,
         progress=progress,
         nodes=nodes,
         scratch=cache_folder(),
     )
+    return outputs
 
 
 def evaluate(
@@ -92,6 +95,11 @@ def split_outputs(
     task: Task, splits: Sequence[str], progress: ProgressCallback | None = None
 ) -> Iterator[tuple[str, Tensor | None, Tensor]]:
     """Each split, its nodes that are scored (None: all), and their outputs. int64[N], [N, C]."""
+    if task.objective.node_time is not None:
+        for split in splits:
+            own_nodes = scored_nodes(task, split)
+            yield split, own_nodes, own_time_outputs(task, own_nodes, progress=progress)
+        return
     if infers_all(task):
         graph, logits = None, torch.empty(0)
         for split in splits:
@@ -107,6 +115,20 @@ def split_outputs(
     yield from zip(splits, parts, outputs, strict=True)
 
 
+def own_time_outputs(
+    task: Task,
+    nodes: Tensor,
+    sampler: Sampler | None = None,
+    step: int = Stream.EVALUATION,
+    progress: ProgressCallback | None = None,
+) -> Tensor:
+    """Outputs at nodes [N], each with what had happened by its own time. float32[N, C]."""
+    assert task.objective.node_time is not None
+    time, size = task.objective.node_time[nodes], task.config.training.batch_size
+    of_task = task.model, task.graph, task.x, nodes, time, size, task.device
+    return outputs_in_time(*of_task, sampler, step, progress)
+
+
 def evaluate_and_survey(
     task: Task,
     sampler: Sampler,
@@ -118,7 +140,7 @@ def evaluate_and_survey(
     The sampler has not learnt from it yet: pass [news] to `Sampler.apply`, if there is any.
     """
     options = {"device": task.device, "progress": progress, "scratch": cache_folder()}
-    logits, news = sampler.surveyed(task.model, task.x, **options)
+    logits, news = sampler.surveyed(task.model, task.everywhere(), **options)
     scores: dict[str, float] = {}
     for split in splits:
         nodes = task.objective.nodes(split)
@@ -147,6 +169,19 @@ def scored_nodes(task: Task, split: str) -> Tensor:
     return nodes[torch.arange(most) * len(nodes) // most]
 
 
+def _gather(task: Task, sampler: Sampler) -> Callable[[Block], Any]:
+    """A function that returns what the network takes at the sources of a block."""
+    if task.typed is not None:
+        return task.at
+    reader = Gather(NodeData(x=task.x), sampler)
+
+    def gather(block: Block) -> Tensor:
+        reader.check()
+        return reader("x", task.x, block.src).float().to(task.device)
+
+    return gather
+
+
 @torch.no_grad()
 def evaluate_sampled(
     task: Task, sampler: Sampler, splits: Sequence[str], progress: ProgressCallback | None = None
@@ -160,18 +195,22 @@ def evaluate_sampled(
     was_training = task.model.training
     task.model.eval()
     scores: dict[str, float] = {}
-    draws, gather = task.config.training.evaluate_draws, Gather(NodeData(x=task.x), sampler)
+    draws, gather = task.config.training.evaluate_draws, _gather(task, sampler)
     try:
         for split in splits:
             nodes = scored_nodes(task, split)
             batches = torch.split(nodes, task.config.training.batch_size)
             drawn = []  # scores of each draw
             for draw in range(draws):
+                if task.objective.node_time is not None:
+                    step = Stream.EVALUATION + draw * len(batches)
+                    outputs = own_time_outputs(task, nodes, sampler, step, progress)
+                    drawn.append(task.objective.scores(split, nodes, outputs))
+                    continue
                 logits = []
                 for number, seeds in enumerate(batches, start=draw * len(batches)):
-                    gather.check()
                     blocks = sampler.sample(seeds, Stream.EVALUATION + number)
-                    x = gather("x", task.x, blocks[0].src).float().to(task.device)
+                    x = gather(blocks[0])
                     moved = [block.to(task.device) for block in blocks]
                     logits.append(task.model(x, moved).float().cpu())
                     if progress:

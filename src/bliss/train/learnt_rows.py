@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -14,6 +15,13 @@ from bliss.feedback import News
 ROW, GRADIENT = "learnt.row", "learnt.gradient"
 """Names in the news of a shard."""
 _FIRST, _SECOND, _EPSILON = 0.9, 0.999, 1e-8  # beta_1, beta_2 and epsilon of Adam
+
+
+class LearntBatch(NamedTuple):
+    """Rows of a batch."""
+
+    ids: Tensor  # int64[S], distinct
+    rows: Tensor  # [S, D], a leaf
 
 
 class LearntRows:
@@ -52,6 +60,10 @@ class LearntRows:
     def rows(self, ids: Tensor, device: torch.device) -> Tensor:
         """A copy of some rows, a leaf whose gradient `digest` takes. int64[S] -> [S, D]."""
         return self.value.index_select(0, ids.cpu()).to(device).requires_grad_()
+
+    def batch(self, ids: Tensor, device: torch.device) -> LearntBatch:
+        """Some rows with their ids."""
+        return LearntBatch(ids, self.rows(ids, device))
 
     def digest(self, ids: Tensor, rows: Tensor) -> News:
         """News of a shard: distinct ids int64[S] and the gradient of their rows [S, D]."""

@@ -73,14 +73,12 @@ class LinkObjective:
         """Loader of training links, whose edges their batch does not see."""
         mode = negative_mode(self.config.link_loss)
         sampling = self.sides.sampling(mode, self.config.negatives, len(x))
-        return LinkBatchLoader(
-            NodeData(x=x, num_nodes=len(x)),
-            sampler,
-            self.splits.train,
-            neg_sampling=sampling,
-            exclude=self.config.exclude,
-            **options,
-        )
+        options |= {"neg_sampling": sampling, "exclude": self.config.exclude}
+        if self.splits.time is not None:  # what is not earlier is not seen, whatever it links
+            options |= {"edge_label_time": self.splits.time["train"], "exclude": None}
+            options["order"] = "time" if self.config.order == "time" else "given"
+        data = NodeData(x=x, num_nodes=len(x))
+        return LinkBatchLoader(data, sampler, self.splits.train, **options)
 
     def loss(self, outputs: Tensor, batch: NodeData) -> Tensor:
         """Training loss of a batch of links, from the embeddings of their ends. [D, H] -> []."""
@@ -90,10 +88,14 @@ class LinkObjective:
         """All nodes, because negatives may be any."""
 
     def messages(self, split: str) -> Graph:
-        """Training edges; for test, by choice, validation edges, too; for "all", all edges."""
+        """Training edges; for test, by choice, validation edges, too; for "all", all edges.
+
+        With times, these are the edges before the first link of the split.
+        """
         if split == "all":
             return self.dataset.graph
-        if split == "test" and self.config.test_messages == "train+val":
+        sees_val = self.config.test_messages == "train+val" or self.splits.time is not None
+        if split == "test" and sees_val:
             return self._train_and_val
         return self._train
 
@@ -110,6 +112,15 @@ class LinkObjective:
         """Metrics of the links of each split."""
         graph, config = self.dataset.graph, self.config
         return LinkScores(graph, config, self.splits, self.sides, self.decoder, self.seed)
+
+    @property
+    def node_time(self) -> None:
+        """Nothing: links have times, nodes have none."""
+
+    def period(self, split: str) -> tuple[int, int] | None:
+        """First and last time of the links of a split."""
+        times = None if self.splits.time is None else self.splits.time[split]
+        return None if times is None or not times.size else (int(times.min()), int(times.max()))
 
     @property
     def notes(self) -> list[str]:

@@ -49,7 +49,7 @@ def split_links(dataset: Dataset, config: TrainConfig) -> LinkSplits:
     has_splits = given is not None and given.split is not None
     how = objective.split
     if how == "auto":
-        how = "given" if has_splits else "random"
+        how = "given" if has_splits else "time" if dataset.graph.has_times else "random"
     if how == "given":
         if given is None or given.split is None:
             raise InputError(
@@ -58,15 +58,20 @@ def split_links(dataset: Dataset, config: TrainConfig) -> LinkSplits:
             )
         return LinkSplits.given(dataset.graph, given.pairs, given.split)
     if how == "time":
-        if given is None or given.time is None:
+        if given is not None and given.time is not None:
+            pairs, time = given.pairs, given.time
+        elif given is None and dataset.graph.has_times:
+            pairs, time = LinkSplits.edges_in_time(dataset.graph, config.seed)
+        else:
             raise InputError(
-                "split='time', but the data has no times of links: import them with --label-edges "
-                "and a column time, or choose split random."
+                "split='time', but the data has no times of links: import edges with "
+                "--time-column, or links with --label-edges and a column time, or choose split "
+                "random."
             )
-        shares = objective.edge_split
-        return LinkSplits.by_time(dataset.graph, given.pairs, given.time, shares)
-    pairs = None if given is None else given.pairs
-    return LinkSplits.random(dataset.graph, objective.edge_split, config.seed, pairs)
+        shares, window = objective.edge_split, objective.test_window
+        return LinkSplits.by_time(dataset.graph, pairs, time, shares, window)
+    chosen = None if given is None else given.pairs
+    return LinkSplits.random(dataset.graph, objective.edge_split, config.seed, chosen)
 
 
 def _pairs(dataset: Dataset) -> IntArray:

@@ -18,6 +18,7 @@ from bliss import checks
 from bliss.arrays import Bytes
 from bliss.data import Dataset
 from bliss.data.feature_encoder import FeatureEncoder
+from bliss.data.timestamps import time_text
 from bliss.distributed.agreement import everywhere
 from bliss.distributed.equality import CHECK_EVERY, check_equal_states, check_same_start
 from bliss.distributed.groups import ALONE, Group, as_bytes
@@ -50,13 +51,15 @@ from bliss.train.results import (
     Evaluation,
     RunResult,
     StepTime,
+    TimeWindow,
     gain,
     score_fields,
     short_name,
 )
 from bliss.train.schema import check_features, check_schema, schema_of, with_labels_of
 from bliss.train.step import Stepper
-from bliss.train.task import Task, build_network, build_task
+from bliss.train.task import NetworkSchema, Task, build_network, build_task
+from bliss.train.typed_inputs import TypedEncoder
 
 _TARGETS = "targets."  # before the names of a scale among the weights of a run
 _FEATURES = "features."  # before the names of the statistics of features
@@ -110,6 +113,11 @@ class Trainer:
         group: Group = ALONE,
         check_every: int = CHECK_EVERY,
     ) -> None:
+        if config.objective.windows > 1 and not config.objective.window:
+            raise InputError(
+                f"windows={config.objective.windows} are several runs: use bliss.train.rolling, or "
+                "pass the number of one window."
+            )
         self.task = build_task(config, dataset)
         self.config = self.task.config
         self.stepper = Stepper(self.task, group)
@@ -263,6 +271,7 @@ class Trainer:
             return SurveyedScores(scores, [])
         # The evaluation after the last step is no survey, so that a run may be extended.
         is_regular = self.stepper.steps % training.evaluate_every == 0
+        is_regular &= self.task.objective.node_time is None  # a survey knows no times
         if training.survey and is_regular and training.evaluate == "full":
             return evaluate_and_survey(self.task, self.stepper.sampler, splits, progress)
         return SurveyedScores(evaluate(self.task, splits, progress), [])
@@ -347,9 +356,19 @@ class Trainer:
             constant=assessed["test"].constant,
             has_learnt=assessment.has_learnt,
             causes=assessment.causes,
+            window=self._window(),
         )
         self.folder.write_result(result)
         return result
+
+    def _window(self) -> TimeWindow | None:
+        """Times of the test split; None without times."""
+        period, objective = self.task.objective.period("test"), self.config.objective
+        if period is None:
+            return None
+        number, windows = objective.test_window
+        start, end = (time_text(one, self.task.dataset.time_unit) for one in period)
+        return TimeWindow(number=number, of=windows, start=start, end=end)
 
 
 def _pack_result(result: RunResult) -> Bytes:
@@ -372,15 +391,16 @@ def best_weights(task: Task) -> dict[str, Tensor]:
 
 def load_network(
     folder: RunFolder, config: TrainConfig, schema: DataSchema
-) -> tuple[GNN, FeatureEncoder, Tensor | None]:
+) -> tuple[GNN, FeatureEncoder | TypedEncoder, Tensor | None]:
     """The network of a run's best step, its encoder, and the learnt embedding [V, D], if any.
 
     The network is on the CPU and in evaluation mode.
     """
     weights = _best_weights(folder, config)
-    model = build_network(config, schema.features, schema.outputs)
+    shape = NetworkSchema(schema.features, schema.node_types, tuple(schema.edge_types))
+    model = build_network(config, shape, schema.outputs)
     _load(model, weights, folder)
-    return model.eval(), _encoder(config, weights, folder), weights.get(_EMBEDDING)
+    return model.eval(), _encoder(config, weights, folder, schema), weights.get(_EMBEDDING)
 
 
 def load_weights(task: Task, weights: Mapping[str, Tensor], folder: RunFolder) -> Task:
@@ -433,7 +453,7 @@ def open_task(
     check_features(dataset, schema, folder.path)
     if not needs_labels and not config.objective.is_link:
         dataset = with_labels_of(schema, dataset)
-    encoder = _encoder(config, weights, folder)
+    encoder = _encoder(config, weights, folder, schema)
     task = build_task(config, dataset, encoder, trains=False, scores=needs_labels)
     check_schema(task, schema, folder.path)
     return load_weights(task, weights, folder)
@@ -459,8 +479,8 @@ def _best_weights(folder: RunFolder, config: TrainConfig) -> dict[str, Tensor]:
 
 
 def _encoder(
-    config: TrainConfig, weights: Mapping[str, Tensor], folder: RunFolder
-) -> FeatureEncoder:
+    config: TrainConfig, weights: Mapping[str, Tensor], folder: RunFolder, schema: DataSchema
+) -> FeatureEncoder | TypedEncoder:
     """The encoder of features that the run was trained with."""
     named = {
         name.removeprefix(_FEATURES): tensor
@@ -468,6 +488,8 @@ def _encoder(
         if name.startswith(_FEATURES)
     }
     try:
+        if schema.node_types:
+            return TypedEncoder.from_dict(config.data.features, named, [*schema.node_types])
         return FeatureEncoder.from_dict(config.data.features, named)
     except ValueError as error:
         raise DamagedError(

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from bliss.arrays import IntArray
 from bliss.data import Dataset
 from bliss.errors import InputError
 from bliss.graph import Graph
@@ -29,12 +30,14 @@ from bliss.train.metrics import (
 )
 from bliss.train.node_labels import NodeLabels
 from bliss.train.results import METRICS, SplitAssessment
+from bliss.train.typed_inputs import TypedInputs
 
 
 @dataclass(frozen=True, eq=False)
 class NodeObjective(NodeLabels):
     """Train and score on nodes with labels; see `Objective`."""
 
+    order: str = "random"  # of batches, if nodes have times; see `ObjectiveConfig`
     unit = "nodes"
     unlearnable = (
         "The labels do not depend on the features and neighbours: check that rows of labels, "
@@ -71,10 +74,28 @@ class NodeObjective(NodeLabels):
         """Loss of the best constant prediction, at a sample of training nodes."""
         return ConstantPrediction.of(self).loss(self, sample(self.train_nodes))
 
-    def loader(self, x: Tensor, sampler: Sampler, **options: Any) -> NodeLoader:
+    def loader(self, x: Tensor | TypedInputs, sampler: Sampler, **options: Any) -> NodeLoader:
         """Loader of training nodes."""
+        if isinstance(x, TypedInputs):
+            return x.loader(self.y, sampler, self.train_nodes, **options)
         data = NodeData(x=x, y=self.y, num_nodes=self.dataset.graph.num_nodes)
+        if self.node_time is not None:
+            options["input_time"] = self.node_time[self.train_nodes]
+            options["order"] = "time" if self.order == "time" else "given"
         return NodeLoader(data, sampler, self.train_nodes, **options)
+
+    @property
+    def node_time(self) -> IntArray | None:
+        """Times of nodes, if the run is by time."""
+        return self.dataset.node_time
+
+    def period(self, split: str) -> tuple[int, int] | None:
+        """First and last time of the nodes of a split."""
+        nodes = self.dataset.splits[split]
+        if self.node_time is None or not len(nodes):
+            return None
+        times = self.node_time[nodes]
+        return int(times.min()), int(times.max())
 
     def loss(self, outputs: Tensor, batch: NodeData) -> Tensor:
         """Training loss of a batch of nodes."""
@@ -146,8 +167,10 @@ def node_objective(
 ) -> NodeObjective:
     """Check the settings against the labels and splits. Without `trains`, splits may be empty."""
     if dataset.num_outputs == 0:
+        of_type = "" if dataset.typed is None else f"type {dataset.typed.node_type!r} of "
         raise InputError(
-            f"{dataset.name!r} has no labels, but training needs them: import it with --labels."
+            f"{of_type}{dataset.name!r} has no labels, but training needs them: import it with "
+            "--labels."
         )
     for name in ("train", "val", "test") if trains else ():
         if name not in dataset.splits or len(dataset.splits[name]) == 0:
@@ -168,6 +191,7 @@ def node_objective(
         y=dataset.y if scale is None else scale.standardise(dataset.y),
         scale=scale,
         class_weight=None if weight is None else weight.to(device),
+        order=config.objective.order,
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
+from bliss.arrays import IntArray
 from bliss.graph import Graph
 from bliss.loader.seed_loader import SeedLoader
 from bliss.samplers.base import Sampler
@@ -60,8 +61,17 @@ class Objective(Protocol):
         """Least loss of outputs that are the same for all seeds."""
         ...
 
-    def loader(self, x: Tensor, sampler: Sampler, **options: Any) -> SeedLoader:
-        """Loader of training batches. x [V, F]: features."""
+    @property
+    def node_time(self) -> IntArray | None:
+        """Times at which nodes are predicted, with what was there; None: all edges. int64[V]."""
+        ...
+
+    def period(self, split: str) -> tuple[int, int] | None:
+        """First and last time of the seeds of a split; None without times."""
+        ...
+
+    def loader(self, x: Any, sampler: Sampler, **options: Any) -> SeedLoader:
+        """Loader of training batches. x: features [V, F], or `TypedInputs`."""
         ...
 
     def loss(self, outputs: Tensor, batch: NodeData) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,10 @@ from torch import Tensor
 from bliss import checks
 from bliss.data import Dataset
 from bliss.data.pairs import read_nodes, read_pairs
+from bliss.data.timestamps import parse_time
 from bliss.errors import InputError
 from bliss.storage.files import replacing
-from bliss.train.evaluation import full_logits
+from bliss.train.evaluation import full_logits, own_time_outputs
 from bliss.train.link_predictions import link_objective_of, pair_parts, top_parts
 from bliss.train.losses import probabilities
 from bliss.train.task import Task
@@ -36,20 +38,22 @@ def check_format(out: Path) -> None:
 
 
 def prediction_columns(
-    task: Task, nodes: Any = ALL, pairs: Any = None, top: int | None = None
+    task: Task, nodes: Any = ALL, pairs: Any = None, top: int | None = None, at: Any = None
 ) -> dict[str, list[Any]]:
     """Predictions from full neighbourhoods, by column; see `prediction_parts`."""
-    parts = list(prediction_parts(task, nodes, pairs, top))
+    parts = list(prediction_parts(task, nodes, pairs, top, at))
     return {name: [value for part in parts for value in part[name]] for name in parts[0]}
 
 
 def prediction_parts(
-    task: Task, nodes: Any = ALL, pairs: Any = None, top: int | None = None
+    task: Task, nodes: Any = ALL, pairs: Any = None, top: int | None = None, at: Any = None
 ) -> Iterator[dict[str, list[Any]]]:
     """Predictions as columns, some thousand at a time: of nodes, of pairs, or of top targets.
 
     Arguments are those of `bliss.train.predict`.
     """
+    if at is not None:
+        task = task_at(task, at)
     if pairs is None and top is None:
         return node_parts(task, nodes)
     if pairs is not None and top is not None:
@@ -68,9 +72,24 @@ def prediction_parts(
     return top_parts(task, top, checks.seeds(nodes, dataset.graph.num_nodes, "nodes"))
 
 
+def task_at(task: Task, at: Any) -> Task:
+    """The task on the graph as it was at a time: edges of at most this time are messages."""
+    dataset = task.dataset
+    if not dataset.graph.has_times:
+        raise InputError(
+            f"at={at!r}, but the run was not split by time, or the data has no times: leave it "
+            "out, or train with split time on a graph with times."
+        )
+    time = parse_time("at", at, dataset.time_unit)
+    past = replace(dataset, graph=dataset.graph.at(time), node_time=None)
+    objective = replace(task.objective, dataset=past)  # type: ignore[type-var]
+    return replace(task, dataset=past, graph=task.graph.at(time), objective=objective)
+
+
 def node_parts(task: Task, nodes: str = ALL) -> Iterator[dict[str, list[Any]]]:
     """Predictions from full neighbourhoods for all nodes or a split, some thousand at a time.
 
+    In a graph with types, "all" are the nodes of the type that has labels.
     Nodes have the user's ids, and classes their names. With one class per node, the columns are
     node, label and probability. With several labels per node, label and probability list all labels
     above one half, separated by blanks, or by semicolons if they have names. For regression there
@@ -83,16 +102,29 @@ def node_parts(task: Task, nodes: str = ALL) -> Iterator[dict[str, list[Any]]]:
             "pairs (--pairs FILE) or top (--top 20)."
         )
     dataset = task.dataset
-    chosen = None if nodes == ALL else dataset.splits[nodes]
-    outputs = full_logits(task, nodes=chosen)
+    chosen = _nodes_of_type(dataset) if nodes == ALL else dataset.splits[nodes]
+    if task.objective.node_time is None:
+        outputs = full_logits(task, nodes=chosen)
+    else:
+        everyone = torch.arange(dataset.graph.num_nodes)
+        outputs = own_time_outputs(task, everyone if chosen is None else chosen)
+    names, first = dataset.names_of_labelled
     for start in range(0, max(len(outputs), 1), _PART):
         part = outputs[start : start + _PART]
         ids = torch.arange(start, start + len(part)) if chosen is None else chosen[start:][:_PART]
-        names = dataset.node_names
+        ids = ids - first
         columns: dict[str, list[Any]] = {
             "node": ids.tolist() if names is None else [names[i] for i in ids.tolist()]
         }
         yield columns | _predicted(dataset, task.labels.predictions(part))
+
+
+def _nodes_of_type(dataset: Dataset) -> Tensor | None:
+    """The nodes that can have labels: those of one type, or None for all. int64[N]."""
+    if dataset.typed is None or dataset.graph.types is None:
+        return None
+    own = dataset.graph.types.range_of(dataset.typed.node_type)
+    return torch.arange(own.start, own.stop)
 
 
 def _predicted(dataset: Dataset, outputs: Tensor) -> dict[str, list[Any]]:

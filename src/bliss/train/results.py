@@ -153,6 +153,19 @@ class Assessment(Record, frozen=True, kw_only=True, tag_field="kind", tag="asses
     """Likely causes if it has not learnt, the likeliest first."""
 
 
+class TimeWindow(Record, frozen=True, kw_only=True):
+    """Times of the test split of a run by time."""
+
+    number: int
+    """Number of the window of a rolling evaluation, from 1."""
+    of: int
+    """Number of windows."""
+    start: str
+    """First time of a test node or link: a number, or a date in UTC."""
+    end: str
+    """Last one."""
+
+
 class RunResult(RunSettings, frozen=True, kw_only=True, omit_defaults=True):
     """result.json. Scores are those of `metric`, with full neighbourhoods at the best step."""
 
@@ -186,6 +199,8 @@ class RunResult(RunSettings, frozen=True, kw_only=True, omit_defaults=True):
     """Likely causes if it has not learnt, the likeliest first."""
     confusion: list[list[int]] = msgspec.field(default_factory=list)
     """Test nodes of class r (row) predicted as class c (column), up to 50 classes."""
+    window: TimeWindow | None = None
+    """Times of the test split, of a run by time."""
 
 
 class DataSchema(Record, frozen=True, kw_only=True):
@@ -203,6 +218,12 @@ class DataSchema(Record, frozen=True, kw_only=True):
     """Names of the classes, labels or targets; empty if they are numbers."""
     norm: str
     """Coefficients of the edges, see `Graph`."""
+    node_types: dict[str, int] = msgspec.field(default_factory=dict)
+    """Number of features of each type of nodes; empty without types."""
+    edge_types: list[tuple[str, str, str]] = msgspec.field(default_factory=list)
+    """Relations: source type, name and target type."""
+    node_type: str = ""
+    """Type of the nodes that are predicted."""
 
 
 class Evaluation(Record, frozen=True, kw_only=True, omit_defaults=True):

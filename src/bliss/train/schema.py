@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,14 +10,16 @@ import torch
 
 from bliss.data import Dataset
 from bliss.errors import InputError
+from bliss.graph import EdgeType
 from bliss.text import shorten
 from bliss.train.results import DataSchema
-from bliss.train.task import Task
+from bliss.train.task import NetworkSchema, Task
 
 
 def schema_of(task: Task) -> DataSchema:
     """Schema of the data that a task trains on."""
     dataset, objective = task.dataset, task.objective
+    network = NetworkSchema.of(dataset)
     return DataSchema(
         task=objective.kind,
         features=dataset.num_features,
@@ -24,15 +27,40 @@ def schema_of(task: Task) -> DataSchema:
         outputs=objective.num_outputs,
         class_names=list(objective.class_names),
         norm=task.graph.norm,
+        node_types=dict(network.node_types),
+        edge_types=list(network.edge_types),
+        node_type="" if dataset.typed is None else dataset.typed.node_type,
     )
 
 
 def _feature_names(dataset: Dataset) -> list[str]:
+    if dataset.typed is not None:
+        return [
+            f"{node_type}.{name}"
+            for node_type, encoder in dataset.typed.encoders.items()
+            for name in encoder.feature_names
+        ]
     return [] if dataset.encoder is None else dataset.encoder.feature_names
 
 
+def _types(nodes: Mapping[str, int], edges: Sequence[EdgeType]) -> str:
+    """Types of a graph in words."""
+    if not nodes:
+        return "no types"
+    features = ", ".join(f"{name} ({width} features)" for name, width in nodes.items())
+    return f"the types {features} and the relations {', '.join(map('-'.join, edges))}"
+
+
 def check_features(dataset: Dataset, schema: DataSchema, run: Path) -> None:
-    """Raise an error if the features of data differ from those of a run, in number or name."""
+    """Raise an error if types or features differ from those of a run, in number or name."""
+    types = NetworkSchema.of(dataset)
+    if (types.node_types, list(types.edge_types)) != (schema.node_types, schema.edge_types):
+        raise InputError(
+            f"dataset={dataset.name!r} has {_types(types.node_types, types.edge_types)}, but the "
+            f"run in {str(run)!r} was trained on "
+            f"{_types(schema.node_types, schema.edge_types)}: pass a graph with the same types, "
+            "features and relations, in the same order."
+        )
     if dataset.num_features != schema.features:
         raise InputError(
             f"dataset={dataset.name!r} has {dataset.num_features} features, but the run in "

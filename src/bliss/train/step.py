@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from math import isfinite
 from statistics import median
@@ -20,9 +20,11 @@ from bliss.distributed.shards import shards_of
 from bliss.distributed.shared_state import build_shared
 from bliss.errors import DivergedError, InputError
 from bliss.feedback import News
+from bliss.loader.seed_loader import SeedLoader
 from bliss.rng import Stream
 from bliss.train.adam import Adam
 from bliss.train.batch import NodeData
+from bliss.train.learnt_rows import LearntBatch
 from bliss.train.results import Sampled
 from bliss.train.task import Task, torch_seed
 
@@ -67,26 +69,12 @@ class Stepper:
             folder=cache_folder(),
         )
         self.sampler = build_shared(build, self.communicator, draws_ahead=training.prefetch > 0)
-        objective, batch_size = task.objective, training.batch_size
-        if training.shards > objective.num_seeds:
+        if training.shards > task.objective.num_seeds:
             raise InputError(
-                f"shards={training.shards} exceeds the {objective.num_seeds} training "
-                f"{objective.unit}: lower --shards."
+                f"shards={training.shards} exceeds the {task.objective.num_seeds} training "
+                f"{task.objective.unit}: lower --shards."
             )
-        if not self.sampler.makes_batches:  # subgraph samplers may draw more nodes than seeds
-            batch_size = min(batch_size, objective.num_seeds // training.shards)
-        self.loader = objective.loader(
-            task.features,
-            self.sampler,
-            batch_size=batch_size,
-            # order is irrelevant in a batch of all seeds
-            shuffle=training.batch_size < objective.num_seeds or training.shards > 1,
-            drop_last=True,
-            prefetch=training.prefetch,
-            shards=training.shards,
-            shard=self.own_shards,
-            feature_cache=config.data.feature_cache,
-        )
+        self.loader = self.build_loader(training.batch_size)
         self.exchange = build_exchange(
             self.communicator, task.model, training.shards, training.reduction, task.device
         )
@@ -96,13 +84,33 @@ class Stepper:
             weight_decay=training.weight_decay,
             fused=True,
         )
-        self._rows: Tensor | None = None  # of the embedding, with a gradient. [S, D]
+        self._learnt: LearntBatch | None = None  # rows of the embedding in the present batch
         self.losses = [0.0, 0.0]  # sum and number since the last call of `mean_loss`
         self.step_seconds = 0.0  # sum over all steps
         self.sampled = [0, 0]  # input nodes and edges of all layers, summed over steps and shards
         self.times = {part: deque[float](maxlen=TIMED) for part in PARTS}
         self._seconds: dict[str, float] = {}  # of the parts of the current step
         self._started = 0.0
+
+    def build_loader(self, batch_size: int) -> SeedLoader:
+        """A loader of the training seeds for the sampler, at the first step."""
+        objective, config = self.task.objective, self.task.config
+        shards, most = config.training.shards, objective.num_seeds
+        # order is irrelevant in a batch of all seeds
+        shuffle = batch_size < most or shards > 1
+        if not self.sampler.makes_batches:  # subgraph samplers may draw more nodes than seeds
+            batch_size = min(batch_size, most // shards)
+        return objective.loader(
+            self.task.features,
+            self.sampler,
+            batch_size=batch_size,
+            shuffle=shuffle,
+            drop_last=True,
+            prefetch=config.training.prefetch,
+            shards=shards,
+            shard=self.own_shards,
+            feature_cache=config.data.feature_cache,
+        )
 
     @property
     def steps(self) -> int:
@@ -134,8 +142,8 @@ class Stepper:
             loss.backward()  # type: ignore[no-untyped-call]
             self._end_part("backward")
             news = self.sampler.digest(batch.blocks) if self.sampler.learns else []
-            if self.task.embedding is not None and self._rows is not None:
-                news = [*news, self.task.embedding.digest(batch.n_id, self._rows)]
+            if self.task.embedding is not None and self._learnt is not None:
+                news = [*news, self.task.embedding.digest(*self._learnt)]
             self.exchange.end_shard(loss.detach(), news, _counts(batch))
             self._end_part("update")
             self._seconds["sample"] += batch.seconds.sample
@@ -164,7 +172,7 @@ class Stepper:
         config, within = self.task.config, (shard,) if shard else ()
         torch.manual_seed(torch_seed(config.seed, Stream.DROPOUT, self.steps, *within))
         is_half = config.training.precision == "bfloat16"
-        x, self._rows = self.task.inputs(batch)
+        x, self._learnt = self.task.inputs(batch)
         with torch.autocast(self.task.device.type, torch.bfloat16, enabled=is_half):
             logits = self.task.model(x, batch.blocks)
         loss = self.task.objective.loss(logits, batch)
@@ -173,9 +181,10 @@ class Stepper:
             raise DivergedError(f"loss={value} at step {self.steps}: {self._cause(x)}")
         return loss
 
-    def _cause(self, x: Tensor) -> str:
-        """Likely cause of a loss that is not finite, and the remedy. x [S, F]: features."""
-        largest = float(x.abs().max())  # NaN if there is one
+    def _cause(self, x: Tensor | Mapping[str, Tensor]) -> str:
+        """Likely cause of a loss that is not finite, and the remedy. x: features, [S, F]."""
+        parts = [x] if isinstance(x, Tensor) else [part for part in x.values() if part.numel()]
+        largest = float(torch.stack([part.abs().max() for part in parts]).max())  # NaN if any is
         if not largest < float("inf"):
             return "features hold NaN or infinity, replace them by finite numbers."
         if largest > UNSCALED_FEATURE:

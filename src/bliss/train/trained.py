@@ -18,6 +18,7 @@ from bliss.train.loop import load_network, open_task
 from bliss.train.predictions import prediction_columns
 from bliss.train.results import DataSchema
 from bliss.train.task import Task
+from bliss.train.typed_inputs import TypedEncoder
 
 
 @dataclass(frozen=True)
@@ -27,8 +28,8 @@ class TrainedRun:
     model: GNN
     """The network, on the CPU and in evaluation mode: model(x, blocks) gives logits, standardised
     targets, or embeddings, whose links `model.decoder` scores."""
-    encoder: FeatureEncoder
-    """Encoder of features: the network takes `encoder.transform(x)`."""
+    encoder: FeatureEncoder | TypedEncoder
+    """Encoder of features: the network takes `encoder.transform(x)`; with types, x by type."""
     settings: TrainConfig
     """Settings of the run."""
     data: DataSchema
@@ -50,10 +51,15 @@ class TrainedRun:
         return open_task(self.folder, lambda _: dataset, needs_labels=False)
 
     def predict(
-        self, dataset: Dataset, nodes: Any = "all", pairs: Any = None, top: int | None = None
+        self,
+        dataset: Dataset,
+        nodes: Any = "all",
+        pairs: Any = None,
+        top: int | None = None,
+        at: Any = None,
     ) -> dict[str, list[Any]]:
         """Predictions of nodes or links of a graph, as columns; see `bliss.train.predict`."""
-        return prediction_columns(self.task(dataset), nodes, pairs, top)
+        return prediction_columns(self.task(dataset), nodes, pairs, top, at)
 
 
 def load(run: str | PathLike[str]) -> TrainedRun:

@@ -31,6 +31,7 @@ from bliss.studies.advice.pilot import Pilot
 from bliss.studies.provenance import machine
 from bliss.train import TrainConfig, resolve
 from bliss.train.results import title_of
+from bliss.train.time_task import refuse_times
 
 PILOT_STEPS = 60
 """Steps of a pilot."""
@@ -82,6 +83,7 @@ def advise(
     checks.whole("pilot_steps", pilot_steps, least=2)
     checks.positive("limit", limit, "start with 0.1.")
     given = {k: v for k, v in settings.items() if v is not None and k != "budgets"}
+    refuse_times(resolve(**given).objective, dataset, "bliss advise")
     size = dataset.graph.num_nodes, dataset.num_features
     eligible = {name: config.fitted(*size) for name, config in _eligible(given).items()}
     teacher = max(eligible.values(), key=lambda config: config.sampler.config.has_history)

@@ -111,7 +111,7 @@ class Pilot:
     @cached_property
     def exact(self) -> ExactErrors:
         """Errors of the layers in closed form, on the network with `weights`."""
-        return ExactErrors(self.task.model, self.task.graph, self.task.x)
+        return ExactErrors(self.task.model, self.task.graph, self.task.everywhere())
 
     @cached_property
     def noise(self) -> Noise:
@@ -133,7 +133,8 @@ class Pilot:
         for batch in self.stepper.batches():
             losses.append(self.stepper.step(batch))
             if self.stepper.steps == steps - age and self._surveys(self.stepper.sampler):
-                self.stepper.sampler.survey(self.task.model, self.task.x, device=self.task.device)
+                x = self.task.everywhere()
+                self.stepper.sampler.survey(self.task.model, x, device=self.task.device)
         return losses
 
     def sampler(self, config: TrainConfig) -> Sampler:

@@ -29,7 +29,9 @@ from bliss.studies.comparison.runs import (
 from bliss.studies.comparison.search import candidates, chosen, trials
 from bliss.studies.provenance import graph_facts, load_per_core, machine, today
 from bliss.train import RunFolder, TrainConfig, resolve
+from bliss.train.config_parts import ObjectiveConfig
 from bliss.train.results import gain
+from bliss.train.time_task import sees_times
 
 IDLE = 0.3
 """Largest load per core of a machine that is called idle."""
@@ -105,7 +107,9 @@ def compare(
     )
     folder, data = RunFolder(out), DataCache(root, given)
     dataset = data.load(resolve(dataset=settings.get("dataset"), seed=seeds[0]))
-    made = plan(request, dataset.graph.num_nodes, dataset.num_features)
+    size = dataset.graph.num_nodes, dataset.num_features
+    objective = ObjectiveConfig(**{k: settings[k] for k in ("task", "split") if k in settings})
+    made = plan(request, *size, sees_times(objective, dataset))
     tried = candidates(made.starts[0].config, search)
     load = load_per_core()
     with folder.locked():

@@ -126,7 +126,7 @@ class Plan:
     notes: list[str] = field(default_factory=list)
 
 
-def plan(request: Request, num_nodes: int, num_features: int = 0) -> Plan:
+def plan(request: Request, num_nodes: int, num_features: int = 0, has_times: bool = False) -> Plan:
     """Settings of every network and sampler; those that are impossible with the reason."""
     made = Plan()
     names = [sampler.name for sampler in request.samplers]
@@ -145,7 +145,7 @@ def plan(request: Request, num_nodes: int, num_features: int = 0) -> Plan:
                 raise
             made.skipped.append(Skipped(model=model, sampler=sampler.label, why=str(error)))
             continue
-        start = Start(model, sampler, config.fitted(num_nodes, num_features))
+        start = Start(model, sampler, config.fitted(num_nodes, num_features, has_times))
         made.notes += [note] if note and note not in made.notes else []
         made.notes += _remarks(request, start, is_authors=bool(own))
         made.starts.append(start)
@@ -259,11 +259,11 @@ def covers_everything(config: TrainConfig, dataset: Dataset) -> bool:
         return False
     task = build_task(config, dataset)
     sampler, seeds = Full(task.graph, layers=1), training_batch(task, 0, 0)
-    targets = seeds.node
+    targets, cutoff = seeds.node, seeds.cutoff
     for budget in reversed(config.sampler.budgets):
-        (block,) = sampler.sample(targets, 0, without=seeds.without)
+        (block,) = sampler.sample(targets, 0, without=seeds.without, time=cutoff)
         needed = block.num_src if kind.unit == "sources" else int(block.indptr.diff().max())
         if budget < needed:
             return False
-        targets = block.src.numpy()
+        targets, cutoff = block.src.numpy(), block.cutoff
     return True

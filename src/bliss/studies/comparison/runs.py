@@ -13,6 +13,7 @@ from bliss.errors import DivergedError, InputError
 from bliss.train import Evaluation, RunFolder, RunResult, TrainConfig, Trainer
 from bliss.train.loop import StepProgress
 from bliss.train.results import StepTime, score_text, short_name
+from bliss.train.time_task import sees_times
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,8 @@ def run_each(
                 on_progress(StudyProgress(before + now.step, total, label, False))
 
         result, dataset = folder.result(), data.load(config, run.split_seed)
-        config = config.fitted(dataset.graph.num_nodes, dataset.num_features)
+        has_times = sees_times(config.objective, dataset)
+        config = config.fitted(dataset.graph.num_nodes, dataset.num_features, has_times)
         done += config.training.steps
         if result is None:
             trainer = Trainer(config, dataset, folder.path, say)

@@ -43,6 +43,7 @@ from bliss.studies.variance.variance_record import (
 )
 from bliss.train import Stepper, TrainConfig, build_task
 from bliss.train.task import torch_seed
+from bliss.train.time_task import refuse_times
 
 FRONTIERS = 4
 """Batches whose variance is summed at a checkpoint, and whose gradients are measured."""
@@ -95,6 +96,7 @@ class VarianceStudy:
                 f"coin_steps={lasting} must be 1 here, because errors are measured over "
                 "independent draws: leave it out."
             )
+        refuse_times(config.objective, dataset, "bliss variance")
         self.task = build_task(config, dataset)
         self.stepper = Stepper(self.task)
         self.config = config = self.task.config
@@ -130,10 +132,10 @@ class VarianceStudy:
                 f"history=True has no meaning with embedding={config.network.embedding}, whose "
                 "rows change in every step: leave it out."
             )
-        if config.network.is_attention:
+        if config.network.is_attention or config.network.is_relational:
             raise InputError(
                 f"history=True has no meaning for model={config.network.model!r}, which learns its "
-                "coefficients: choose model sage or gcn, or leave it out."
+                "coefficients or has a map per relation: choose model sage or gcn, or leave it out."
             )
         return Bliss(
             task.graph,
@@ -170,7 +172,7 @@ class VarianceStudy:
                 self._teach(student, seeds, step)
             if self.survey_every and step % self.survey_every == 0:
                 for student in self.surveyed.values():
-                    student.survey(self.task.model, self.task.x, device=self.task.device)
+                    student.survey(self.task.model, self.task.everywhere(), device=self.task.device)
             if step % self.every == 0 or step == steps:
                 self.history.append(self._measure(step))
             if on_step:
@@ -185,7 +187,7 @@ class VarianceStudy:
         if not student.learns:
             return
         blocks = draw_blocks(student, seeds, step)
-        inputs = self.task.x.index_select(0, blocks[0].src).float().to(self.task.device)
+        inputs = self.task.at(blocks[0])
         blocks = [block.to(self.task.device) for block in blocks]
         torch.manual_seed(torch_seed(self.config.seed, Stream.DROPOUT, step))
         model = self.task.model.train()
@@ -205,7 +207,7 @@ class VarianceStudy:
                 n: student.history for n, student in self.students.items() if student.history
             }
             frontiers = exact_frontiers(
-                self.task.model, self.task.graph, self.task.x, targets, histories
+                self.task.model, self.task.graph, self.task.everywhere(), targets, histories
             )
         self.task.model.train(was_training)
         return Moment(

@@ -1,0 +1,1 @@
+"""Test F1 of samplers at equal seconds of training."""

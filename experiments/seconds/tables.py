@@ -1,0 +1,159 @@
+"""`python -m experiments.seconds.tables`: write the page, README's table and the figure."""
+
+from __future__ import annotations
+
+from statistics import mean, stdev
+
+from scipy.stats import ttest_ind
+
+from experiments.seconds import figure, results
+from experiments.seconds.cases import GRAPHS, SAMPLERS, TITLES
+from experiments.seconds.results import GRID_SECONDS, GRID_SEED, HERE, Results, key
+
+SECONDS = (10, 30, 100)
+HEAD = "| test F1 on PPI |"
+"""Start of README's table."""
+LEVEL = 0.05
+"""Level of the tests that call a tie."""
+
+
+def ties(scores: dict[str, list[float]]) -> set[str]:
+    """The best sampler and those that cannot be told from it; empty with fewer than two seeds.
+
+    Two samplers differ if Welch's t-test over seeds has p < LEVEL.
+    """
+    known = {name: values for name, values in scores.items() if len(values) > 1}
+    if len(known) < 2:
+        return set()
+    best = max(known, key=lambda name: mean(known[name]))
+    tied = {
+        name
+        for name, values in known.items()
+        if ttest_ind(values, known[best], equal_var=False).pvalue >= LEVEL
+    }
+    return tied | {best}
+
+
+def score_text(values: list[float], is_tied: bool) -> str:
+    """Mean and standard deviation of scores, bold if tied with the best; "" without scores."""
+    if not values:
+        return ""
+    text = f"{mean(values):.3f}" + (f" ± {stdev(values):.3f}" if len(values) > 1 else "")
+    return f"**{text}**" if is_tied else text
+
+
+def columns(found: Results, network: str) -> list[tuple[str, int]]:
+    """Graphs and seconds with a finished run of a chosen size."""
+    return [
+        (graph, seconds)
+        for graph in GRAPHS
+        for seconds in SECONDS
+        if any(found.test_scores(graph, network, sampler, seconds) for sampler in SAMPLERS[network])
+    ]
+
+
+def summary(found: Results, network: str) -> list[str]:
+    """Test F1 of every sampler by graph and seconds; nothing without runs."""
+    shown = columns(found, network)
+    if not shown:
+        return []
+    scores = {
+        column: {
+            sampler: list(found.test_scores(column[0], network, sampler, column[1]).values())
+            for sampler in SAMPLERS[network]
+        }
+        for column in shown
+    }
+    tied = {column: ties(by_sampler) for column, by_sampler in scores.items()}
+    heads = [f"{GRAPHS[graph].title}, {seconds} s" for graph, seconds in shown]
+    lines = [f"## {TITLES[network]}", "", "| | " + " | ".join(heads) + " |"]
+    lines.append("|---" * (len(shown) + 1) + "|")
+    for sampler in SAMPLERS[network]:
+        cells = [score_text(scores[one][sampler], sampler in tied[one]) for one in shown]
+        lines.append(f"| `{sampler}` | " + " | ".join(cells) + " |")
+    counts = [sorted({len(v) for v in scores[one].values()}) for one in shown]
+    seeds = [f"{h}: {' to '.join(map(str, c))}" for h, c in zip(heads, counts, strict=True)]
+    return [*lines, "", "Seeds: " + "; ".join(seeds) + ".", ""]
+
+
+def short(found: Results) -> str:
+    """README's table: test F1 on PPI by sampler, network and seconds."""
+    shown = [
+        (network, seconds)
+        for network in SAMPLERS
+        for graph, seconds in columns(found, network)
+        if graph == figure.GRAPH
+    ]
+    heads = [f"{TITLES[network]}, {seconds} s" for network, seconds in shown]
+    lines = [f"{HEAD} {' | '.join(heads)} |", "|---" * (1 + len(heads)) + "|"]
+    for sampler, name in figure.NAMES.items():
+        scores = [
+            list(found.test_scores(figure.GRAPH, network, sampler, seconds).values())
+            for network, seconds in shown
+        ]
+        cells = [score_text(one, is_tied=False) for one in scores]
+        lines.append("| " + " | ".join([name, *cells]) + " |")
+    return "\n".join(lines)
+
+
+def sizes(found: Results, network: str) -> list[str]:
+    """Sizes that were tried, the times of a step and the validation F1 that chose among them."""
+    lines = [
+        f"### {TITLES[network]}: sizes that were tried",
+        "",
+        "| graph | sampler | batch size | budget of a layer | ms a step | set-up, s | steps in "
+        f"{GRID_SECONDS} s | validation F1 |",
+        "|---" * 8 + "|",
+    ]
+    tried = {
+        key(run): run for run in found.runs if (run.seconds, run.seed) == (GRID_SECONDS, GRID_SEED)
+    }
+    for time in found.times:
+        if time.network != network:
+            continue
+        run, score = tried.get(key(time)), "not run"
+        if run is not None:
+            score = f"{run.val_score:.3f}"
+            score = f"**{score}**" if run == found.chosen(*key(run)[:3]) else score
+        cells = [
+            GRAPHS[time.graph].title,
+            f"`{time.sampler}`",
+            f"{time.batch_size:,}",
+            f"{time.budget:,}" if time.budget else "",
+            f"{time.step_ms:.1f}",
+            f"{time.setup_s:.2f}",
+            f"{time.steps(GRID_SECONDS):,}",
+            score,
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return [*lines, ""]
+
+
+def page(found: Results) -> str:
+    """Text of README.md: the notes, then the tables."""
+    notes = (HERE / "notes.md").read_text(encoding="utf-8").rstrip()
+    facts = found.machine
+    lines = [notes, "", figure.IMAGE, ""]
+    for network in SAMPLERS:
+        lines += summary(found, network)
+    lines += ["## Sizes", "", "The size in bold was chosen.", ""]
+    for network in SAMPLERS:
+        lines += sizes(found, network)
+    lines.append(f"One thread of {facts.processor}, torch {facts.torch}, Python {facts.python}.")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Write the page, README's table and the figure."""
+    found = results.read()
+    (HERE / "README.md").write_text(page(found), encoding="utf-8")
+    front = HERE.parents[1] / "README.md"
+    before, start, rest = front.read_text(encoding="utf-8").partition(HEAD)
+    after = rest.partition("\n\n")[2]
+    if start:
+        front.write_text(f"{before}{short(found)}\n\n{after}", encoding="utf-8")
+    figure.write(found)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""Datasets from PyG's `HeteroData`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from bliss import checks
+from bliss.arrays import Array
+from bliss.data.dataset import Dataset, labelled
+from bliss.data.from_data import data_features, data_labels, data_splits
+from bliss.data.nodes import Nodes
+from bliss.data.splits import SplitSource, read_splits
+from bliss.data.typed_nodes import (
+    TypedNodes,
+    chosen_type,
+    labels_of_type,
+    reverse_of,
+    splits_of_type,
+)
+from bliss.errors import InputError
+from bliss.graph import EdgeType, Graph, Norm
+from bliss.graph.conversion import hetero_arguments
+
+
+def from_hetero(
+    data: Any,
+    name: str,
+    node_type: str | None,
+    norm: Norm,
+    undirected: bool,
+    splits: SplitSource | None,
+    split: int,
+    task: str,
+    seed: int,
+) -> Dataset:
+    """Make a dataset of a `HeteroData`; see `bliss.data.from_data`."""
+    graph = hetero_graph(data, norm, undirected)
+    types = graph.types
+    assert types is not None
+    own = chosen_type(types.node_types, node_type, labelled_types(data))
+    number = types.num_nodes[own]
+    labels = data_labels(data[own], number, task)
+    known = np.flatnonzero(labelled(labels.y, labels.task, labels.num_classes))
+    source = data_splits(data[own], split) if splits is None else splits
+    chosen = (0.6, 0.2, 0.2) if source is None else source
+    parts = splits_of_type(read_splits(chosen, Nodes(number), known, seed), types, own)
+    whole = labels_of_type(labels, types, own)
+    return Dataset(
+        name,
+        graph,
+        torch.empty(graph.num_nodes, 0),
+        torch.from_numpy(whole.y),
+        {key: torch.from_numpy(ids) for key, ids in parts.items()},
+        labels.num_classes,
+        task=labels.task,
+        class_names=labels.names,
+        typed=TypedNodes(
+            {one: torch.from_numpy(type_features(data, one)) for one in types.node_types}, own
+        ),
+    )
+
+
+def labelled_types(data: Any) -> list[str]:
+    """Types of a `HeteroData` whose nodes have labels y."""
+    return [name for name in data.node_types if getattr(data[name], "y", None) is not None]
+
+
+def type_features(data: Any, node_type: str) -> Array:
+    """Features of the nodes of a type; of width 0 if they have none. float32[n, F]."""
+    x, number = getattr(data[node_type], "x", None), int(data[node_type].num_nodes)
+    if x is None:
+        return np.empty((number, 0), np.float32)
+    return data_features(f"data[{node_type!r}].x", x, number)
+
+
+def hetero_graph(data: Any, norm: Norm, undirected: bool) -> Graph:
+    """The graph of a `HeteroData`, with parallel edges merged and, by choice, reverse relations."""
+    given = hetero_arguments(data, norm, {"edge_ids": False})
+    edges: dict[EdgeType, Array] = {}
+    weight: dict[EdgeType, Array] = {}
+    for edge_type, pairs in given["edge_index"].items():
+        value = None if given["weight"] is None else given["weight"][edge_type]
+        if given["weight"] is not None and value is None:
+            raise InputError(
+                f"data[{edge_type}] has no edge_weight, but edge_weight=True needs one for every "
+                "relation: set it, or leave edge_weight out."
+            )
+        edges[edge_type], weight[edge_type] = merged(checks.as_array("edge_index", pairs), value)
+    for edge_type in list(edges) if undirected else ():
+        back = reverse_of(edge_type, edges.keys())
+        if back is not None:
+            edges[back], weight[back] = edges[edge_type][::-1], weight[edge_type]
+    weights = None if given["weight"] is None else weight
+    return Graph.from_relations(edges, given["num_nodes"], weights, norm)
+
+
+def merged(pairs: Array, weight: Any) -> tuple[Array, Array]:
+    """Distinct edges, with the sums of their weights, or 1. [2, E], [E] -> [2, E'], [E']."""
+    if pairs.ndim != 2 or len(pairs) != 2:
+        return pairs, np.empty(0)  # refused by `Graph.from_relations`
+    distinct, place = np.unique(pairs, axis=1, return_inverse=True)
+    value = None if weight is None else checks.weights("edge_weight", weight, pairs.shape[1])
+    return distinct, np.bincount(place.reshape(-1), value, minlength=distinct.shape[1])

@@ -1,0 +1,143 @@
+"""Runs by time: which of them are, their splits, and outputs at the times of nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bliss.arrays import IntArray
+from bliss.data import Dataset
+from bliss.errors import InputError
+from bliss.graph import Graph
+from bliss.links import split_by_time
+from bliss.loader.gather import Gather
+from bliss.nn.model import GNN
+from bliss.rng import Stream
+from bliss.samplers import sampler_config
+from bliss.samplers.base import Sampler
+from bliss.train.batch import NodeData
+from bliss.train.config_parts import AUTO, ObjectiveConfig
+
+SPLITS = ("train", "val", "test")
+
+
+def is_by_time(config: ObjectiveConfig, dataset: Dataset) -> bool:
+    """Whether seeds are split by time, and see only what was earlier."""
+    if config.split != AUTO:
+        return config.split == "time"
+    if not config.is_link:
+        return dataset.node_time is not None
+    links = dataset.label_edges
+    return dataset.graph.has_times and (links is None or links.split is None)
+
+
+def sees_times(config: ObjectiveConfig, dataset: Dataset) -> bool:
+    """Whether each seed sees only edges up to its time."""
+    return dataset.graph.has_times and is_by_time(config, dataset)
+
+
+def refuse_times(config: ObjectiveConfig, dataset: Dataset, command: str) -> None:
+    """Raise an error for a command that measures neighbourhoods of any time."""
+    if sees_times(config, dataset):
+        other = "random" if config.is_link else "given"
+        raise InputError(
+            f"{command} measures neighbourhoods without times, but the data is split by time: "
+            f"choose split {other}, whose neighbourhoods are those of all times."
+        )
+
+
+def timed_dataset(config: ObjectiveConfig, dataset: Dataset, scores: bool) -> Dataset:
+    """The dataset as a run needs it: nodes split by time, or a graph whose times are not used.
+
+    Without `scores`, for predictions, nodes need no times.
+    """
+    by_time = is_by_time(config, dataset)
+    if config.windows > 1 and not by_time:
+        raise InputError(
+            f"windows={config.windows} needs times: import them with --time-column, or "
+            "--node-time-column for nodes."
+        )
+    if config.order == "time" and not (by_time and dataset.graph.has_times):
+        raise InputError(
+            "order='time' needs a split by time and edges with times: import them with "
+            "--time-column, or leave order out."
+        )
+    if not by_time or (not scores and not config.is_link and dataset.node_time is None):
+        if not dataset.graph.has_times and dataset.node_time is None:
+            return dataset
+        graph, digest = dataset.graph.without_times(), dataset.fingerprint
+        return replace(dataset, graph=graph, node_time=None, digest=digest)
+    if dataset.graph.types is not None:
+        raise InputError(
+            "split='time' is not supported for graphs with types: choose split given, or write "
+            "your own loop with Graph.of(data, time_attr=...) and BlockLoader."
+        )
+    return dataset if config.is_link else _node_splits(config, dataset)
+
+
+def _node_splits(config: ObjectiveConfig, dataset: Dataset) -> Dataset:
+    """Nodes of all splits, split again by time, in the same shares."""
+    time = dataset.node_time
+    if time is None or not dataset.graph.has_times:
+        raise InputError(
+            "split='time', but the data has no times of nodes: import them with "
+            "--node-time-column, or choose split given."
+        )
+    sizes = [len(dataset.splits[name]) for name in SPLITS]
+    nodes = torch.cat([dataset.splits[name] for name in SPLITS]).numpy()
+    nodes = nodes[np.lexsort((nodes, time[nodes]))]
+    shares = [size / max(nodes.size, 1) for size in sizes]
+    split = split_by_time(time[nodes], shares, config.test_window)
+    parts = {name: torch.from_numpy(nodes[split == n]) for n, name in enumerate(SPLITS)}
+    for name, part in parts.items():
+        if not len(part) and all(sizes):
+            raise InputError(
+                f"the {name} split by time has no nodes, because too many have the same time: "
+                "choose fewer windows, or other shares when you import the graph."
+            )
+    return replace(dataset, splits=parts, digest=dataset.fingerprint)
+
+
+@torch.no_grad()
+def outputs_in_time(
+    model: GNN,
+    graph: Graph,
+    x: Tensor,
+    nodes: Tensor,
+    time: IntArray,
+    batch_size: int,
+    device: torch.device,
+    sampler: Sampler | None = None,
+    step: int = Stream.EVALUATION,
+    progress: Callable[[float], None] | None = None,
+) -> Tensor:
+    """Outputs at nodes [N], each with what had happened by its time [N]. float32[N, C].
+
+    By default from full neighbourhoods, exact for each node; otherwise drawn by a sampler. Batches
+    are in the order of time.
+    """
+    layers = model.config.layers
+    sampler = sampler or sampler_config("full").build(graph, (), layers=layers, seed=0)
+    gather, was_training = Gather(NodeData(x=x), sampler), model.training
+    model.eval()
+    order = np.argsort(time, kind="stable")
+    outputs: Tensor | None = None
+    try:
+        for number, start in enumerate(range(0, order.size, batch_size)):
+            own = order[start : start + batch_size]
+            gather.check()
+            blocks = sampler.sample(nodes[own], step + number, time=time[own])
+            rows = gather("x", x, blocks[0].src).float().to(device)
+            part = model(rows, [block.to(device) for block in blocks]).float().cpu()
+            if outputs is None:
+                outputs = torch.empty(order.size, part.size(1))
+            outputs[torch.from_numpy(own)] = part
+            if progress:
+                progress(min(start + batch_size, order.size) / order.size)
+    finally:
+        model.train(was_training)
+    return torch.empty(0, 0) if outputs is None else outputs

@@ -1,0 +1,171 @@
+"""Training on graphs with types: runs, predictions, stores, and bad input."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch_geometric.data import HeteroData
+
+from bliss.data import Dataset, describe, open_store, save_dataset, summary_rows
+from bliss.data.typed_nodes import TypedNodes
+from bliss.errors import InputError
+from bliss.train import Stepper, TrainConfig, build_task, load, predict, train
+from tests.train.runs import assert_same_run, quiet
+from tests.types.graphs import hetero, typed_dataset
+
+DATA = typed_dataset()
+SETTINGS = {
+    "layers": 2,
+    "hidden": 16,
+    "heads": 2,
+    "embedding": 6,
+    "budgets": (30, 20),
+    "batch_size": 24,
+    "steps": 40,
+    "evaluate_every": 20,
+    "lr": 0.02,
+}
+
+
+def settings(**changes) -> dict:
+    return SETTINGS | {"model": "rsage"} | changes
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("typed")
+    save_dataset(DATA, folder / "store")
+    result = train(open_store(folder / "store"), folder / "run", say=quiet, **settings())
+    return folder, result
+
+
+def test_a_network_learns_from_the_authors_of_papers(run):
+    folder, result = run
+    assert result.test_score > 0.8  # the papers' own features are noise: chance is 1/3
+    table = predict(folder / "run", DATA, nodes="test")
+    wanted = DATA.y[DATA.splits["test"]].numpy()
+    assert np.mean(np.array(table["label"]) == wanted) == pytest.approx(result.test_score)
+    assert len(predict(folder / "run", DATA)["node"]) == 120  # papers alone
+    assert max(table["node"]) < 120
+
+
+def test_a_run_can_be_opened_without_its_data(run):
+    folder, _ = run
+    opened = load(folder / "run")
+    assert opened.data.node_types == {"author": 4, "paper": 6, "venue": 0}
+    assert opened.data.node_type == "paper"
+    assert opened.embedding.shape == (5, 6)
+    task = opened.task(DATA)
+    torch.testing.assert_close(task.everywhere().shape, torch.Size([245, 16]))
+
+
+@pytest.mark.parametrize("model", ["rsage", "rgat"])
+def test_a_resumed_run_ends_with_the_same_bits(tmp_path, model):
+    options = settings(model=model, steps=8, evaluate_every=4, shards=2)
+    train(DATA, tmp_path / "whole", say=quiet, **options)
+    train(DATA, tmp_path / "parts", say=quiet, **options | {"steps": 4})
+    train(DATA, tmp_path / "parts", say=quiet, resume=True, **options)
+    assert_same_run(tmp_path / "whole", tmp_path / "parts")
+
+
+def test_a_step_changes_the_embedding_of_the_drawn_nodes_alone():
+    task = build_task(TrainConfig.of(**settings(budgets=(2, 2), batch_size=2)), DATA)
+    stepper = Stepper(task)
+    before = task.embedding.value.clone()
+    batch = next(stepper.batches())[0]
+    stepper.step([batch])
+    changed = (task.embedding.value != before).any(1).nonzero()[:, 0]
+    drawn = batch["venue"].n_id
+    assert 0 < len(drawn) < 5
+    assert set(changed.tolist()) <= set(drawn.tolist())
+    torch.testing.assert_close(task.typed.x["venue"], task.embedding.value)
+
+
+def test_sampled_evaluation_and_split_evaluation_agree_with_full_ones(tmp_path):
+    options = settings(sampler="full", budgets=(), steps=4, evaluate_every=4)
+    scores = {
+        mode: train(DATA, tmp_path / mode, say=quiet, evaluate=mode, **options).val_score
+        for mode in ("full", "split", "sampled")
+    }
+    assert len(set(scores.values())) == 1
+
+
+def test_a_store_holds_every_type(tmp_path):
+    typed = DATA.typed
+    half = TypedNodes(typed.x | {"author": typed.x["author"].half()}, "paper")
+    save_dataset(replace(DATA, typed=half), tmp_path / "store")
+    opened = open_store(tmp_path / "store")
+    assert opened.typed.x["author"].dtype == torch.float16
+    assert opened.typed.widths == typed.widths
+    assert torch.equal(opened.typed.x["paper"], typed.x["paper"])
+    assert opened.graph.types.edge_types == DATA.graph.types.edge_types
+    for ours, theirs in zip(opened.graph.types.arrays, DATA.graph.types.arrays, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    rows = dict(summary_rows(describe(opened)))
+    assert rows["type paper"] == "120 nodes, 6 features, labels"
+    assert rows["type venue"] == "5 nodes, no features"
+    assert "(author, writes, paper)" in rows["relation 1"]
+
+
+@pytest.mark.parametrize("part", ["group_relation", "group_start", "indices"])
+def test_a_damaged_store_is_refused(tmp_path, part):
+    graph = DATA.graph
+    wrong = np.array(getattr(graph.types, part) if part != "indices" else graph.indices)
+    wrong[3 if part == "group_start" else -1] = 4 if part != "indices" else 0
+    changed = replace(graph.types, **{part: wrong}) if part != "indices" else graph.types
+    from bliss.graph.type_checks import check_types
+
+    check_types(graph.types, graph.indptr, graph.indices)
+    with pytest.raises(InputError, match="types of the graph are damaged"):
+        check_types(changed, graph.indptr, wrong if part == "indices" else graph.indices)
+
+
+def refusals() -> dict[str, tuple]:
+    plain = hetero()
+    unlabelled = Dataset.from_data(plain, "toy", node_type="author")
+    labelled = Dataset.from_data(plain, "toy", splits=(0.5, 0.3, 0.2))
+    return {
+        "model": (DATA, {"model": "sage"}, "has types of nodes and edges, which model='sage'"),
+        "embedding": (DATA, {"embedding": 0}, "type venue of 'types' has no features"),
+        "no need": (labelled, {}, "embedding=6 has no effect, because all types"),
+        "labels": (unlabelled, {"embedding": 0}, "type 'author' of 'toy' has no labels"),
+        "links": (DATA, {"task": "link"}, "is trained on labels of nodes"),
+        "loops": (DATA, {"self_loops": "remove"}, "self_loops='remove' has no effect"),
+        "first hop": (DATA, {"first_hop": "exact", "budgets": (20,)}, "has a map per relation"),
+        "subgraphs": (DATA, {"sampler": "saint-rw", "budgets": ()}, "the graph has types"),
+    }
+
+
+@pytest.mark.parametrize("case", refusals())
+def test_bad_input_gets_one_sentence(tmp_path, case):
+    dataset, changes, message = refusals()[case]
+    with pytest.raises(InputError, match=message):
+        train(dataset, tmp_path / "run", say=quiet, **settings(**changes))
+
+
+def test_types_that_do_not_fit_a_run_are_named(run, dataset):
+    folder, _ = run
+    with pytest.raises(InputError, match="has no types, but the run"):
+        predict(folder / "run", dataset)
+    data = HeteroData()
+    data["paper"].x, data["paper"].y = torch.zeros(3, 6), torch.zeros(3, dtype=torch.long)
+    data["paper", "cites", "paper"].edge_index = torch.zeros(2, 1, dtype=torch.long)
+    other = Dataset.from_data(data, "other")
+    with pytest.raises(InputError, match=r"the types paper \(6 features\) and the relations paper"):
+        predict(folder / "run", other)
+
+
+def test_one_type_has_the_labels():
+    data = hetero()
+    data["author"].y = torch.zeros(40, dtype=torch.long)
+    with pytest.raises(InputError, match="types author, paper have labels, but one type is learnt"):
+        Dataset.from_data(data)
+    assert Dataset.from_data(data, node_type="author").typed.node_type == "author"
+    del data["author"].y, data["paper"].y
+    with pytest.raises(InputError, match="no type has labels"):
+        Dataset.from_data(data)
+    with pytest.raises(InputError, match="node_type='editor' is not a type of nodes"):
+        Dataset.from_data(data, node_type="editor")
