@@ -127,25 +127,6 @@ def table() -> list[str]:
     return lines
 
 
-def readme_table() -> list[str]:
-    """Lines of the README's table: mean test F1 of the default command, beside full batch."""
-    published = json.loads((HERE / "published.json").read_text(encoding="utf-8"))
-    done, titles = finished(), {"cora": "Cora", "citeseer": "CiteSeer", "pubmed": "PubMed"}
-    lines = [
-        "| | SAGE | full batch | published | GATv2 | full batch | published |",
-        "|---" * 7 + "|",
-    ]
-    for name in DATASETS:
-        cells = [titles[name]]
-        for model, sampler in product(MODELS, ("bliss", "full", "")):
-            runs = [
-                one.test_score for key, one in done.items() if key[:3] == (name, model, sampler)
-            ]
-            cells.append(f"{mean(runs) if sampler else published[name][model]:.3f}")
-        lines.append("| " + " | ".join(cells) + " |")
-    return lines
-
-
 def summary(scores: list[float], seeds: int) -> str:
     """Mean and standard deviation, and the number of seeds if some are missing."""
     if not scores:

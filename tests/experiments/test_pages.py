@@ -10,18 +10,22 @@ from pathlib import Path
 import pytest
 
 from experiments.coins import run as coins
+from experiments.links import page as links
 from experiments.planetoid import run as planetoid
-from experiments.seconds import figure, results, tables
+from experiments.seconds import figure, results, tables, validate
 from experiments.seconds.cases import SAMPLERS
 from experiments.seconds.results import GRID_SECONDS, GRID_SEED, key
 from experiments.seconds.run import settings
+from experiments.types import results as types
 from experiments.variance import run as variance
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = {
     "variance": variance.page,
     "coins": lambda: coins.page(coins.read()),
+    "links": links.page,
     "seconds": lambda: tables.page(results.read()),
+    "types": lambda: types.page(types.stored()),
 }
 
 
@@ -29,6 +33,12 @@ PAGES = {
 def test_a_page_is_what_its_notes_and_results_give(name):
     text = (ROOT / "experiments" / name / "README.md").read_text(encoding="utf-8")
     assert text == PAGES[name]()
+
+
+def test_the_advice_shows_its_validation():
+    text = validate.PAGE.read_text(encoding="utf-8")
+    assert validate.page(text, validate.read()) == text
+    assert "| PPI, GraphSAGE | 10 |" in text
 
 
 def test_the_table_of_planetoid_is_of_every_cell_in_its_results():
@@ -41,11 +51,6 @@ def test_the_table_of_planetoid_is_of_every_cell_in_its_results():
     assert set(planetoid.finished()) <= expected  # cells that were not run are named in the table
     text = (ROOT / "experiments" / "planetoid" / "README.md").read_text(encoding="utf-8")
     assert text.endswith("\n".join(planetoid.table()) + "\n")
-
-
-def test_the_scores_of_the_first_page_are_those_of_the_default_command():
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert "\n".join(planetoid.readme_table()) in text
 
 
 def test_steps_of_a_run_are_those_that_fit_into_its_seconds():
