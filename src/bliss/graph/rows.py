@@ -250,10 +250,8 @@ class Rows:
         some = replace(self, pointer=pointer, start=start, stop=stop, degree=self.degree[groups])
         if self.graph.types is None:  # a group is a target
             cutoff = None if self.cutoff is None else self.cutoff[groups]
-            owner = np.arange(groups.size)
-            return replace(
-                some, dst=self.dst[groups], owner=owner, influence=NOTHING, cutoff=cutoff
-            )
+            own = np.arange(groups.size)
+            return replace(some, dst=self.dst[groups], owner=own, influence=NOTHING, cutoff=cutoff)
         owner, relation = self.owner[groups], self.relation[groups]
         return replace(some, owner=owner, relation=relation, group=self.group[groups])
 
