@@ -115,33 +115,41 @@ def share_sources(
     until, since = np.empty(node.size, np.int64), np.empty(node.size * has_window, np.int64)
     node[:targets], until[:targets], since[: after.size] = place, before, after
     new_row = np.empty(row.size, np.int64)
-    earliest = np.full(num_nodes, -1, np.int64)  # target of each node
-    copy = np.full(num_nodes, -1, np.int64)
+    slot = np.full(num_nodes, -1, np.int64)  # earliest target of each node, or else its copy
+    copy = np.full(num_nodes, -1, np.int64)  # of nodes that are targets
     for t in range(targets):
-        c = earliest[place[t]]
+        c = slot[place[t]]
         if c < 0 or before[t] < before[c]:
-            earliest[place[t]] = t
+            slot[place[t]] = t
     count = targets
     for t in range(targets):
         own, limit = place[t], before[t]
         least = after[t] if has_window else ALWAYS
         for kept in range(np.uint64(indptr[t]), np.uint64(indptr[t + 1])):
             j = np.uint64(row[kept])
-            c = earliest[j]
-            if row[kept] == own:
-                c = t
-            elif c < 0 or until[np.uint64(c)] > limit or (has_window and since[c] < least):
-                c = copy[j]
+            c = slot[j]
+            if c < targets:
+                if row[kept] == own:
+                    new_row[kept] = t
+                    continue
+                is_target = c >= 0
+                if is_target and until[c] <= limit and not (has_window and since[c] < least):
+                    new_row[kept] = c
+                    continue
+                c = copy[j] if is_target else c
                 if c < 0:
-                    c = copy[j] = count
+                    c, count = count, count + 1
                     node[c], until[c] = row[kept], limit
                     if has_window:
                         since[c] = least
-                    count += 1
-                elif until[np.uint64(c)] > limit:
-                    until[c] = limit
-                if has_window and since[c] < least:
-                    since[c] = least
+                    if is_target:
+                        copy[j] = c
+                    else:
+                        slot[j] = c
+            if until[np.uint64(c)] > limit:
+                until[np.uint64(c)] = limit
+            if has_window and since[c] < least:
+                since[c] = least
             new_row[kept] = c
     kept_since = since[: count * has_window].copy()
     return node[:count].copy(), new_row, until[:count].copy(), kept_since

@@ -62,6 +62,8 @@ class KeptEdges(NamedTuple):
         cutoff = self.rows.cutoff
         if cutoff is None:
             return self
+        if cutoff.is_one and place.size == int(place.max(initial=-1)) + 1:  # distinct targets
+            return self._replace(cutoff=cutoff[np.zeros(self.source.size, np.int64)])
         edges = self.rows.by_target(self.indptr), self.row, self.source.size
         given = place, cutoff.before, cutoff.after, *edges
         if is_shared:
