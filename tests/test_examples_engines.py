@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -36,10 +37,26 @@ def test_an_own_policy_learns():
 
 @pytest.fixture
 def lightning_example():
+    yield from lightning("lightning_module")
+
+
+@pytest.fixture
+def links_example():
+    yield from lightning("links_lightning")
+
+
+def lightning(name: str) -> Iterator[ModuleType]:
     pytest.importorskip("lightning")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # those of Lightning
-        yield example("lightning_module")
+        yield example(name)
+
+
+def test_the_lightning_example_of_links_learns(links_example, tmp_path):
+    assert links_example.main(tmp_path, epochs=1, **QUIET) > 0.6  # AUC: chance is 0.5
+    (saved,) = tmp_path.rglob("*.ckpt")
+    callbacks = torch.load(saved, weights_only=True)["callbacks"]
+    assert any("policy" in state for state in callbacks.values())
 
 
 def state(net, sampler) -> dict[str, torch.Tensor]:

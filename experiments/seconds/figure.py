@@ -3,31 +3,45 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from experiments.figures import COLOURS, GREY, plt
+from experiments.figures import GREY, plt
 from experiments.seconds.cases import TITLES
 from experiments.seconds.results import HERE, Results
 
 GRAPH, SECONDS = "ppi", (10, 30, 100)
-SHOWN = {
-    "sage": ("bliss+history", "bliss", "pladies", "saint-rw", "full", "neighbor"),
-    "gatv2": ("bliss", "pladies", "saint-rw", "full", "neighbor"),
-}
 NAMES = {
     "bliss+history": "BLISS with a history",
+    "pladies+history": "PLADIES with a history",
+    "vrgcn": "VR-GCN",
     "bliss": "BLISS",
     "pladies": "PLADIES",
     "saint-rw": "GraphSAINT",
-    "full": "full neighbourhoods",
-    "neighbor": "neighbour sampling",
     "labor": "LABOR",
+    "neighbor": "neighbour sampling",
     "random-nodes": "random nodes",
-    "vrgcn": "VR-GCN",
+    "full": "full neighbourhoods",
 }
-MARKS = {"pladies": "s", "saint-rw": "^", "full": "D", "neighbor": "v"}
+SHOWN = (
+    "bliss+history",
+    "pladies+history",
+    "bliss",
+    "vrgcn",
+    "pladies",
+    "saint-rw",
+    "neighbor",
+    "full",
+)
+OURS = {
+    "bliss+history": ("#1a9a70", "-"),
+    "pladies+history": ("#1a9a70", "--"),
+    "bliss": ("#e07020", "-"),
+}
+"""Colours and styles of what this library adds: the bandit and histories of layer-wise samplers."""
+MARKS = {"vrgcn": "P", "pladies": "s", "saint-rw": "^", "neighbor": "v", "full": "D"}
 PATH = HERE.parents[1] / "docs" / "figures" / "seconds.svg"
 IMAGE = (
     "![Test F1 on PPI after 10, 30 and 100 seconds of training, for GraphSAGE and GATv2, "
@@ -38,34 +52,31 @@ Points = dict[str, dict[str, list[tuple[int, float]]]]
 
 
 def points(found: Results) -> Points:
-    """Seconds and mean test F1 by network and sampler."""
-    return {
-        network: {
-            sampler: [
-                (seconds, round(score, 4))
-                for seconds in SECONDS
-                if (score := found.mean_test_score(GRAPH, network, sampler, seconds)) is not None
-            ]
-            for sampler in samplers
-        }
-        for network, samplers in SHOWN.items()
-    }
+    """Seconds and mean test F1 by network and sampler; only samplers with runs."""
+    shown: Points = {network: {} for network in TITLES}
+    for network, sampler, seconds in product(TITLES, SHOWN, SECONDS):
+        score = found.mean_test_score(GRAPH, network, sampler, seconds)
+        if score is not None:
+            shown[network].setdefault(sampler, []).append((seconds, round(score, 4)))
+    return shown
 
 
 def draw(shown: Points) -> Figure:
     """A panel per network; ours in colour."""
-    plot, panels = plt.subplots(1, 2, figsize=(8.4, 3.4), sharey=True)
+    plot, panels = plt.subplots(1, 2, figsize=(9.2, 3.4), sharey=True)
     for axes, (network, lines) in zip(panels, shown.items(), strict=True):
         for sampler, line in lines.items():
-            ours = sampler.startswith("bliss")
+            is_ours = sampler in OURS
+            colour, style = OURS.get(sampler, (GREY, "-"))
             axes.plot(
                 *zip(*line, strict=True),
                 label=NAMES[sampler],
-                color=COLOURS[sampler] if ours else GREY,
-                marker="o" if ours else MARKS[sampler],
+                color=colour,
+                linestyle=style,
+                marker=MARKS.get(sampler, "o"),
                 markersize=5,
-                linewidth=2.4 if ours else 1.2,
-                zorder=3 if ours else 2,
+                linewidth=2.4 if is_ours else 1.2,
+                zorder=3 if is_ours else 2,
             )
         axes.set_xscale("log")
         axes.set_xticks(SECONDS, [str(one) for one in SECONDS])
@@ -73,9 +84,10 @@ def draw(shown: Points) -> Figure:
         axes.set_title(TITLES[network], fontsize=11)
         axes.set_xlabel("seconds of training, one thread")
         axes.grid(alpha=0.3)
-        axes.legend(fontsize=8, loc="lower right")
     panels[0].set_ylabel("test F1, PPI")
-    plot.tight_layout()
+    handles, labels = panels[0].get_legend_handles_labels()
+    plot.tight_layout(rect=(0, 0, 0.78, 1))
+    plot.legend(handles, labels, fontsize=9, loc="center left", bbox_to_anchor=(0.785, 0.5))
     return plot
 
 

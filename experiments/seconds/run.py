@@ -93,10 +93,10 @@ def missing(found: Results, arguments: argparse.Namespace) -> Iterator[tuple[Set
     """Settings, seconds and seeds that are still to be run."""
     graph, network = arguments.graph, arguments.network
     finished = {(key(run), run.seconds, run.seed) for run in found.runs}
+    samplers = arguments.samplers or SAMPLERS[network]
     sizes = islice(settings(graph, network), arguments.first)
-    wanted = [(one, GRID_SECONDS, GRID_SEED) for one in sizes]
+    wanted = [(one, GRID_SECONDS, GRID_SEED) for one in sizes if one.sampler in samplers]
     if arguments.action == "train":
-        samplers = arguments.samplers or SAMPLERS[network]
         chosen = [found.chosen(graph, network, sampler) for sampler in samplers]
         wanted = [
             (one, seconds, seed)

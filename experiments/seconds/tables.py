@@ -1,4 +1,4 @@
-"""`python -m experiments.seconds.tables`: write README.md and the figure from the results."""
+"""`python -m experiments.seconds.tables`: write the page, README's table and the figure."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from experiments.seconds.cases import GRAPHS, SAMPLERS, TITLES
 from experiments.seconds.results import GRID_SECONDS, GRID_SEED, HERE, Results, key
 
 SECONDS = (10, 30, 100)
+HEAD = "| test F1 on PPI |"
+"""Start of README's table."""
 LEVEL = 0.05
 """Level of the tests that call a tie."""
 
@@ -74,6 +76,26 @@ def summary(found: Results, network: str) -> list[str]:
     return [*lines, "", "Seeds: " + "; ".join(seeds) + ".", ""]
 
 
+def short(found: Results) -> str:
+    """README's table: test F1 on PPI by sampler, network and seconds."""
+    shown = [
+        (network, seconds)
+        for network in SAMPLERS
+        for graph, seconds in columns(found, network)
+        if graph == figure.GRAPH
+    ]
+    heads = [f"{TITLES[network]}, {seconds} s" for network, seconds in shown]
+    lines = [f"{HEAD} {' | '.join(heads)} |", "|---" * (1 + len(heads)) + "|"]
+    for sampler, name in figure.NAMES.items():
+        scores = [
+            list(found.test_scores(figure.GRAPH, network, sampler, seconds).values())
+            for network, seconds in shown
+        ]
+        cells = [score_text(one, is_tied=False) for one in scores]
+        lines.append("| " + " | ".join([name, *cells]) + " |")
+    return "\n".join(lines)
+
+
 def sizes(found: Results, network: str) -> list[str]:
     """Sizes that were tried, the times of a step and the validation F1 that chose among them."""
     lines = [
@@ -111,7 +133,7 @@ def page(found: Results) -> str:
     """Text of README.md: the notes, then the tables."""
     notes = (HERE / "notes.md").read_text(encoding="utf-8").rstrip()
     facts = found.machine
-    lines = [notes, "", *([figure.IMAGE, ""] if figure.PATH.exists() else [])]
+    lines = [notes, "", figure.IMAGE, ""]
     for network in SAMPLERS:
         lines += summary(found, network)
     lines += ["## Sizes", "", "The size in bold was chosen.", ""]
@@ -122,11 +144,15 @@ def page(found: Results) -> str:
 
 
 def main() -> None:
-    """Write the page and the figure."""
+    """Write the page, README's table and the figure."""
     found = results.read()
     (HERE / "README.md").write_text(page(found), encoding="utf-8")
-    if any(line for lines in figure.points(found).values() for line in lines.values()):
-        figure.write(found)
+    front = HERE.parents[1] / "README.md"
+    before, start, rest = front.read_text(encoding="utf-8").partition(HEAD)
+    after = rest.partition("\n\n")[2]
+    if start:
+        front.write_text(f"{before}{short(found)}\n\n{after}", encoding="utf-8")
+    figure.write(found)
 
 
 if __name__ == "__main__":

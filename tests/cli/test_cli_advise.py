@@ -84,6 +84,63 @@ def test_auto_resolves_is_recorded_and_resumes_without_a_second_pilot(tmp_path, 
     assert bliss(*auto, "--steps", "20").exit_code == 2  # the folder holds a run
 
 
+def test_seconds_choose_train_and_are_shown_by_advise(tmp_path, monkeypatch):
+    """With a clock that is a counter: an evaluation and a step take some calls of it."""
+    ticks = iter(range(10**9))
+    monkeypatch.setattr(import_module("bliss.train.seconds.timed_run"), "choose", counted(ticks))
+    out = tmp_path / "run"
+    timed = ["train", *SMALL[:-2], "--sampler", "pladies", "--seconds", "60", "--out", out]
+    result = bliss(*timed)
+    assert result.exit_code == 0, result.output
+    assert "Pilot: at most 6 s of 60 s." in result.output
+    assert "Choice: pladies" in result.output
+    stored = json.loads((out / "config.json").read_text())
+    assert f"{stored['training']['steps']:,} steps of " in result.output
+    assert stored["training"]["schedule"] == "linear"
+    assert bliss(*timed).exit_code == 2  # the folder holds a run
+    again = bliss(*timed, "--resume")
+    assert again.exit_code == 0
+    assert "Pilot" not in again.output
+    monkeypatch.setattr(import_module("bliss.train.seconds.choice"), "choose", counted(ticks))
+    file = tmp_path / "choice.json"
+    shown = bliss("advise", *SMALL, "--sampler", "pladies", "--seconds", 60, "--json", file)
+    assert shown.exit_code == 0, shown.output
+    found = json.loads(file.read_text())
+    assert f"--steps {found['steps']}" in " ".join(shown.output.split())
+    assert "time to a loss" in shown.output
+
+
+def counted(ticks):
+    """`choose` with a counter for a clock."""
+    from bliss.train.seconds.choice import choose
+
+    def choose_by_ticks(settings, dataset, seconds, *, started, say):
+        return choose(settings, dataset, seconds, clock=lambda: next(ticks) / 10, say=say)
+
+    return choose_by_ticks
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["train", "--seconds", "0"], "seconds=0.0 must be a finite number above 0"),
+        (["train", "--seconds", "9", "--steps", "5"], "steps=5 was given beside seconds=9"),
+        (["train", "--seconds", "9", "--engine", "ray"], "not supported with --engine ray"),
+        (["advise", "--seconds", "9", "--limit", "0.3"], "have no effect with --seconds"),
+        (["advise", "--budgets", "9,9"], "are what `bliss advise` chooses"),
+    ],
+)
+def test_times_that_cannot_be_are_refused(options, message):
+    result = bliss(*options)
+    assert result.exit_code == 2
+    assert message in " ".join(result.output.split())
+
+
+def test_the_short_help_shows_seconds():
+    for command in ("train", "advise"):
+        assert "--seconds" in bliss(command, "--help").output
+
+
 def test_studies_refuse_auto():
     result = bliss("variance", "--budgets", "auto")
     assert result.exit_code == 2

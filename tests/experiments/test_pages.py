@@ -1,45 +1,36 @@
-"""Pages of experiments show the results that are stored beside them."""
+"""Pages and figures of experiments show the results that are stored beside them."""
 
 from __future__ import annotations
 
+import html
+import json
 from itertools import product
 from pathlib import Path
 
 import pytest
 
 from experiments.coins import run as coins
-from experiments.payoff import tables as payoff
-from experiments.payoff.run import CASES, config
+from experiments.links import page as links
 from experiments.planetoid import run as planetoid
-from experiments.samplers import tables as samplers
+from experiments.seconds import figure, results, tables
+from experiments.seconds.cases import SAMPLERS
+from experiments.seconds.results import GRID_SECONDS, GRID_SEED, key
+from experiments.seconds.run import settings
 from experiments.variance import run as variance
 
-ROOT = Path(__file__).resolve().parents[2] / "experiments"
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = {
+    "variance": variance.page,
+    "coins": lambda: coins.page(coins.read()),
+    "links": links.page,
+    "seconds": lambda: tables.page(results.read()),
+}
 
 
-def pages() -> dict[str, str]:
-    found = {"payoff/README.md": payoff.page(), "variance/README.md": variance.page()}
-    found["coins/README.md"] = coins.page(coins.read())
-    return found | {f"samplers/{k}": v for k, v in samplers.pages(samplers.load()).items()}
-
-
-@pytest.fixture(scope="module")
-def written() -> dict[str, str]:
-    return pages()
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "payoff/README.md",
-        "variance/README.md",
-        "coins/README.md",
-        "samplers/README.md",
-        "samplers/tables.md",
-    ],
-)
-def test_a_page_is_what_its_notes_and_results_give(written, name):
-    assert (ROOT / name).read_text(encoding="utf-8") == written[name]
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_what_its_notes_and_results_give(name):
+    text = (ROOT / "experiments" / name / "README.md").read_text(encoding="utf-8")
+    assert text == PAGES[name]()
 
 
 def test_the_table_of_planetoid_is_of_every_cell_in_its_results():
@@ -50,18 +41,49 @@ def test_the_table_of_planetoid_is_of_every_cell_in_its_results():
         for seed in seeds
     }
     assert set(planetoid.finished()) <= expected  # cells that were not run are named in the table
-    text = (ROOT / "planetoid" / "README.md").read_text(encoding="utf-8")
+    text = (ROOT / "experiments" / "planetoid" / "README.md").read_text(encoding="utf-8")
     assert text.endswith("\n".join(planetoid.table()) + "\n")
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_the_payoff_has_every_sampler_at_every_budget_with_three_seeds(name):
-    case, (cells, ms) = CASES[name], payoff.load(name)
-    found = {(cell.sampler, cell.share, cell.seed) for cell in cells}
-    for sampler in case.samplers:
-        for share in case.shares if sampler != "full" else (1.0,):
-            assert {(sampler, share, seed) for seed in (0, 1, 2)} <= found
-            assert (sampler, share) in ms
-    for cell in cells:
-        given = config(case, cell.sampler, cell.share, cell.seed)
-        assert list(given.fitted(10**9).sampler.budgets) == cell.budgets
+def test_steps_of_a_run_are_those_that_fit_into_its_seconds():
+    found = results.read()
+    for run in found.runs:
+        time = found.time(run)
+        spent = time.setup_s + run.steps * time.step_ms / 1e3
+        assert run.seconds - time.step_ms / 1e3 < spent <= run.seconds
+
+
+def test_sizes_are_chosen_by_validation_scores_of_one_seed():
+    found = results.read()
+    for graph, network in {(run.graph, run.network) for run in found.runs}:
+        tried = {key(one) for one in settings(graph, network)}
+        for sampler in SAMPLERS[network]:
+            own = [run for run in found.runs if key(run)[:3] == (graph, network, sampler)]
+            grid = [run for run in own if (run.seconds, run.seed) == (GRID_SECONDS, GRID_SEED)]
+            assert {key(run) for run in own} <= tried
+            best = max(run.val_score for run in grid)
+            (chosen,) = {key(run) for run in own if run not in grid} or {None}
+            assert chosen in (None, *(key(run) for run in grid if run.val_score == best))
+
+
+def test_the_figure_has_the_numbers_of_the_results():
+    text = html.unescape(figure.PATH.read_text(encoding="utf-8"))
+    start = text.index("<dc:description>") + len("<dc:description>")
+    shown = json.loads(text[start : text.index("</dc:description>")])
+    points = figure.points(results.read())
+    assert shown == json.loads(json.dumps(points))
+    for network, axes in zip(points, figure.draw(points).axes, strict=True):
+        lines = {line.get_label(): line.get_xydata().tolist() for line in axes.lines}
+        expected = {figure.NAMES[k]: [list(p) for p in v] for k, v in points[network].items()}
+        assert lines == expected
+
+
+def test_the_table_of_the_first_page_is_of_the_results():
+    assert tables.short(results.read()) in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.05])
+def test_only_samplers_that_cannot_be_told_apart_are_tied(shift):
+    best = [0.90, 0.91, 0.92]
+    found = tables.ties({"a": best, "b": [score - shift for score in best], "c": [0.99]})
+    assert found == ({"a"} if shift else {"a", "b"})

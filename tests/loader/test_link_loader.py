@@ -19,6 +19,8 @@ from tests.conftest import heavy_tailed_pairs
 from tests.samplers.test_hidden_edges import assert_same
 
 NODES, LINKS = 60, 50
+ABSENT = "3 of 50 links looked at are no edges"
+pytestmark = pytest.mark.filterwarnings(f"ignore:{ABSENT}")
 
 
 @pytest.fixture(scope="module")
@@ -316,6 +318,19 @@ def test_bad_input_gets_one_sentence(data, links, message):
     with pytest.raises(InputError, match=message) as caught:
         loader(data, links if given is None else given, **options)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.filterwarnings("default")
+def test_links_some_of_which_are_no_edges_are_told(data, links):
+    """Those of another split are no edges at all; given labels may say that they are none."""
+    with pytest.warns(UserWarning, match=ABSENT):
+        loader(data, links)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loader(data, links[:, :-3])
+        loader(data, links[:, -3:])
+        loader(data, data.edge_index.flip(0))
+        loader(data, links, edge_label=torch.ones(LINKS), neg_sampling=None)
 
 
 def test_samplers_that_choose_their_seeds_are_refused(data, links):

@@ -53,6 +53,14 @@ Verify = Annotated[
     bool, typer.Option(help="Compare every file of the data set with its digest first.")
 ]
 Threads = Annotated[int | None, typer.Option(help="Number of threads of torch and of the kernels.")]
+Seconds = Annotated[
+    float | None,
+    typer.Option(
+        help="Time of the whole run; a pilot of at most a tenth of it chooses sampler, history,"
+        " batch size, budgets and steps, as far as they are not given. See docs/advice.md.",
+        show_default=False,
+    ),
+]
 Debug = Annotated[bool, typer.Option(help="Show tracebacks.")]
 
 CHOICES: Mapping[str, Sequence[str]] = {

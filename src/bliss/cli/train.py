@@ -5,13 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from bliss.cli.advise import auto_config
 from bliss.cli.console import console, errors, say, shown, silence
-from bliss.cli.options import Debug, Root, Run, Threads, Verify, folder, set_threads, takes_settings
+from bliss.cli.options import (
+    Debug,
+    Root,
+    Run,
+    Seconds,
+    Threads,
+    Verify,
+    folder,
+    set_threads,
+    takes_settings,
+)
 from bliss.errors import InputError
 from bliss.train.config_parts import AUTO
 from bliss.train.results import score_text, title_of
@@ -25,15 +36,17 @@ MOST_CLASSES, MOST_COLUMNS = 50, 10
 """Classes up to which `bliss evaluate` prints each class, and the confusion matrix."""
 
 
-@takes_settings(basic=("out", "resume", "threads"))
+@takes_settings(basic=("seconds", "out", "resume", "threads"))
 def train(
     settings: dict[str, Any],
+    seconds: Seconds = None,
     threads: Threads = None,
     root: Root = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Folder of the run; default runs/DATASET-MODEL-SAMPLER-SEED.",
+            help="Folder of the run; default runs/DATASET-MODEL-SAMPLER-SEED, with --seconds 60"
+            " runs/DATASET-MODEL-60s-SEED.",
             parser=folder,
             metavar="PATH",
         ),
@@ -77,12 +90,15 @@ def train(
 ) -> None:
     """Train a network; without options, GraphSAGE with BLISS on an embedded graph.
 
+    With --seconds, a pilot chooses sampler, history, batch size, budgets and the number of steps.
+
     Settings come from the options, then from the data set's recipe, then from the defaults.
     `bliss train --dataset cora --help-all` shows the settings of Cora's recipe.
 
     With torchrun, several processes train together: torchrun --nproc-per-node 2 -m bliss train
     --shards 2. See docs/processes.md, and docs/ray.md for --engine ray.
     """
+    started = perf_counter()
     with errors(debug, "Run the same command with --resume to continue."):
         from bliss.distributed.processes import process_group, read_launch
 
@@ -93,6 +109,11 @@ def train(
         if engine == "ray":
             options = {"root": root, "resume": resume, "verify": verify, "threads": threads}
             checked = {"timeout": timeout, "check_every": check_every}
+            if seconds is not None:
+                raise InputError(
+                    f"seconds={seconds:g} is not supported with --engine ray: run `bliss advise "
+                    "--seconds` first, and pass the settings that it chooses."
+                )
             train_with_ray(settings, workers, out, options | checked)
             return
         from bliss.data import load_dataset, size_words
@@ -101,6 +122,7 @@ def train(
         from bliss.distributed.shared_dataset import shared_dataset
         from bliss.train import Trainer, resolve
         from bliss.train.entry import run_folder, window_folder
+        from bliss.train.seconds.timed_run import check_timed, timed_config
         from bliss.train.tensorboard import tensorboard_writer
 
         device = str(settings.get("device", "cpu"))
@@ -108,9 +130,13 @@ def train(
             process_group(me, device, timeout) as group,
             Communicator(group).sharing_errors(),
         ):
-            is_auto = settings.get("budgets") == AUTO
-            config = resolve(**{k: v for k, v in settings.items() if not is_auto or k != "budgets"})
-            place = out or run_folder(config, AUTO if is_auto else "")
+            is_auto = seconds is None and settings.get("budgets") == AUTO
+            plain = {k: v for k, v in settings.items() if not is_auto or k != "budgets"}
+            if seconds is None:
+                config, label = resolve(**plain), AUTO if is_auto else ""
+            else:
+                config, label = check_timed(settings, seconds, me.size), f"{seconds:g}s"
+            place = out or run_folder(config, label)
             windows = config.objective.windows
             runs = {place: config}
             if windows > 1 and not config.objective.window:
@@ -134,6 +160,9 @@ def train(
                     f"budgets='auto' chooses for one run, but windows={windows}: run `bliss "
                     "advise` first, and pass the budgets that it chooses."
                 )
+            if seconds is not None:
+                config = timed_config(place, settings, loaded, seconds, started=started, say=say)
+                runs = {place: config}
             say(f"{loaded.name}: {size_words(loaded.graph)}; {summary(config, me.size)}")
             for own, one in runs.items():
                 if is_auto:

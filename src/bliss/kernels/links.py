@@ -146,11 +146,13 @@ def split_ranges(
     start = np.empty(target.size + edge.size, np.int64)
     stop = np.empty(target.size + edge.size, np.int64)
     degree = np.empty(target.size, np.int64)
-    r = 0
+    r, h = 0, 0
     for t in range(target.size):
         start[r] = first[t]
         if may_lose[target[t] & bits]:
-            h = lower_bound(edge, 0, edge.size, first[t])
+            is_next = (h == 0 or edge[h - 1] < first[t]) and (h == edge.size or edge[h] >= first[t])
+            if not is_next:  # seeds, which come first in every layer, are sorted
+                h = lower_bound(edge, 0, edge.size, first[t])
             while h < edge.size and edge[h] < last[t]:
                 stop[r] = edge[h]
                 r += 1

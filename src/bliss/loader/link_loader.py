@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -17,12 +18,16 @@ if TYPE_CHECKING:
     from torch_geometric.data import Data
 
 
+_LOOKED_AT = 1000  # links, spread evenly, that are looked up at the beginning
+
+
 class LinkLoader(SeedLoader):
     """Batches of links of a PyG `Data`, each with the blocks of a sampler.
 
     The seeds of a batch are links: pairs (source, target) and, on request, negatives. No layer of
     the batch sees the edges of these links and their reverse edges: blocks, degrees and
-    coefficients are those of the graph without them. A link need not be an edge of the graph.
+    coefficients are those of the graph without them. A link need not be an edge of the graph; if
+    some are and others are not, and there are no labels, a warning says so.
 
     A batch has the attributes that `BlockLoader` describes, where the seeds are the distinct ends
     of links and negatives, and ``batch_size`` is their number; and
@@ -77,6 +82,7 @@ class LinkLoader(SeedLoader):
     """
 
     seeds: EdgeSeeds
+    _tells_absent: ClassVar[bool] = True
     _skipped: ClassVar[frozenset[str]] = SeedLoader._skipped | {
         "edge_label_index",
         "edge_label",
@@ -127,3 +133,20 @@ class LinkLoader(SeedLoader):
             return EdgeSeeds.of(node_sampler.graph, links, edge_label, **given)
 
         super().__init__(data, node_sampler, make_seeds, **options)
+        if edge_label is None and self._tells_absent:
+            self._warn_of_absent()
+
+    def _warn_of_absent(self) -> None:
+        """Warn if some links are edges and others are not, which may be a mistake."""
+        pairs, graph = self.seeds.edge_label_index, self.seeds.graph
+        number = min(pairs.shape[1], _LOOKED_AT)
+        source, target = pairs[:, np.arange(number) * pairs.shape[1] // number]
+        ends = np.concatenate([source, target]), np.concatenate([target, source])
+        present = np.unique(graph.edges_between(*ends)[0] % number).size
+        if 0 < present < number:
+            warnings.warn(
+                f"{number - present} of {number} links looked at are no edges of the sampler's "
+                "graph, in either direction: they are learnt, but are no messages. Build the graph "
+                "with them, or leave it so if they are not to be seen.",
+                stacklevel=3,
+            )

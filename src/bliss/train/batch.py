@@ -128,7 +128,9 @@ class NodeLoader(BlockLoader):
 
 
 class LinkBatchLoader(LinkLoader):
-    """A `LinkLoader` whose data and batches are `NodeData`."""
+    """A `LinkLoader` whose data and batches are `NodeData`. Runs tell of absent links."""
+
+    _tells_absent = False
 
     def _new_batch(self) -> Any:
         return NodeData()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 from bliss import checks
@@ -16,6 +17,7 @@ from bliss.train.loop import Trainer, open_task
 from bliss.train.predictions import prediction_columns
 from bliss.train.recipe import resolve
 from bliss.train.results import RunResult
+from bliss.train.seconds.timed_run import check_timed, timed_config
 
 StrPath = str | PathLike[str]
 
@@ -26,6 +28,7 @@ def train(
     *,
     root: StrPath | None = None,
     resume: bool = False,
+    seconds: float | None = None,
     say: Callable[[str], None] = print,
     **settings: Any,
 ) -> RunResult:
@@ -42,17 +45,26 @@ def train(
         Folder of the named data sets.
     resume
         Whether to continue the run in `out`.
+    seconds
+        Time of the whole call. A pilot chooses sampler, history, batch size, budgets and number of
+        steps, as far as they are not given; see docs/advice.md. Default: the settings decide.
     say
         Function called with each message.
     **settings
         Settings of `TrainConfig`, of the sampler and of its policy, by name.
     """
+    started = perf_counter()
+    name = dataset.name if isinstance(dataset, Dataset) else str(dataset)
+    given = {"dataset": name, **settings}
+    config = resolve(**given) if seconds is None else check_timed(given, seconds)
     if isinstance(dataset, Dataset):
-        config, loaded = resolve(dataset=dataset.name, **settings), dataset
+        loaded = dataset
     else:
-        config = resolve(dataset=str(dataset), **settings)
         loaded = load_dataset(config.data.dataset, root, seed=config.seed)
-    place = run_folder(config) if out is None else checks.path("out", out)
+    label = "" if seconds is None else f"{seconds:g}s"
+    place = run_folder(config, label) if out is None else checks.path("out", out)
+    if seconds is not None:
+        config = timed_config(place, given, loaded, seconds, started=started, say=say)
     return Trainer(config, loaded, place, say).run(resume)
 
 

@@ -20,6 +20,7 @@ from bliss.distributed.shards import shards_of
 from bliss.distributed.shared_state import build_shared
 from bliss.errors import DivergedError, InputError
 from bliss.feedback import News
+from bliss.loader.seed_loader import SeedLoader
 from bliss.rng import Stream
 from bliss.train.adam import Adam
 from bliss.train.batch import NodeData
@@ -68,26 +69,12 @@ class Stepper:
             folder=cache_folder(),
         )
         self.sampler = build_shared(build, self.communicator, draws_ahead=training.prefetch > 0)
-        objective, batch_size = task.objective, training.batch_size
-        if training.shards > objective.num_seeds:
+        if training.shards > task.objective.num_seeds:
             raise InputError(
-                f"shards={training.shards} exceeds the {objective.num_seeds} training "
-                f"{objective.unit}: lower --shards."
+                f"shards={training.shards} exceeds the {task.objective.num_seeds} training "
+                f"{task.objective.unit}: lower --shards."
             )
-        if not self.sampler.makes_batches:  # subgraph samplers may draw more nodes than seeds
-            batch_size = min(batch_size, objective.num_seeds // training.shards)
-        self.loader = objective.loader(
-            task.features,
-            self.sampler,
-            batch_size=batch_size,
-            # order is irrelevant in a batch of all seeds
-            shuffle=training.batch_size < objective.num_seeds or training.shards > 1,
-            drop_last=True,
-            prefetch=training.prefetch,
-            shards=training.shards,
-            shard=self.own_shards,
-            feature_cache=config.data.feature_cache,
-        )
+        self.loader = self.build_loader(training.batch_size)
         self.exchange = build_exchange(
             self.communicator, task.model, training.shards, training.reduction, task.device
         )
@@ -104,6 +91,26 @@ class Stepper:
         self.times = {part: deque[float](maxlen=TIMED) for part in PARTS}
         self._seconds: dict[str, float] = {}  # of the parts of the current step
         self._started = 0.0
+
+    def build_loader(self, batch_size: int) -> SeedLoader:
+        """A loader of the training seeds for the sampler, at the first step."""
+        objective, config = self.task.objective, self.task.config
+        shards, most = config.training.shards, objective.num_seeds
+        # order is irrelevant in a batch of all seeds
+        shuffle = batch_size < most or shards > 1
+        if not self.sampler.makes_batches:  # subgraph samplers may draw more nodes than seeds
+            batch_size = min(batch_size, most // shards)
+        return objective.loader(
+            self.task.features,
+            self.sampler,
+            batch_size=batch_size,
+            shuffle=shuffle,
+            drop_last=True,
+            prefetch=config.training.prefetch,
+            shards=shards,
+            shard=self.own_shards,
+            feature_cache=config.data.feature_cache,
+        )
 
     @property
     def steps(self) -> int:

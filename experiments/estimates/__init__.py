@@ -1,0 +1,1 @@
+"""Bias and error of the estimates of single samplers."""

@@ -1,1 +1,0 @@
-"""Test F1 and training time of samplers over budgets."""

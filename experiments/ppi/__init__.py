@@ -1,1 +1,0 @@
-"""BLISS against full batch on PPI."""

@@ -1,1 +1,0 @@
-"""Comparison of all samplers, and the bias and error of their estimates."""
