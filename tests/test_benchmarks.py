@@ -23,6 +23,7 @@ from benchmarks import (
     scale,
     step,
     threads,
+    types,
 )
 from benchmarks.__main__ import merged
 from benchmarks.graphs import power_law
@@ -121,6 +122,20 @@ def test_the_benchmark_of_links_compares_them_with_nodes_and_ranks_them(tmp_path
     np.save(tmp_path / "known.npy", graph.edge_index.numpy())
     np.save(tmp_path / "links.npy", np.unique(links.random_links(graph, 40, 0), axis=1))
     assert links.ranking(str(tmp_path), 500)["peak_mib"] > 10
+
+
+def test_the_benchmark_of_types_divides_edges_and_features(monkeypatch):
+    sizes = {"NODES": 500, "BATCH": 16, "WARM_UP": 1, "WIDTH": 4, "BUDGETS": [64, 32]}
+    for name, value in sizes.items():
+        monkeypatch.setattr(types, name, value)
+    graph = power_law(500, 5000)
+    divided = types.divided(graph, 4)
+    assert divided.num_edges == graph.num_edges
+    assert len(divided.types.edge_types) == 4
+    graphs = {"plain": graph, **{str(n): types.divided(graph, n) for n in types.RELATIONS}}
+    samplers = {name: PLADIES(one, [64, 32]) for name, one in graphs.items()}
+    assert types.sampling(samplers, repeats=2)["16_over_plain"] > 0
+    assert types.gathering(graph, repeats=2)["typed_over_plain"] > 0
 
 
 def test_the_benchmark_of_dropout_compares_each_part():

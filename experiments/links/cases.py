@@ -73,9 +73,10 @@ CASES = {
     "gowalla": Case(
         "Gowalla",
         lambda root: graphs.load("Gowalla", root),
-        LIGHT | {"negatives": 16, "batch_size": 8192, "lr": 0.01, "steps": 1500},
+        LIGHT
+        | {"negatives": 16, "batch_size": 8192, "lr": 0.01, "steps": 400, "schedule": "linear"},
         range(1),
-        {"full": {"evaluate_every": 300}},
+        {"full": {"evaluate_every": 200}},
     ),
     "movies": Case(
         "MovieTweetings",
@@ -83,6 +84,24 @@ CASES = {
         LIGHT | {"split": "time", "negatives": 16, "batch_size": 4096, "lr": 0.01, "steps": 150},
         range(3),
         {"full": {"evaluate_every": 30}},
+    ),
+    "leak": Case(
+        "cora",
+        lambda root: load_dataset("cora", root),
+        {
+            "model": "sage",
+            "layers": 2,
+            "hidden": 128,
+            "lr": 0.005,
+            "dropout": 0.5,
+            "features": "row",
+            "batch_size": 512,
+            "sampler": "full",
+            "steps": 300,
+            "evaluate_every": 30,
+        },
+        range(3),
+        {exclude: {"exclude": exclude} for exclude in EXCLUDED},
     ),
     "seconds": Case(
         "pubmed",

@@ -94,7 +94,7 @@ BAD_PT = {
     "a network": (lambda: torch.nn.Linear(2, 2), "which is not loaded"),
     "two graphs": (lambda: [make_data(), make_data()], "holds 2 graphs, but must hold one"),
     "a number": (lambda: 3, "holds a int, but must hold a torch_geometric Data"),
-    "several types of nodes": (hetero, r"pass data\.to_homogeneous\(\)"),
+    "types without labels": (hetero, "no type has labels, but one type is learnt"),
     "no features": (lambda: make_data(x=None), "x is missing"),
     "NaN": (lambda: make_data(x=X / 0), "x holds NaN or infinity"),
     "edges out of range": (lambda: make_data(edge_index=EDGES + 3), "edges holds node 6"),
@@ -336,6 +336,6 @@ def test_the_type_of_y_sets_the_task(case):
 
 
 def test_other_things_than_data_are_refused():
-    for wrong, message in ((hetero(), "to_homogeneous"), (42, "int is not a PyG Data")):
+    for wrong, message in ((hetero(), "there are no relations"), (42, "int is not a PyG Data")):
         with pytest.raises(InputError, match=message):
             Dataset.from_data(wrong)

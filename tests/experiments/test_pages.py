@@ -12,7 +12,7 @@ import pytest
 from experiments.coins import run as coins
 from experiments.links import page as links
 from experiments.planetoid import run as planetoid
-from experiments.seconds import figure, results, tables
+from experiments.seconds import figure, results, tables, validate
 from experiments.seconds.cases import SAMPLERS
 from experiments.seconds.results import GRID_SECONDS, GRID_SEED, key
 from experiments.seconds.run import settings
@@ -33,6 +33,12 @@ PAGES = {
 def test_a_page_is_what_its_notes_and_results_give(name):
     text = (ROOT / "experiments" / name / "README.md").read_text(encoding="utf-8")
     assert text == PAGES[name]()
+
+
+def test_the_advice_shows_its_validation():
+    text = validate.PAGE.read_text(encoding="utf-8")
+    assert validate.page(text, validate.read()) == text
+    assert "| PPI, GraphSAGE | 10 |" in text
 
 
 def test_the_table_of_planetoid_is_of_every_cell_in_its_results():

@@ -74,6 +74,12 @@ def test_what_would_mix_times_is_refused():
     data = Data(edge_index=torch.from_numpy(PAIRS), num_nodes=3)
     with pytest.raises(InputError, match=r"data has no attribute 'time': set data.time"):
         Graph.of(data, time_attr="time")
+    data.edge_index, data.time = data.edge_index[:, :3], torch.tensor([4, 5, 6])
+    with pytest.raises(InputError, match="as many edges as nodes: rename it to edge_time or node"):
+        Graph.of(data, time_attr="time")
+    data.edge_time = data.node_time = data.time
+    for name, times in ("edge_time", [4, 5, 6]), ("node_time", [5, 6, 4]):  # 1, 2 -> 0 and 0 -> 1
+        assert Graph.of(data, time_attr=name).time.tolist() == times
     with pytest.raises(InputError, match=r"pass Graph.from_edge_index\(edge_index, time="):
         Graph.of(PAIRS, time_attr="time")
     with pytest.raises(InputError, match="there are 2 times for 1 targets"):

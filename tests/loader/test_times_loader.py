@@ -206,6 +206,8 @@ def test_options_of_times_need_times(data):
     ):
         with pytest.raises(InputError, match=message):
             BlockLoader(data, sampler, IDS, **options)
+    with pytest.raises(InputError, match="time_attr='time' has no effect on links that are given"):
+        LinkLoader(data, sampler, data.edge_index[:, :9], time_attr="time")
     sampling = {"mode": "triplet", "dst_weight": 0.75}
     with pytest.raises(InputError, match="by in-degrees that count future edges"):
         LinkLoader(

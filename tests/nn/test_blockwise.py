@@ -245,6 +245,11 @@ class OtherEdges(Twice):
         return self.other(self.conv(x, EDGES), edge_index)
 
 
+class Required(Twice):
+    def forward(self, x, edge_index, kind):
+        return self.conv(x, edge_index)
+
+
 def test_what_cannot_be_routed_is_refused_with_the_name_of_the_layer():
     graph, x = graph_for(""), features()
     blocks = PLADIES(graph, [40, 20]).sample(SEEDS, 0)
@@ -273,6 +278,7 @@ def test_what_cannot_be_routed_is_refused_with_the_name_of_the_layer():
         (nn.Sequential(nn.Linear(2, 3)), "cannot be called as model"),
         (nn.Bilinear(2, 3, 4), "Bilinear has no MessagePassing layers"),
         (GCNConv(3, 4, flow="target_to_source"), "flow="),
+        (Required(), "Required.forward needs 'kind', which is not passed: pass Blockwise"),
     ],
 )
 def test_what_no_sample_can_estimate_is_refused_at_construction(model, sentence):

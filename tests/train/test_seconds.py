@@ -12,6 +12,7 @@ import torch
 
 from bliss.errors import InputError
 from bliss.train import RunFolder, Stepper, TrainConfig, Trainer, resolve, train
+from bliss.train.adam import Adam
 from bliss.train.seconds import choice, timed_run
 from bliss.train.seconds.choice import Choice, choose
 from bliss.train.seconds.gradient_noise import (
@@ -54,6 +55,26 @@ class MadeUpClock:
 
     def __call__(self) -> float:
         return self.now
+
+
+def test_adam_far_from_the_optimum_needs_steps_in_proportion_to_the_root_of_one_plus_r():
+    """On the loss <G, w> a step of Adam lowers it by lr |G| / sqrt(1 + r), all G_i being equal.
+
+    The mean of 1,000 weights over 400 steps has a deviation of about 0.3%; 3% are allowed.
+    """
+    number, steps, rate = 1000, 400, 1e-3
+    random = torch.Generator().manual_seed(0)
+    for error in (0.0, 3.0, 24.0):
+        weight = torch.zeros(number, requires_grad=True)
+        adam = Adam([weight], lr=rate)
+        for step in range(2 * steps):
+            weight.grad = 1 + error**0.5 * torch.randn(number, generator=random)
+            adam.step()
+            if step == steps - 1:
+                half = weight.detach().clone()
+        moved = float((half - weight.detach()).mean()) / (rate * steps)
+        assert moved == pytest.approx((1 + error) ** -0.5, rel=0.03)
+        assert error == 0 or moved != pytest.approx(1 / (1 + error), rel=0.3)  # near the optimum
 
 
 @pytest.mark.parametrize("shrunk", [1.0, 0.3])
@@ -124,7 +145,7 @@ def test_the_models_recover_errors_and_times_and_know_their_limits():
         expected = model.expect(point.kind, point.size)
         assert expected.ms == pytest.approx(point.ms)
         assert expected.error == pytest.approx(point.error)
-        assert expected.cost == pytest.approx(point.ms * (1 + point.error))
+        assert expected.cost == pytest.approx(point.ms * (1 + point.error) ** 0.75)
         assert model.is_known(point.kind, point.size)
     assert not model.is_known("a", Size(1024, 512))  # four times the largest batch
     assert not model.is_known("c", Size(800))
@@ -171,7 +192,7 @@ def test_kinds_agree_with_what_is_given(dataset):
     assert only.at(Size(30, 8)).sampler.budgets == (9, 8)
 
 
-def chosen(dataset, clock, seconds: float = 2.0, **given) -> Choice:
+def chosen(dataset, clock, seconds: float = 1.0, **given) -> Choice:
     settings = {**GIVEN, "sampler": "pladies", "first_hop": "sampled", "history": "none", **given}
     return choose(settings, dataset, seconds, clock=clock)
 
@@ -194,7 +215,7 @@ def test_the_choice_fits_the_time_and_keeps_what_is_given(dataset, monkeypatch):
     assert training.steps == found.steps
     best = found.rows[0]
     assert best.cost == min(row.cost for row in found.rows)
-    assert best.cost == pytest.approx(best.ms * (1 + best.gradient_error))
+    assert best.cost == pytest.approx(best.ms * (1 + best.gradient_error) ** 0.75)
     assert {row.name for row in found.rows} == {"pladies, sampled first hop"}
     assert f"batches of {training.batch_size}" in found.lines[0]
     assert f"{found.steps:,} steps" in found.lines[1]

@@ -136,3 +136,13 @@ def count_above(
         line = scores[row[n], ~np.isin(column, list(left_out))]
         greater[n] += (~(line <= value[n])).sum()
         equal[n] += (line == value[n]).sum()
+
+
+def places_by_range(nodes, bounds):
+    kind = np.searchsorted(bounds, nodes, side="right") - 1
+    places = [np.flatnonzero(kind == t) for t in range(len(bounds) - 1)]
+    return np.concatenate([[0], np.cumsum([own.size for own in places])]), np.concatenate(places)
+
+
+def first_groups(owner, num_dst):
+    return np.searchsorted(owner, np.arange(num_dst + 1))

@@ -109,6 +109,15 @@ def test_kernels_of_groups_agree_with_their_twins():
     for ours, twin in zip(ranges, twins.typed_ranges(*given), strict=True):
         np.testing.assert_array_equal(ours, twin)
     owner, _, _, start, stop = ranges
+    for ours, twin in zip(
+        links.places_by_range(dst, types.node_ptr),
+        twins.places_by_range(dst, types.node_ptr),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(ours, twin)
+    np.testing.assert_array_equal(
+        links.first_groups(owner, dst.size), twins.first_groups(owner, dst.size)
+    )
     edge = np.unique(np.random.default_rng(1).integers(0, graph.num_edges, 90))
     node = np.unique(graph.edge_index[1].numpy()[edge])
     given = start, stop, dst[owner], node, edge

@@ -81,12 +81,27 @@ def data_import(
         typer.Argument(help="Folder to write; it must not exist.", parser=folder, metavar="PATH"),
     ],
     edges: Annotated[
-        list[Path] | None,
+        list[str] | None,
         typer.Option(
-            help="Pairs of ids: .npy, .npz, .csv or .parquet. Repeat it for several files.",
+            help="Pairs of ids: .npy, .npz, .csv or .parquet. Repeat it for several files. With "
+            "--nodes, SOURCE,RELATION,TARGET=FILE.",
             metavar="<path>",
         ),
     ] = None,
+    nodes: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Of a graph with types, TYPE=FILE for each type of nodes, a file as --features; "
+            "or TYPE=NUMBER of nodes without features.",
+            metavar="<type=path>",
+        ),
+    ] = None,
+    node_type: Annotated[
+        str | None, typer.Option(help="Type of the nodes that --labels belong to.")
+    ] = None,
+    no_reverse: Annotated[
+        bool, typer.Option("--no-reverse", help="Do not add the reverse of each relation.")
+    ] = False,
     features: Annotated[
         Path | None,
         typer.Option(
@@ -182,7 +197,11 @@ def data_import(
         ),
     ] = None,
     feature_type: Annotated[
-        str, typer.Option(help="Type of the features in the store: float32 or float16.")
+        str,
+        typer.Option(
+            help="Type of the features in the store: float32 or float16, or TYPE=float16 for some "
+            "types of nodes, separated by commas."
+        ),
     ] = "float32",
     label_edges: Annotated[
         list[Path] | None,
@@ -208,7 +227,10 @@ def data_import(
     with errors(debug):
         files = {"train": train_nodes, "val": val_nodes, "test": test_nodes}
         given: dict[str, Any] = {
-            "edges": edges or None,
+            "edges": parse_edges(edges, bool(nodes)),
+            "nodes": parse_nodes(nodes),
+            "node_type": node_type,
+            "reverse": not no_reverse,
             "features": features,
             "labels": labels,
             "graph": graph,
@@ -229,7 +251,7 @@ def data_import(
             "task": task,
             "seed": seed,
             "memory": memory,
-            "feature_type": feature_type,
+            "feature_type": by_name("feature_type", feature_type),
             "label_edges": label_edges or None,
             "num_nodes": num_nodes,
         }
@@ -244,8 +266,67 @@ def data_import(
             return
         is_taken = bliss_data.canonical(str(written)) in dict(bliss_data.dataset_names())
         path = f"./{written}" if is_taken else written  # "./" avoids a clash with a known name
-        show_dataset(bliss_data.open_store(written))
-        say(f"Written to {written}; train with: bliss train --dataset {path}")
+        dataset = bliss_data.open_store(written)
+        show_dataset(dataset)
+        say(
+            f"Written to {written}; train with: bliss train --dataset {path}{_options_for(dataset)}"
+        )
+
+
+def _options_for(dataset: Dataset) -> str:
+    """Options without which a data set cannot be trained on: of types, links and embeddings."""
+    typed = dataset.typed
+    options = "" if typed is None else " --model rsage"
+    if typed is None and dataset.num_outputs == 0:
+        options += " --task link"
+    if dataset.num_features == 0 if typed is None else typed.without_features:
+        options += " --embedding 64"
+    return options
+
+
+def parse_nodes(given: list[str] | None) -> dict[str, Path | int] | None:
+    """Tables of nodes by type; None if there is none."""
+    if not given:
+        return None
+    found: dict[str, Path | int] = {}
+    for one in given:
+        name, mark, place = one.partition("=")
+        if not name or not mark or not place or name in found:
+            raise InputError(
+                f"nodes={one!r} must be TYPE=FILE or TYPE=NUMBER, once for each type: write for "
+                "instance author=authors.csv."
+            )
+        found[name] = int(place) if place.isdigit() else Path(place)
+    return found
+
+
+def parse_edges(given: list[str] | None, has_types: bool) -> Any:
+    """Files of edges; with types, by relation."""
+    if not given:
+        return None
+    if not has_types:
+        return [Path(one) for one in given]
+    found: dict[tuple[str, ...], list[Path]] = {}
+    for one in given:
+        relation, _, file = one.partition("=")
+        parts = tuple(part.strip() for part in relation.split(","))
+        if len(parts) != 3 or not all(parts) or not file:
+            raise InputError(
+                f"edges={one!r} must be SOURCE,RELATION,TARGET=FILE, because there are tables of "
+                "nodes: write for instance author,writes,paper=writes.csv."
+            )
+        found.setdefault(parts, []).append(Path(file))
+    return found
+
+
+def by_name(field: str, given: str) -> str | dict[str, str]:
+    """One value, or values by name: "a=x,b=y"."""
+    if "=" not in given:
+        return given
+    pairs = [one.partition("=") for one in given.split(",")]
+    if not all(name and mark and value for name, mark, value in pairs):
+        raise InputError(f"{field}={given!r} must be TYPE=VALUE, separated by commas: correct it.")
+    return {name.strip(): value.strip() for name, _, value in pairs}
 
 
 def parse_splits(shares: str | None, files: dict[str, Path | None]) -> Any:

@@ -12,6 +12,7 @@ from .importing import import_graph as import_graph
 from .importing import preview_import as preview_import
 from .names import NodeNames as NodeNames
 from .problems import ImportProblems as ImportProblems
+from .pyg_store import PyGStore as PyGStore
 from .saving import save_dataset as save_dataset
 from .store import open_graph as open_graph
 from .store import open_store as open_store

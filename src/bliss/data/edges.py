@@ -178,12 +178,15 @@ def check_some(number: int) -> None:
 
 def find_nodes(edges: Edges, nodes: Nodes) -> Edges:
     """Edges with the numbers of nodes in the place of the user's ids. int64[E] each."""
-    check_some(len(edges.source))
     own = Nodes(nodes.number) if edges.is_numbered else nodes
-    source, target = (
-        _numbers(name, ids, own)
-        for name, ids in (("source", edges.source), ("target", edges.target))
-    )
+    return find_ends(edges, own, own)
+
+
+def find_ends(edges: Edges, sources: Nodes, targets: Nodes) -> Edges:
+    """Edges with numbers among the nodes of two types in the place of ids. int64[E] each."""
+    check_some(len(edges.source))
+    source = _numbers("source", edges.source, sources)
+    target = _numbers("target", edges.target, targets)
     if edges.weight is not None and edges.weight.shape != source.shape:
         raise InputError(
             f"weight has shape {edges.weight.shape}, but there are {source.size} edges: give one "

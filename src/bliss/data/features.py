@@ -95,12 +95,15 @@ def open_features(file: Path, choice: FeatureColumns | None = None) -> FeatureSo
     return source
 
 
-def read_ids(file: Path, choice: FeatureColumns) -> tuple[Any, int]:
-    """Ids of nodes, or None, and the number of nodes, whatever the other columns hold."""
+def read_ids(file: Path, choice: FeatureColumns, may_be_alone: bool = False) -> tuple[Any, int]:
+    """Ids of nodes, or None, and the number of nodes, whatever the other columns hold.
+
+    With `may_be_alone`, the only column of a table holds ids.
+    """
     if not is_table(file):
         return None, open_features(file).shape[0]
     table = reader("features", file, "table")("features", file, _header(choice))
-    place = id_place("features", file, table, choice.id_column)
+    place = 0 if may_be_alone else id_place("features", file, table, choice.id_column)
     return None if place is None else id_column("features", table, place), len(table)
 
 

@@ -23,23 +23,34 @@ from bliss.data.npy import read_npy, read_npz
 from bliss.data.safe_reading import check_unpacked, in_one_sentence, reading
 from bliss.data.tables import read_matrix
 from bliss.data.timestamps import NUMBER, Times
+from bliss.data.typed_parts import TypedParts, hetero_parts
 from bliss.errors import InputError
+from bliss.graph.conversion import library_of
 
 _PT_REMEDY = "save one torch_geometric Data with torch.save, on the CPU and without other objects"
 
 
 def read_graph_file(
-    file: Path, label: str, columns: tuple[str, ...], task: str, time: str = ""
-) -> Parts:
-    """Read a file or folder that holds a whole graph; `time` names an attribute of a .pt file."""
-    if time and suffix(file) != ".pt":
-        raise InputError(
-            f"time_column={time!r} names an attribute of a PyG Data, but graph={str(file)!r} is "
-            "no .pt file: pass edges and features as tables, or leave it out."
-        )
-    if time:
+    file: Path,
+    label: str,
+    columns: tuple[str, ...],
+    task: str,
+    time: str = "",
+    node_type: str | None = None,
+) -> Parts | TypedParts:
+    """Read a file or folder that holds a whole graph.
+
+    `time` names an attribute of a .pt file, `node_type` the type with labels of a HeteroData.
+    """
+    for option, name in (("time_column", time), ("node_type", node_type)):
+        if name and suffix(file) != ".pt":
+            raise InputError(
+                f"{option}={name!r} names a part of PyG's data, but graph={str(file)!r} is no .pt "
+                "file: pass edges and features as tables, or leave it out."
+            )
+    if time or node_type:
         _refuse_names(file, label, columns)
-        return read_pt(file, task, time)
+        return read_pt(file, task, time, node_type)
     if file.is_dir():
         _refuse_names(file, label, columns)
         return read_ogb_folder(file, task)
@@ -52,7 +63,7 @@ def read_graph_file(
     return parts
 
 
-def read_pt_file(file: Path, label: str, columns: tuple[str, ...], task: str) -> Parts:
+def read_pt_file(file: Path, label: str, columns: tuple[str, ...], task: str) -> Parts | TypedParts:
     """Read a PyG `Data`, as `read_pt` does; it has no named columns."""
     _refuse_names(file, label, columns)
     return read_pt(file, task)
@@ -65,15 +76,33 @@ def _refuse_names(file: Path, label: str, columns: tuple[str, ...]) -> None:
         )
 
 
-def read_pt(file: Path, task: str = "auto", time: str = "") -> Parts:
-    """Read a PyG `Data` that torch.save wrote, alone, in a tuple, or as a dict of its tensors.
+def read_pt(
+    file: Path, task: str = "auto", time: str = "", node_type: str | None = None
+) -> Parts | TypedParts:
+    """Read a PyG `Data` or `HeteroData` that torch.save wrote, alone, in a tuple, or as a dict.
 
     The file is loaded with weights_only=True: it can hold tensors, plain values and PyG's classes
     of data, and nothing else.
     """
     content = _load_pt(file)
     with in_one_sentence(f"graph={str(file)!r}", "a PyG Data", _PT_REMEDY):  # of any attributes
-        return _data_parts(file, _one_data(file, content), task, time)
+        data = _one_data(file, content)
+        if library_of(data) == "torch_geometric.HeteroData":
+            if time:
+                raise InputError(
+                    f"time_column={time!r} was given, but times of a HeteroData are not imported: "
+                    "leave it out."
+                )
+            stores = [*data.node_stores, *data.edge_stores]
+            tensors = [t for s in stores for t in s.values() if isinstance(t, torch.Tensor)]
+            check_unpacked(file, sum(one.numel() * one.element_size() for one in tensors))
+            return hetero_parts(data, node_type, task)
+        if node_type is not None:
+            raise InputError(
+                f"node_type={node_type!r} was given, but graph={str(file)!r} holds a Data without "
+                "types: leave it out."
+            )
+        return _data_parts(file, data, task, time)
 
 
 def _data_parts(file: Path, data: Any, task: str, time: str) -> Parts:

@@ -99,8 +99,10 @@ def hetero_graph(data: Any, norm: Norm, undirected: bool) -> Graph:
 
 def merged(pairs: Array, weight: Any) -> tuple[Array, Array]:
     """Distinct edges, with the sums of their weights, or 1. [2, E], [E] -> [2, E'], [E']."""
-    if pairs.ndim != 2 or len(pairs) != 2:
-        return pairs, np.empty(0)  # refused by `Graph.from_relations`
-    distinct, place = np.unique(pairs, axis=1, return_inverse=True)
-    value = None if weight is None else checks.weights("edge_weight", weight, pairs.shape[1])
-    return distinct, np.bincount(place.reshape(-1), value, minlength=distinct.shape[1])
+    value = None if weight is None else checks.weights("edge_weight", weight, pairs.shape[-1])
+    if pairs.ndim != 2 or len(pairs) != 2 or pairs.dtype.kind not in "iu" or not pairs.size:
+        return pairs, np.ones(pairs.shape[-1])  # what is wrong, `Graph.from_relations` says
+    side = int(pairs[1].max()) + 1
+    key, place = np.unique(pairs[0].astype(np.int64) * side + pairs[1], return_inverse=True)
+    distinct = np.stack(np.divmod(key, side))
+    return distinct, np.bincount(place, value, minlength=key.size)

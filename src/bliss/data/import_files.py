@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -78,6 +79,7 @@ class Files:
     seed: int
     label_edges: tuple[Path, ...] = ()
     num_nodes: int | None = None
+    node_type: str | None = None  # of the nodes with labels in a HeteroData
     node_time: str = ""  # column of the times of nodes in the table of features
 
     def check(self) -> None:
@@ -122,7 +124,7 @@ class Files:
     def read(self) -> Parts:
         """Open all files, and read labels."""
         if self.graph is not None:
-            return self._with_links(self._read_graph(self.graph))
+            return self._with_links(self.read_whole(self.graph))
         source = self.open_features()
         nodes = nodes_of(source.ids, source.shape[0])
         edges = chained(self.edges, [self.open_edges(file) for file in self.edges])
@@ -148,11 +150,12 @@ class Files:
             return parts
         return replace(parts, label_edges=LabelEdges.read(self.label_edges, parts.nodes))
 
-    def _read_graph(self, file: Path) -> Parts:
+    def read_whole(self, file: Path) -> Any:
+        """`Parts` of a file that holds everything; of a HeteroData `TypedParts`."""
         from bliss.data.foreign import read_graph_file
 
-        names = self.feature_columns.columns
-        parts = read_graph_file(file, self.label, names, self.task, self.edge_columns.time)
+        names, time = self.feature_columns.columns, self.edge_columns.time
+        parts = read_graph_file(file, self.label, names, self.task, time, self.node_type)
         return parts if self.splits is None else replace(parts, splits=self.splits)
 
     def open_features(self) -> FeatureSource:
@@ -215,6 +218,8 @@ def find_problems(files: Files, feature_type: str) -> list[str]:
     if files.graph is not None:
         with problems.collecting():
             parts = files.read()
+            if not isinstance(parts, Parts):  # of a HeteroData, whose parts are in memory
+                return problems.found
             nodes, labels, source = parts.nodes, parts.labels, parts.features
             edges, splits = {"": parts.edges}, parts.splits
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -31,9 +31,19 @@ from bliss.data.store import StrPath, open_store, write_graph, write_graph_heade
 from bliss.data.summary import describe, import_summary
 from bliss.data.table_encoder import MAX_CATEGORIES, TableEncoder
 from bliss.data.timestamps import Times
+from bliss.data.typed_import import (
+    feature_types,
+    import_tables,
+    node_tables,
+    refuse_beside_tables,
+    relation_files,
+    typed_encoders,
+    write_parts,
+)
+from bliss.data.typed_parts import TypedFiles, TypedParts
 from bliss.data.weights import weigh_self_loops
 from bliss.errors import InputError
-from bliss.graph import WEIGHTED, Norm
+from bliss.graph import WEIGHTED, EdgeType, Norm
 from bliss.storage.files import check_space
 from bliss.storage.limits import memory_limit
 from bliss.text import printable
@@ -44,7 +54,8 @@ _TIMED_BYTES = 128  # working memory for one edge with a time
 def import_graph(
     out: StrPath,
     *,
-    edges: StrPath | Sequence[StrPath] | None = None,
+    edges: StrPath | Sequence[StrPath] | Mapping[EdgeType, Any] | None = None,
+    nodes: Mapping[str, StrPath | int] | None = None,
     features: StrPath | None = None,
     labels: StrPath | None = None,
     graph: StrPath | None = None,
@@ -66,8 +77,10 @@ def import_graph(
     seed: int = 0,
     num_nodes: int | None = None,
     memory: int | str | None = None,
-    feature_type: str = "float32",
+    feature_type: str | Mapping[str, str] = "float32",
     label_edges: StrPath | Sequence[StrPath] | None = None,
+    node_type: str | None = None,
+    reverse: bool = True,
     progress: Progress = lambda what, share: None,
 ) -> Path:
     """Check a graph and write it to the new folder `out`. A failure leaves no folder.
@@ -85,7 +98,11 @@ def import_graph(
         .npy: [2, E] or [E, 2]. .npz: a SciPy matrix (entry [j, i] is the edge j -> i; values other
         than 1 are weights), or arrays src, dst and optionally weight. .csv and .parquet: columns
         src, dst and optionally weight; others are ignored. A list of files is read as one. Parallel
-        edges are merged, and each node gets one self-loop.
+        edges are merged, and each node gets one self-loop. With `nodes`, files by relation, such as
+        {("author", "writes", "paper"): "writes.csv"}; there are no self-loops then.
+    nodes
+        For a graph with types: by type, a file of features as below, or a number of nodes without
+        features, whose ids are 0 to that - 1. Ids need to be distinct within a type alone.
     features
         .npy, .npz (SciPy sparse), .csv or .parquet, one row per node: [V, F]. A table may have the
         ids of nodes in a first column called id, or in `id_column`. They can be any numbers or
@@ -97,7 +114,7 @@ def import_graph(
         and 1, or numbers to predict.
     graph
         A file or folder with all of these, in the place of edges, features and labels: .pt of a PyG
-        `Data`, .graphml, .gexf, or a folder of an OGB node property data set.
+        `Data` or `HeteroData`, .graphml, .gexf, or a folder of an OGB node property data set.
     splits
         Three fractions of the labelled nodes, or ids or masks; see `bliss.data.splits`. Default:
         those of `graph`, otherwise (0.6, 0.2, 0.2).
@@ -109,7 +126,7 @@ def import_graph(
         Column of the labels, or node attribute of `graph`. Default: every column but the ids.
     feature_columns
         Columns of the features, or node attributes of `graph`. Default: every column but the ids
-        and the label.
+        and the label. With `nodes`, columns are called TYPE.COLUMN.
     id_column
         Column of the ids of nodes in the table of features, and in that of labels if it is there.
         Default: the first column, if it is called id, node, node_id or name.
@@ -145,11 +162,16 @@ def import_graph(
         this process may use, of the machine or of its control group.
     feature_type
         Type of the features in the store: "float32", or "float16", which halves their size. Rows
-        are converted to float32 when they are read for training.
+        are converted to float32 when they are read for training. By type of nodes, if it differs.
     label_edges
         .csv or .parquet, for link tasks: the links to learn and to score, in place of all edges of
         the graph. Columns src and dst; by choice split (train, val or test) and time (a number); or
         three files, of train, val and test. A link need not be an edge.
+    node_type
+        Type of the nodes that have labels. Default: the type whose file is that of the labels, or
+        of a HeteroData the only one that has y.
+    reverse
+        Whether to add the reverse of each relation, called rev_ and its name, unless there is one.
     progress
         Called with what is being done, and with the share in [0, 1] that is done, or None.
 
@@ -163,8 +185,35 @@ def import_graph(
     checks.whole("max_categories", max_categories, least=1)
     checks.choice("task", task, AUTO)
     checks.choice("norm", norm, WEIGHTED)
-    checks.choice("feature_type", feature_type, list(FEATURE_TYPES))
+    for kind in [feature_type] if isinstance(feature_type, str) else feature_type.values():
+        checks.choice("feature_type", kind, list(FEATURE_TYPES))
     most = memory_limit() // 4 if memory is None else checks.byte_count("memory", memory)
+    most, own_norm = max(most, LEAST_MEMORY), cast("Norm", norm)
+    checks.flag("reverse", reverse)
+    how = reverse, own_norm, most, progress
+    if nodes is not None:
+        beside: dict[str, Any] = {"features": features, "graph": graph, "weight": weight}
+        beside |= {"num_nodes": num_nodes, "label_edges": label_edges}
+        beside |= {"time_column": time_column or None, "node_time": node_time_column or None}
+        refuse_beside_tables(beside | {"directed": None if directed else False})
+        typed = TypedFiles(
+            nodes=node_tables(nodes),
+            edges=relation_files(edges),
+            labels=_path("labels", labels),
+            node_type=node_type,
+            label=label,
+            edge_columns=EdgeColumns(source_column, target_column, weight_column),
+            feature_columns=tuple(feature_columns),
+            id_column=id_column,
+            max_categories=max_categories,
+            encoders=None if like is None else typed_encoders(checks.path("like", like)),
+            task=task,
+            splits=splits,
+            seed=seed,
+        )
+        return import_tables(folder, typed, feature_type, *how)
+    if isinstance(edges, Mapping):
+        raise InputError("edges are given by relation, but nodes=None: pass tables by type, too.")
     files = Files(
         edges=_paths("edges", edges),
         features=_path("features", features),
@@ -184,11 +233,15 @@ def import_graph(
         seed=seed,
         label_edges=_paths("label_edges", label_edges),
         num_nodes=None if num_nodes is None else checks.whole("num_nodes", num_nodes, least=1),
+        node_type=node_type,
         node_time=node_time_column,
     )
     files.check()
     try:
-        parts = files.read()
+        parts: Any = files.read()
+        if isinstance(parts, TypedParts):
+            return write_parts(folder, parts, files, feature_type, *how)
+        (feature_type,) = feature_types(feature_type, [""]).values()
         if num_nodes is not None and num_nodes != parts.nodes.number:
             raise InputError(
                 f"features has {parts.nodes.number} rows, but num_nodes={num_nodes}: give each "
@@ -196,11 +249,11 @@ def import_graph(
             )
         directed = directed and not parts.is_undirected
         _check_space(folder, parts, feature_type)
-        plan = _Plan(parts, directed, cast("Norm", norm), max(most, LEAST_MEMORY), progress)
-        return write_store(folder, _content(plan, files, feature_type), progress=progress)
+        plain = _Plan(parts, directed, own_norm, most, progress)
+        return write_store(folder, _content(plain, files, feature_type), progress=progress)
     except InputError as error:
         progress("looking for other problems", None)
-        found = find_problems(files, feature_type)
+        found = find_problems(files, "float32" if graph is not None else str(feature_type))
         if len(found) > 1:
             raise ImportProblems(found) from error
         raise

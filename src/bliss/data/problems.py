@@ -37,9 +37,10 @@ class Problems:
         self.found: list[str] = []
 
     @contextmanager
-    def collecting(self) -> Iterator[None]:
-        """Context manager in which an `InputError` is collected and not raised."""
+    def collecting(self, prefix: str = "") -> Iterator[None]:
+        """Context manager in which an `InputError` is collected, after a prefix, and not raised."""
         try:
             yield
         except InputError as error:
-            self.found += [one for one in problems_of(error) if one not in self.found]
+            named = [f"{prefix}{one}" for one in problems_of(error)]
+            self.found += [one for one in named if one not in self.found]

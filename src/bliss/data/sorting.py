@@ -55,17 +55,26 @@ class EdgeSorter:
     """Takes edges in chunks and writes indptr.npy, indices.npy and weight.npy.
 
     Self-loops are replaced by one of weight 1 per node. Parallel edges are merged; their weights
-    are added in the order in which they came, those of reverses last.
+    are added in the order in which they came, those of reverses last. With `relations`, the source
+    j of an edge under relation r is written as r V + j, and self-loops are edges like others.
     """
 
     def __init__(
-        self, folder: Path, num_nodes: int, is_weighted: bool, directed: bool, memory: int
+        self,
+        folder: Path,
+        num_nodes: int,
+        is_weighted: bool,
+        directed: bool,
+        memory: int,
+        relations: int = 0,
     ) -> None:
-        self.bits = max((num_nodes - 1).bit_length(), 1)
+        self.relations = relations
+        self.bits = max((num_nodes * max(relations, 1) - 1).bit_length(), 1)
         if self.bits > MOST_BITS:
+            times = f", times {relations} relations" if relations else ""
             raise InputError(
-                f"features has {num_nodes:,} rows, but a graph can have at most {2**MOST_BITS:,} "
-                "nodes: split it."
+                f"features has {num_nodes:,} rows{times}, but a graph can have at most "
+                f"{2**MOST_BITS:,} nodes: split it."
             )
         self.folder, self.num_nodes, self.directed = folder, num_nodes, directed
         self.is_weighted = is_weighted
@@ -89,6 +98,14 @@ class EdgeSorter:
         self.read += source.size
         self.loops += loops
         self._runs.add(key[:count], value[:count])
+
+    def add_typed(
+        self, source: IntArray, target: IntArray, weight: FloatArray, relation: int
+    ) -> None:
+        """Add edges of a relation; source and target are ids of the graph."""
+        name = (relation * self.num_nodes + source).astype(np.uint64)
+        key = (target.astype(np.uint64) << np.uint64(self.bits) | name) << np.uint64(1)
+        self._runs.add(key, weight.astype(np.float32))
 
     def write(self, progress: Callable[[float], None]) -> SortedEdges:
         """Sort and write the edges. `progress` is called with the share that is done."""
@@ -144,7 +161,7 @@ class EdgeSorter:
         first, last = low >> (self.bits + 1), (high - 1) >> (self.bits + 1)  # targets
         node = np.arange(first, last + 1, dtype=np.uint64)
         loop = (node << np.uint64(self.bits) | node) << np.uint64(1)
-        loop = loop[(loop >= low) & (loop < high)]
+        loop = loop[(loop >= low) & (loop < high)] if not self.relations else loop[:0]
         key = np.concatenate([key, loop])
         if self.is_weighted:
             order = np.argsort(key, kind="stable")

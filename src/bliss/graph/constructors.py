@@ -28,6 +28,16 @@ from bliss.graph.conversion import (
 from bliss.graph.csc import WEIGHTED, check_arrays, check_weight, compress
 from bliss.graph.cutoff import check_times, times_of
 from bliss.graph.graph_types import EdgeType, compress_relations
+from bliss.graph.stores import (
+    edge_ids_of,
+    is_of_edges,
+    is_store_pair,
+    is_typed_store,
+    refuse_store_options,
+    store_fields,
+    store_relations,
+    store_weight,
+)
 
 if TYPE_CHECKING:
     from bliss.graph.graph import Graph
@@ -67,7 +77,7 @@ class GraphConstructors:
         source
             A `Graph`; a PyG `Data`, `HeteroData` or `EdgeIndex`; a networkx graph; a SciPy or torch
             sparse matrix (COO, CSR, CSC) or a `SparseTensor`, in which [j, i] is the edge j -> i;
-            or a tensor or array edge_index [2, E].
+            a tensor or array edge_index [2, E]; or a pair of PyG's FeatureStore and GraphStore.
         norm
             Aggregation coefficients. Default: those of a graph, otherwise "mean". With
             "weighted-mean" and "weights", weights are data.edge_weight, the values of a matrix or
@@ -87,6 +97,8 @@ class GraphConstructors:
             graph: Graph = source  # type: ignore[assignment]
             check_unchanged(graph.norm, norm, options)
             return graph
+        if is_store_pair(source):
+            return cls.from_stores(source[0], source[1], norm=norm or "mean", **options)
         kind = library_of(source)
         check_source(source, kind, options)
         if kind == "torch_geometric.HeteroData":
@@ -234,6 +246,39 @@ class GraphConstructors:
         """
         checks.choice("norm", norm, NORMS)
         fields = compress_relations(edge_index, num_nodes, weight, norm, edge_ids, time)
+        return cls._of_arrays(*fields)
+
+    @classmethod
+    def from_stores(
+        cls,
+        feature_store: Any,
+        graph_store: Any,
+        norm: Norm = "mean",
+        edge_ids: bool | None = None,
+        **options: Any,
+    ) -> Graph:
+        """Build from PyG's FeatureStore and GraphStore, with types if its edges have some.
+
+        Edges are those of `graph_store.csc()`. The numbers of nodes are sizes of edge_index or
+        rows of features. Edge ids are kept if the features store has attributes of edges. Weights
+        of norm="weighted-mean" and "weights" are the attribute edge_weight of edges.
+        """
+        refuse_store_options(norm, options)
+        if edge_ids is None:
+            attrs = feature_store.get_all_tensor_attrs()
+            edge_ids = any(is_of_edges(attr.group_name) for attr in attrs)
+        weighs = norm in WEIGHTED
+        if not is_typed_store(graph_store):
+            indptr, indices, ids = store_fields(feature_store, graph_store)
+            weight = store_weight(feature_store, (None, None))[ids] if weighs else NOTHING
+            return cls._of_arrays(indptr, indices, norm, weight, ids if edge_ids else None)
+        index, ids, sizes = store_relations(feature_store, graph_store)
+        given = None
+        if weighs:
+            given = {one: store_weight(feature_store, one)[ids[one]] for one in index}
+        fields = list(compress_relations(index, sizes, given, norm, True))
+        column, types = fields[4], fields[6]
+        fields[4] = edge_ids_of(column, types, ids) if edge_ids else None
         return cls._of_arrays(*fields)
 
     @classmethod

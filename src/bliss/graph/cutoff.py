@@ -89,7 +89,8 @@ def check_times(field: str, time: Any, size: int, owner: str) -> IntArray:
 def times_of(data: Any, name: str) -> IntArray:
     """Times of the edges of a PyG `Data`, from an attribute of its edges or nodes. int64[E].
 
-    An edge is as old as its source if nodes have times.
+    An edge is as old as its source if nodes have times. Where there are as many edges as nodes, the
+    name of the attribute says whose it is, as in PyG.
     """
     given = getattr(data, name, None)
     if given is None:
@@ -102,7 +103,12 @@ def times_of(data: Any, name: str) -> IntArray:
             f"time_attr={name!r} needs data.edge_index, whose edges the times belong to: set it in "
             "place of adj_t."
         )
-    if data.is_node_attr(name) and not data.is_edge_attr(name):
+    if data.is_node_attr(name):  # of edges, if there are as many, only if its name says so
+        if data.num_nodes == data.num_edges and "node" not in name:
+            raise InputError(
+                f"time_attr={name!r} may hold times of edges or of nodes, because data has as many "
+                f"edges as nodes: rename it to edge_{name} or node_{name}."
+            )
         node_time = check_times(f"data.{name}", given, data.num_nodes, "node")
         source: IntArray = checks.as_array("edge_index", data.edge_index)[0]
         return node_time[source]

@@ -15,6 +15,7 @@ from bliss.errors import InputError
 from bliss.graph.csc import check_weight, index_type
 from bliss.graph.cutoff import check_times
 from bliss.kernels.frontier import group_by_target
+from bliss.kernels.links import places_by_range
 
 EdgeType: TypeAlias = tuple[str, str, str]
 """Type of the sources, name of the relation, type of the targets."""
@@ -114,8 +115,8 @@ class GraphTypes:
 
     def places(self, nodes: IntArray) -> list[IntArray]:
         """Positions of the nodes of each type, in order. int64[N] -> T arrays."""
-        kind = self.type_of(nodes)
-        return [np.flatnonzero(kind == number) for number in range(len(self.node_types))]
+        pointer, order = places_by_range(nodes, self.node_ptr)
+        return [order[pointer[t] : pointer[t + 1]] for t in range(len(self.node_types))]
 
 
 def sort_relations(

@@ -15,7 +15,13 @@ from bliss.graph.csc import WEIGHTED, inverse_power
 from bliss.graph.cutoff import Cutoff
 from bliss.kernels import frontier, nodewise, times
 from bliss.kernels.histories import add_rows, full_sums
-from bliss.kernels.links import edges_of_codes, split_ranges, split_rows, typed_ranges
+from bliss.kernels.links import (
+    edges_of_codes,
+    first_groups,
+    split_ranges,
+    split_rows,
+    typed_ranges,
+)
 
 if TYPE_CHECKING:
     from bliss.graph.graph import Graph
@@ -261,7 +267,7 @@ class Rows:
         """Convert pointers by group to pointers by target. int64[G + 1] -> int64[D + 1]."""
         if self.graph.types is None:
             return kept_indptr
-        indptr: IntArray = kept_indptr[np.searchsorted(self.owner, np.arange(self.dst.size + 1))]
+        indptr: IntArray = kept_indptr[first_groups(self.owner, self.dst.size)]
         return indptr
 
     @cached_property

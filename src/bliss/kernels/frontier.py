@@ -37,6 +37,7 @@ so that it is not flushed to 0 like a subnormal one."""
 _ZERO = np.float32(0)
 _U0, _U1, _U5, _U31 = np.uint64(0), np.uint64(1), np.uint64(5), np.uint64(31)
 _BIT = np.uint32(1)
+_SHORT = 4  # edges of a group below which a loop costs more than its turns
 _CHUNK = 1024
 _LARGEST_SCALE = 1e300
 
@@ -329,11 +330,32 @@ def edge_weights(
         for kept in range(row.size):
             result[kept] = weight[np.uint64(edge[kept])] * factor[np.uint64(row[kept])]
         return result
-    for g in range(target_scale.size):
-        scale = target_scale[g]
-        for kept in range(np.uint64(kept_indptr[g]), np.uint64(kept_indptr[g + 1])):
-            result[kept] = scale * factor[np.uint64(row[kept])]
+    if row.size >= _SHORT * target_scale.size:
+        for g in range(target_scale.size):
+            scale = target_scale[g]
+            for kept in range(np.uint64(kept_indptr[g]), np.uint64(kept_indptr[g + 1])):
+                result[kept] = scale * factor[np.uint64(row[kept])]
+        return result
+    scales = np.empty(row.size + _SHORT)
+    _repeat(kept_indptr, target_scale, scales)
+    for kept in range(row.size):
+        result[kept] = scales[kept] * factor[np.uint64(row[kept])]
     return result
+
+
+@compiled
+def _repeat(kept_indptr: IntArray, target_scale: FloatArray, scales: FloatArray) -> None:
+    """Write target_scale_g for each kept edge of group g. float64[E' + _SHORT].
+
+    Four entries are written for every group, and those beyond its end are overwritten by the next:
+    loops over groups of one or two edges would wait for their branches.
+    """
+    for g in range(target_scale.size):
+        scale, first = target_scale[g], np.uint64(kept_indptr[g])
+        for more in range(np.uint64(_SHORT)):
+            scales[first + more] = scale
+        for kept in range(first + np.uint64(_SHORT), np.uint64(kept_indptr[g + 1])):
+            scales[kept] = scale
 
 
 @compiled

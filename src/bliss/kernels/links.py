@@ -178,18 +178,66 @@ def typed_ranges(
     returns         int64[G] each: owner (position in dst), group, relation, start and stop
     """
     first = np.empty(dst.size, np.int64)
-    count = 0
+    place = np.zeros(dst.size + 1, np.int64)  # groups before those of each target
     for t in range(dst.size):
         first[t] = group_ptr[np.uint64(dst[t])]
-        count += group_ptr[np.uint64(dst[t] + 1)] - first[t]
-    owner, group, relation, start, stop = np.empty((5, count), np.int64)
-    g = 0
-    for t in range(dst.size):
-        for q in range(first[t], group_ptr[np.uint64(dst[t] + 1)]):
-            owner[g], group[g], relation[g] = t, q, group_relation[np.uint64(q)]
-            start[g], stop[g] = group_start[np.uint64(q)], group_start[np.uint64(q + 1)]
-            g += 1
+        place[t + 1] = place[t] + group_ptr[np.uint64(dst[t] + 1)] - first[t]
+    owner, group, relation, start, stop = np.empty((5, place[-1]), np.int64)
+    for t in range(dst.size):  # a loop for each array, so that copies are vectorised
+        g, number, q = np.uint64(place[t]), place[t + 1] - place[t], np.uint64(first[t])
+        for k in range(np.uint64(number)):
+            start[g + k] = group_start[q + k]
+        for k in range(np.uint64(number)):
+            stop[g + k] = group_start[q + k + np.uint64(1)]
+        for k in range(np.uint64(number)):
+            relation[g + k] = group_relation[q + k]
+        for k in range(np.uint64(number)):
+            owner[g + k] = t
+        for k in range(np.uint64(number)):
+            group[g + k] = q + k
     return owner, group, relation, start, stop
+
+
+@compiled
+def places_by_range(nodes: IntArray, bounds: IntArray) -> tuple[Any, Any]:
+    """Positions of the nodes of each range of ids, in order.
+
+    nodes    int[N]
+    bounds   int64[T + 1]  nodes of range t: bounds[t] to bounds[t + 1]
+    returns  pointer int64[T + 1], order int64[N]: positions of range t from pointer[t]
+    """
+    ranges = bounds.size - 1
+    own = np.empty(nodes.size, np.int64)
+    pointer = np.zeros(ranges + 1, np.int64)
+    for n in range(nodes.size):
+        t = 0
+        for other in range(1, ranges):  # few ranges: counting them needs no branch
+            t += nodes[n] >= bounds[other]
+        own[n] = t
+        pointer[t + 1] += 1
+    for t in range(ranges):
+        pointer[t + 1] += pointer[t]
+    place = pointer.copy()
+    order = np.empty(nodes.size, np.int64)
+    for n in range(nodes.size):
+        order[place[own[n]]] = n
+        place[own[n]] += 1
+    return pointer, order
+
+
+@compiled
+def first_groups(owner: IntArray, num_dst: int) -> Any:
+    """First group of each target, and the number of groups.
+
+    owner    int64[G]  position of each group's target, not decreasing
+    returns  int64[D + 1]
+    """
+    first = np.zeros(num_dst + 1, np.int64)
+    for g in range(owner.size):
+        first[np.uint64(owner[g]) + np.uint64(1)] = g + 1
+    for t in range(num_dst):  # targets without groups
+        first[t + 1] = max(first[t], first[t + 1])
+    return first
 
 
 @compiled

@@ -11,6 +11,7 @@ from bliss import checks
 from bliss.arrays import IntArray
 from bliss.errors import InputError
 from bliss.graph.conversion import library_of
+from bliss.loader.store_content import StorePair
 from bliss.samplers.base import Sampler
 
 
@@ -29,6 +30,9 @@ def own_shards(shard: int | Sequence[int], shards: int) -> tuple[int, ...]:
 def check_data(data: Any, sampler: Any) -> None:
     """Raise an error unless the data has the nodes, and the types, of the sampler's graph."""
     graph = sampler.graph
+    if isinstance(data, StorePair):
+        data.check(sampler)
+        return
     is_typed = library_of(data) == "torch_geometric.HeteroData" or hasattr(data, "edge_types")
     if is_typed != (graph.types is not None):
         has, lacks = ("data has", "graph has none") if is_typed else ("graph has", "data has none")
@@ -39,8 +43,8 @@ def check_data(data: Any, sampler: Any) -> None:
     if not hasattr(data, "num_nodes"):
         raise InputError(
             f"data is a {type(data).__name__}, but must be a PyG Data, which holds features and "
-            "edges in memory or memory-mapped: pass Data(x=..., edge_index=...); a pair of "
-            "FeatureStore and GraphStore is not supported."
+            "edges in memory or memory-mapped, or a pair of FeatureStore and GraphStore: pass "
+            "Data(x=..., edge_index=...)."
         )
     if graph.types is not None:
         sizes = {name: data[name].num_nodes for name in data.node_types}

@@ -50,7 +50,9 @@ class BlockLoader(SeedLoader):
     Parameters
     ----------
     data
-        The PyG data whose attributes are batched; edges come from the sampler's graph.
+        The PyG data whose attributes are batched; edges come from the sampler's graph. Or a pair
+        of PyG's FeatureStore and GraphStore, from which `Graph.of` and samplers are built, too: all
+        attributes of a batch are read by one call of `multi_get_tensor`.
     node_sampler
         A sampler, such as `bliss.Bliss`.
     input_nodes
@@ -122,7 +124,8 @@ class BlockLoader(SeedLoader):
             if types is not None:
                 seeds = NodeSeeds.of_type(input_nodes, types, distinct=not has_times)
             else:
-                seeds = NodeSeeds.of(input_nodes, int(data.num_nodes), distinct=not has_times)
+                nodes = node_sampler.graph.num_nodes
+                seeds = NodeSeeds.of(input_nodes, nodes, distinct=not has_times)
             time = node_times(data, time_attr, seeds) if input_time is None else input_time
             rule = time, len(seeds), node_sampler, time_strict, time_window
             return replace(seeds, times=SeedTimes.of("input_time", *rule))

@@ -15,6 +15,7 @@ from bliss.errors import InputError
 from bliss.graph import Cutoff, Graph, HiddenEdges
 from bliss.links import Negatives, NegativeSampling
 from bliss.loader.seed_times import SeedTimes
+from bliss.loader.typed_links import TypedLinks
 
 EXCLUDE = ("reverse", "self", "none")
 """Edges that a batch of links does not see: its links and their reverse, its links, or none."""
@@ -30,6 +31,7 @@ class EdgeSeeds:
     negatives: Negatives | None = None
     exclude: str = "reverse"
     times: SeedTimes | None = None
+    typed: TypedLinks | None = None  # the relation, in a graph with types
     kind = "links"
 
     @classmethod
@@ -43,11 +45,12 @@ class EdgeSeeds:
         known: Any = None,
         seed: int = 0,
         times: SeedTimes | None = None,
+        typed: TypedLinks | None = None,
     ) -> EdgeSeeds:
         """Seeds from the arguments of `LinkLoader`."""
         checks.choice("exclude", exclude, EXCLUDE)
         sampling = NegativeSampling.of(neg_sampling)
-        pairs = checks.node_pairs("edge_label_index", edge_label_index, graph.num_nodes)
+        pairs = _pairs("edge_label_index", edge_label_index, graph, typed)
         if pairs.shape[1] == 0:
             raise InputError(
                 "edge_label_index has no links, but a loader needs at least one: pass [2, P]."
@@ -58,13 +61,15 @@ class EdgeSeeds:
                 raise InputError(
                     "known has no effect without negatives: leave it out, or pass neg_sampling."
                 )
-            return cls(graph, pairs, label, None, exclude, times)
+            return cls(graph, pairs, label, None, exclude, times, typed)
         listed = pairs if times is None else pairs[:, :0]
         if known is not None:
-            known = checks.node_pairs("known", known, graph.num_nodes)
-            listed = np.concatenate([listed, known], axis=1)
-        negatives = Negatives(graph, sampling, seed, listed, has_times=times is not None)
-        return cls(graph, pairs, label, negatives, exclude, times)
+            listed = np.concatenate([listed, _pairs("known", known, graph, typed)], axis=1)
+        edges = graph
+        if typed is not None:
+            sampling, edges = typed.sampling(sampling), typed.own.graph
+        negatives = Negatives(edges, sampling, seed, listed, has_times=times is not None)
+        return cls(graph, pairs, label, negatives, exclude, times, typed)
 
     def __len__(self) -> int:
         return int(self.edge_label_index.shape[1])
@@ -78,7 +83,7 @@ class EdgeSeeds:
         else:
             ends, named = self._labelled(index, source, target, epoch)
         own = {"input_id": torch.from_numpy(index), **named}
-        return EdgeBatch(ends.node, without, own, ends.cutoff)
+        return EdgeBatch(ends.node, without, own, ends.cutoff, self.typed)
 
     def _labelled(
         self, index: IntArray, source: IntArray, target: IntArray, epoch: int
@@ -124,6 +129,9 @@ class EdgeSeeds:
         """Edges that the batch must not see; None if there are none."""
         if self.exclude == "none":
             return None
+        if self.typed is not None:
+            hidden = self.typed.hidden(source, target, self.exclude)
+            return hidden if hidden.edge.size else None
         ends = source, target
         if self.exclude == "reverse":
             ends = np.concatenate([source, target]), np.concatenate([target, source])
@@ -139,11 +147,23 @@ class EdgeBatch:
     without: HiddenEdges | None  # edges that no layer may see
     own: dict[str, Tensor]
     cutoff: Cutoff | None = None  # [B] times that each end may see
-    node_type: str | None = None
+    typed: TypedLinks | None = None
 
     def attributes(self, targets: Tensor) -> dict[str, Tensor]:
         """Links and negatives as rows of the network's output, and labels; see `LinkLoader`."""
         return self.own
+
+    def attributes_by_type(self, targets: Tensor) -> dict[Any, dict[str, Any]]:
+        """`attributes` of the relation and of the types of its ends."""
+        assert self.typed is not None
+        return self.typed.attributes(self.node, self.own)
+
+
+def _pairs(field: str, given: Any, graph: Graph, typed: TypedLinks | None) -> IntArray:
+    """Links as ids of the graph. int64[2, P]."""
+    if typed is not None:
+        return typed.pairs(field, given)
+    return checks.node_pairs(field, given, graph.num_nodes)
 
 
 def _labels(edge_label: Any, size: int, sampling: NegativeSampling | None) -> Tensor:

@@ -12,6 +12,7 @@ from bliss.graph.cutoff import times_of
 from bliss.loader.edge_seeds import EdgeSeeds
 from bliss.loader.seed_loader import SeedLoader
 from bliss.loader.seed_times import SeedTimes
+from bliss.loader.typed_links import typed_links
 from bliss.samplers.base import Sampler
 
 if TYPE_CHECKING:
@@ -45,6 +46,10 @@ class LinkLoader(SeedLoader):
     see `bliss.links.Negatives`. To evaluate on fixed negatives, pass them in `edge_label_index`
     with the label 0.
 
+    With types, links are of one relation, and negatives have ends of its types. The relation of the
+    batch has ``edge_label_index``, ``edge_label`` and ``input_id``, or the types of its ends have
+    ``src_index``, ``dst_pos_index`` and ``dst_neg_index``: rows of the output of these types.
+
     Parameters
     ----------
     data
@@ -52,7 +57,9 @@ class LinkLoader(SeedLoader):
     node_sampler
         A layer-wise or node-wise sampler, such as `bliss.Bliss`.
     edge_label_index
-        Links [2, P], sources over targets; None: all edges of `data.edge_index`.
+        Links [2, P], sources over targets; None: all edges of `data.edge_index`. With types, a pair
+        of relation and links, such as (("user", "buys", "item"), links); without links, all edges
+        of the relation.
     edge_label
         Labels [P, ...]; None: none, or 1 where negatives are drawn.
     neg_sampling
@@ -75,6 +82,9 @@ class LinkLoader(SeedLoader):
         links alone, "none" to see all. With "none" a network can read off a link's presence from
         its own edge. Default: "reverse"; with strict times "none", because the links and their
         reverse are not seen anyway, and earlier edges between the same nodes may be seen.
+    rev_edge_types
+        With types: the reverse relation, or a dictionary from relations to their reverse; None: by
+        its name, "rev_buys" of "buys".
     known
         Further pairs [2, K] that are never drawn as negatives, such as links of other splits.
     options
@@ -103,6 +113,7 @@ class LinkLoader(SeedLoader):
         time_strict: bool = True,
         time_window: int | None = None,
         exclude: str | None = None,
+        rev_edge_types: Any = None,
         known: Any = None,
         **options: Any,
     ) -> None:
@@ -118,19 +129,34 @@ class LinkLoader(SeedLoader):
                     f"{type(node_sampler).__name__} chooses the seeds of its batches, but here "
                     "they are links: use a layer-wise or node-wise sampler, such as bliss.Bliss."
                 )
-            links = data.edge_index if edge_label_index is None else edge_label_index
+            typed, store = None, data
+            if node_sampler.graph.types is not None:
+                given = node_sampler.graph, data, edge_label_index, rev_edge_types
+                typed, links = typed_links(*given)
+                store = data[typed.edge_type]
+            else:
+                links = data.edge_index if edge_label_index is None else edge_label_index
             if links is None:
                 raise InputError("data has no edge_index: pass the links as edge_label_index.")
             time = edge_label_time
-            if time is None and time_attr is not None and edge_label_index is None:
-                time = times_of(data, time_attr)
+            is_all = links is getattr(store, "edge_index", None)
+            if time is None and time_attr is not None and is_all:
+                time = times_of(store, time_attr)
             size = int(np.shape(links)[-1]) if np.ndim(links) == 2 else 0
             rule = time, size, node_sampler, time_strict, time_window
             times = SeedTimes.of("edge_label_time", *rule)
+            if times is None and time_attr is not None:
+                raise InputError(
+                    f"time_attr={time_attr!r} has no effect on links that are given, whose times "
+                    "it does not hold: pass edge_label_time, one time per link."
+                )
             negatives = {"neg_sampling": neg_sampling, "known": known, "seed": node_sampler.seed}
             hidden = exclude or ("none" if times is not None and times.strict else "reverse")
-            given = {"exclude": hidden, "times": times, **negatives}
-            return EdgeSeeds.of(node_sampler.graph, links, edge_label, **given)
+            settings = {"exclude": hidden, "times": times, "typed": typed, **negatives}
+            seeds = EdgeSeeds.of(node_sampler.graph, links, edge_label, **settings)
+            if typed is not None and hidden == "reverse":
+                typed.check_reverse(*seeds.edge_label_index)
+            return seeds
 
         super().__init__(data, node_sampler, make_seeds, **options)
         if edge_label is None and self._tells_absent:

@@ -21,6 +21,7 @@ from bliss.arrays import IntArray
 from bliss.errors import InputError
 from bliss.graph import WEIGHTED
 from bliss.graph.conversion import edge_attributes
+from bliss.graph.stores import is_store_pair
 from bliss.kernels import pool
 from bliss.loader.arguments import (
     check_data,
@@ -34,6 +35,7 @@ from bliss.loader.gather import Gather
 from bliss.loader.order import EpochOrder, GivenOrder, Order
 from bliss.loader.pyg_options import refuse_options
 from bliss.loader.seeds import SeedBatch, Seeds, draw_blocks
+from bliss.loader.store_content import StoreContent, StorePair
 from bliss.loader.typed_content import TypedContent
 from bliss.nn.block import Block
 from bliss.samplers.base import Sampler
@@ -93,6 +95,8 @@ class SeedLoader:
         refuse_options(type(self).__name__, options, subgraph_type)
         check_options(node_sampler, prefetch, num_workers, batch_sampler, shuffle, drop_last)
         check_function("transform", transform)
+        if is_store_pair(data):
+            data = StorePair(*data)
         check_data(data, node_sampler)
         self.data, self.node_sampler, self.transform = data, node_sampler, transform
         self.batch_size = checks.whole("batch_size", batch_size, least=1)
@@ -112,8 +116,10 @@ class SeedLoader:
                 "batch_size."
             )
         cache = checks.whole("feature_cache", feature_cache)
-        self._content: TypedContent | None = None
-        if node_sampler.graph.types is None:
+        self._content: TypedContent | StoreContent | None = None
+        if isinstance(data, StorePair):
+            self._content = StoreContent(data, node_sampler)
+        elif node_sampler.graph.types is None:
             self._gather = Gather(data, node_sampler, cache)
         else:
             self._content = TypedContent(data, node_sampler, cache)
@@ -314,7 +320,7 @@ class SeedLoader:
         """A batch without attributes."""
         from torch_geometric.data import Data, HeteroData
 
-        return Data() if self._content is None else HeteroData()
+        return Data() if self.node_sampler.graph.types is None else HeteroData()
 
     def _load_all(self, parts: Iterable[_Part], step: int) -> list[Data]:
         return [self._load(part, step) for part in parts]

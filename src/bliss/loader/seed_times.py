@@ -41,7 +41,8 @@ class SeedTimes:
             if sampler.graph.has_times:
                 raise InputError(
                     f"the sampler's graph has times, but {field} is missing, so seeds would see "
-                    f"their future: pass {field}, or build the sampler without time_attr."
+                    f"their future: pass {field}, or time_attr to the loader, or build the sampler "
+                    "without time_attr."
                 )
             if window is not None:
                 raise InputError(

@@ -33,17 +33,16 @@ class SeedBatch(Protocol):
         ...
 
     @property
-    def node_type(self) -> str | None:
-        """Type of the nodes that `attributes` describes, in a graph with types."""
-        ...
-
-    @property
     def cutoff(self) -> Cutoff | None:
         """Times that each node may see; None: all. [B]."""
         ...
 
     def attributes(self, targets: Tensor) -> dict[str, Tensor]:
         """Attributes of the batch that describe its seeds; targets int64[D] are the outputs."""
+        ...
+
+    def attributes_by_type(self, targets: Tensor) -> dict[Any, dict[str, Any]]:
+        """The same in a graph with types: those of each type of nodes or edges."""
         ...
 
 
@@ -143,11 +142,6 @@ class NodeBatch:
     without: HiddenEdges | None = None
 
     @property
-    def node_type(self) -> str | None:
-        """Type of the seeds in a graph with types."""
-        return self.seeds.node_type
-
-    @property
     def cutoff(self) -> Cutoff | None:
         """Times that each seed may see; None: all. [B]."""
         times = self.seeds.times
@@ -161,3 +155,7 @@ class NodeBatch:
         if seeds.times is not None:
             named["seed_time"] = torch.from_numpy(seeds.times.time)[place]
         return named
+
+    def attributes_by_type(self, targets: Tensor) -> dict[Any, dict[str, Any]]:
+        """`attributes` and batch_size, of the type of the seeds."""
+        return {self.seeds.node_type: self.attributes(targets) | {"batch_size": targets.numel()}}

@@ -31,6 +31,7 @@ class TypedContent:
         assert sampler.graph.types is not None
         self.data, self.types = data, sampler.graph.types
         self._has_edge_ids = sampler.graph.edge_id is not None
+        self._of_edges = hetero_edge_attributes(data)
         sizes = {name: getattr(data[name].get("x"), "nbytes", 0) for name in self.types.node_types}
         whole = max(sum(sizes.values()), 1)
         self.gathers = {
@@ -40,7 +41,7 @@ class TypedContent:
     @property
     def edge_attributes(self) -> set[str]:
         """Names of attributes with a row per edge, of any relation."""
-        return set().union(*hetero_edge_attributes(self.data).values())
+        return set().union(*self._of_edges.values())
 
     def check(self) -> None:
         """Raise an error if a mapped file was cut short."""
@@ -60,11 +61,9 @@ class TypedContent:
         self._fill_edges(batch, blocks, skipped)
         for name, value in self.data._global_store.items():
             batch[name] = value
-        owner = batch if seeds.node_type is None else batch[seeds.node_type]
-        for name, value in seeds.attributes(blocks[-1].dst).items():
-            owner[name] = value
-        if seeds.node_type is not None:
-            owner.batch_size = blocks[-1].num_dst
+        for kind, named in seeds.attributes_by_type(blocks[-1].dst).items():
+            for name, value in named.items():
+                batch[kind][name] = value
 
     def _fill_nodes(self, batch: Any, blocks: Sequence[Block]) -> None:
         nodes = blocks[0].split(blocks[0].src)
@@ -82,15 +81,14 @@ class TypedContent:
             own.num_nodes = n_id.numel()
 
     def _fill_edges(self, batch: Any, blocks: Sequence[Block], skipped: Collection[str]) -> None:
-        of_edges = hetero_edge_attributes(self.data)
-        for number, edge_type in enumerate(self.types.edge_types):
+        for number, (edge_type, of_edges) in enumerate(self._of_edges.items()):
             own = batch[edge_type]
             if self._has_edge_ids:
                 own.e_id = [block.e_id[block.by_type.edge_place[number]] for block in blocks]
             for key, value in self.data[edge_type].items():
                 if key in skipped:
                     continue
-                if key in of_edges[edge_type]:
+                if key in of_edges:
                     if self._has_edge_ids and isinstance(value, Tensor):
                         own[key] = [value.index_select(0, ids) for ids in own.e_id]
                     continue

@@ -18,6 +18,8 @@ from bliss.nn.layer_calls import LayerCall, LayerPart, Placeholder, message_pass
 from bliss.nn.support import support
 from bliss.nn.typed_propagation import TypedLayer
 
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
 
 class Blockwise(nn.Module):
     """A PyG model, called as model(x, edge_index), over blocks: blockwise(x, blocks).
@@ -71,6 +73,7 @@ class Blockwise(nn.Module):
                 "pass the model itself, and compile what lies between its layers."
             )
         self.model, self.full, self.edge_values = model, full, edge_values
+        self._check_arguments()
         if not self.layers:
             raise InputError(
                 f"{type(model).__name__} has no MessagePassing layers of PyG: pass a network that "
@@ -84,6 +87,18 @@ class Blockwise(nn.Module):
                     f"layer {part.name} ({kind}) cannot be estimated from sampled edges, because "
                     f"{how.reason}: use a sum or a mean, or bliss.Full with "
                     "Blockwise(model, full=True)."
+                )
+
+    def _check_arguments(self) -> None:
+        """Refuse a model with further arguments that nobody passes."""
+        arguments = list(inspect.signature(self.model.forward).parameters.values())[2:]
+        for one in arguments:
+            is_passed = one.name == "edge_type" or one.name in self.edge_values
+            if one.default is one.empty and one.kind not in _VARIADIC and not is_passed:
+                raise InputError(
+                    f"{type(self.model).__name__}.forward needs {one.name!r}, which is not passed: "
+                    f"pass Blockwise(model, {one.name}=...) with a row for each edge, call it "
+                    "edge_type if it is the relation of each edge, or give it a default."
                 )
 
     @property

@@ -115,6 +115,12 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
                 f"{type(self).__name__} draws one subgraph for all layers, but the graph has types "
                 "of nodes and edges: use a layer-wise or node-wise sampler, such as bliss.Bliss."
             )
+        if self.graph.types is not None and self.config.is_first_hop_exact:
+            raise InputError(
+                f"{type(self).__name__} would sum the features of all relations in its exact first "
+                "hop or history, but the graph has types, whose features differ in width: choose "
+                "first_hop sampled and history none."
+            )
         unit, name = self.config.unit, type(self).__name__
         self.divided = divided_budgets(budgets, self.graph, unit, name, self.divides_budgets)
         self.budgets = tuple(map(self._in_all, self.budgets, self.divided or repeat(None)))

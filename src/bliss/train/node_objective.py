@@ -170,7 +170,7 @@ def node_objective(
         of_type = "" if dataset.typed is None else f"type {dataset.typed.node_type!r} of "
         raise InputError(
             f"{of_type}{dataset.name!r} has no labels, but training needs them: import it with "
-            "--labels."
+            "--labels, or learn its links with --task link."
         )
     for name in ("train", "val", "test") if trains else ():
         if name not in dataset.splits or len(dataset.splits[name]) == 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import ceil
 from time import perf_counter
 from typing import Any
 
@@ -16,7 +17,7 @@ from bliss.train.recipe import resolve
 from bliss.train.seconds.gradient_noise import Expected, NoiseModel, Size
 from bliss.train.seconds.kinds import PASSES, Kind, kinds
 from bliss.train.seconds.schedule import Durations, least_seconds, plan
-from bliss.train.seconds.timed_pilot import DRAWS, MEASURED, Clock, TimedPilot, TooSlow
+from bliss.train.seconds.timed_pilot import MEASURED, Clock, TimedPilot, TooSlow
 from bliss.train.task import Task, build_task
 
 PILOT = 0.1
@@ -25,11 +26,11 @@ LEAST_STEPS = 10
 """Least number of steps of a run."""
 MOST_FIRST = 3
 """Sizes of a kind that are measured before the models are used."""
-HOPELESS = 4.0
+HOPELESS = 3.0
 """A kind that costs this many times the best one is measured at no other size."""
 SHOWN = 3
 """Other kinds that the reason names."""
-ENOUGH_DRAWS = 12
+ENOUGH_DRAWS = 20
 """Draws of the best setting after which nothing more is measured."""
 
 
@@ -45,7 +46,7 @@ class TimedRow(Record, frozen=True, kw_only=True):
     gradient_error: float
     """Squared error of the gradient's direction, r in `gradient_noise`."""
     cost: float
-    """ms (1 + gradient_error), in proportion to the time of training."""
+    """ms (1 + gradient_error)^(3/4), in proportion to the time of training."""
     draws: int
     """Gradients of this size that were measured."""
 
@@ -131,7 +132,7 @@ def choose(
     except TooSlow as slow:
         raise InputError(
             f"seconds={seconds:g} is too short for a pilot, which needs {slow.seconds:.2g} s and "
-            f"has a tenth of the time: pass at least {slow.seconds / PILOT:.2g}."
+            f"has a tenth of the time: pass at least {_rounded_up(slow.seconds / PILOT)}."
         ) from None
     pilot.refer()
     if is_chosen := pilot.has_learnt and pilot.has_weights:
@@ -153,7 +154,7 @@ def choose(
         raise InputError(
             f"seconds={seconds:g} is too short for a pilot, {LEAST_STEPS} steps of "
             f"{1e3 * durations.step:.0f} ms and two evaluations of {durations.evaluation:.2g} s: "
-            f"pass at least {1.1 * needed:.2g}."
+            f"pass at least {_rounded_up(1.1 * needed)}."
         )
     config = kind.at(size).with_settings(
         steps=schedule.steps,
@@ -204,7 +205,7 @@ def measure_all(pilot: TimedPilot) -> None:
         known = pilot.measured.get((name, size))
         if known is not None and len(known.moments) >= ENOUGH_DRAWS:
             return
-        pilot.measure(pilot.kinds[name], size, 2 * DRAWS)
+        pilot.measure(pilot.kinds[name], size)
 
 
 def best_sizes(model: NoiseModel, offered: Mapping[str, Kind]) -> dict[str, tuple[Size, Expected]]:
@@ -222,6 +223,11 @@ def best_setting(model: NoiseModel, offered: Mapping[str, Kind]) -> tuple[str, S
     """Kind and size of least cost."""
     name, (size, _) = next(iter(best_sizes(model, offered).items()))
     return name, size
+
+
+def _rounded_up(seconds: float) -> str:
+    """A time to be passed: whole seconds, or tenths of a few."""
+    return f"{ceil(seconds)}" if seconds > 10 else f"{ceil(10 * seconds) / 10:g}"
 
 
 def _default_kind(task: Task) -> tuple[Kind, Size]:

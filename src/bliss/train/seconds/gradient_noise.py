@@ -1,19 +1,23 @@
 """Time to a given reduction of the loss, from the error of the gradient and the time of a step.
 
 Let G be the gradient over all training seeds with full neighbourhoods, g^ that of a batch and a
-draw, and <a, b> = sum_i a_i b_i / sqrt(v_i), with v_i the second moments by which Adam divides. In
-these units, a step along g^ with the learning rate eta changes a smooth loss by
+draw, and <a, b> = sum_i a_i b_i / sqrt(v_i), with v_i the second moments by which Adam divides. The
+squared error of the gradient's direction is
 
-    -eta <G, E g^> + eta^2 / 2 E|g^|^2 curvature
+    r = |G|^2 E|g^|^2 / <G, E g^>^2 - 1
 
-on average. With the best eta, the decrease is in proportion to <G, E g^>^2 / E|g^|^2, and to |G|^2
-if there is no noise. So the number of steps to a given reduction is in proportion to 1 + r, and the
-time to
+Without bias it is the relative variance of g^; for batches without sampling, the gradient noise
+scale of McCandlish et al. (2018) over B. How many steps it costs depends on the learning rate eta:
 
-    cost = ms (1 + r),    1 + r = |G|^2 E|g^|^2 / <G, E g^>^2
+* Far from the optimum, Adam with a given eta lowers the loss by eta <G, E g^> / sqrt(E|g^|^2) per
+  step, so that a given reduction takes (1 + r)^(1/2) times as many steps as without noise.
+* Near it, curvature counts: the loss changes by -eta <G, E g^> + eta^2 E|g^|^2 curvature / 2. With
+  the best eta, the decrease is in proportion to <G, E g^>^2 / E|g^|^2: (1 + r) times as many steps.
 
-r is the squared error of the gradient's direction. Without bias it is the relative variance of g^,
-which is the gradient noise scale of McCandlish et al. (2018) over B for batches without sampling.
+A run goes from the first to the second. The time to a given reduction is taken to be in proportion
+to the geometric mean of both:
+
+    cost = ms (1 + r)^(3/4)
 
 The variance of a batch falls with its size B, that of sampling with budgets k (sources per layer)
 or f (neighbours per target), and a bias enters r by its square:
@@ -38,6 +42,8 @@ import scipy.optimize
 from bliss.arrays import FloatArray
 
 Form = Literal["layer-wise", "node-wise", "full", "subgraph"]
+POWER = 0.75
+"""Exponent of 1 + r in the cost."""
 LARGEST = 1e4
 """Largest r; a gradient that points elsewhere has it."""
 PRIOR_DRAWS = 4
@@ -69,8 +75,8 @@ class Expected(NamedTuple):
 
     @property
     def cost(self) -> float:
-        """ms (1 + r), in proportion to the time of training."""
-        return self.ms * (1 + self.error)
+        """ms (1 + r)^POWER, in proportion to the time of training."""
+        return float(self.ms * (1 + self.error) ** POWER)
 
 
 def relative_error(square: float, moment: float, projection: float) -> float:

@@ -23,20 +23,21 @@ from bliss.train.seconds.kinds import Kind
 from bliss.train.step import Stepper
 from bliss.train.task import Task
 
-WARM_UP, EVALUATION, REFERENCE, MEASURED = 0.3, 0.2, 0.15, 0.9
+WARM_UP, EVALUATION, REFERENCE, MEASURED = 0.3, 0.3, 0.1, 0.9
 """Shares of a pilot: of training; of an evaluation at most; of the gradient that others are
 compared with; and the share after which only the choice is timed."""
 LEAST_STEPS = 4
 """Least number of training steps before the evaluation, and after it."""
-DRAWS = 2
-"""Draws of a measurement, besides the first one, which is not timed."""
+DRAWS, MOST_DRAWS, SHARE = 2, 8, 0.015
+"""Draws of a measurement, besides the first one, which is not timed: more of fast steps, as many as
+fit into a share of the pilot."""
 LEAST_DRAWS = 2 * LEAST_STEPS + 2 + DRAWS + 1
 """Steps of the shortest pilot: training, reference and one measurement."""
 FIXED = {"schedule": "constant", "prefetch": 0, "lr_decay": 1.0, "steps": 10**18}
 """Settings of the pilot's steps."""
 FAR = 10**9
 """Steps between those of different measurements."""
-REFERENCES = 8
+REFERENCES = 16
 """Largest number of batches whose gradients are the reference."""
 REFERENCE_SIZE = 4
 """A reference without full neighbourhoods has this many times the first batches and budgets."""
@@ -71,14 +72,14 @@ class TooSlow(Exception):
 class TimedPilot:
     """A network in training, and what each kind of sampler would do next.
 
-    The first kind trains the network, by default with a history; the time begins after its first
-    step. Halfway, an evaluation is timed,
-    which is a survey, as in training. Then the weights stay fixed, and of each kind and size some
-    gradients are computed, of new batches and draws, by ordinary training steps: their times count,
-    and the weights are put back after each. `gradient_noise` has the formulas. G is the mean over
-    batches with full neighbourhoods, or where these take too long over batches of the first kind
-    with four times its budgets. |G|^2 is the mean product of different batches, because their
-    squares include their noise.
+    The first kind trains the network, by default with a history. The time begins after its first
+    step. Halfway, an evaluation is timed, which is a survey, as in training. Then the weights stay
+    fixed: each kind and size takes a few ordinary training steps with new batches and draws, whose
+    times and gradients are measured, and the weights are put back after each.
+
+    `gradient_noise` has the formulas. G is the mean over batches with full neighbourhoods or, where
+    these take too long, over batches of the first kind with four times its budgets. |G|^2 is the
+    mean product of different batches, because their squares include their noise.
 
     Parameters
     ----------
@@ -219,15 +220,17 @@ class TimedPilot:
         total = number**2 * float(self.mean.square() @ self.scale)
         self.square = max((total - squares) / (number * (number - 1)), LEAST * squares / number)
 
-    def measure(self, kind: Kind, size: Size, draws: int = DRAWS) -> None:
+    def measure(self, kind: Kind, size: Size) -> None:
         """Compute some more gradients of a size; fewer if the time is over."""
         own = self.measured.setdefault((kind.name, size), Measured([], [], []))
+        until = self.spent + SHARE
         for number, (taken, gradient) in enumerate(self._draws(kind, size)):
             own.moments.append(float(gradient.square() @ self.scale))
             own.projections.append(float((gradient * self.mean) @ self.scale))
             if number > 0:  # seeds are shuffled and kernels are loaded in the first
                 own.seconds.append(taken)
-            if number >= draws or (number > 0 and self.spent > MEASURED):
+            is_enough = number >= MOST_DRAWS or (number >= DRAWS and self.spent > until)
+            if is_enough or (number > 0 and self.spent > MEASURED):
                 break
 
     def points(self) -> list[Point]:

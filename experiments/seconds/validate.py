@@ -1,0 +1,347 @@
+"""Expected against measured order of settings at equal seconds, and the advised setting among them.
+
+`python -m experiments.seconds.validate pilot CASE --root DATA` runs the pilot of `bliss train
+--seconds 60`, measures the settings of a small grid on the same network, and times their steps; run
+it alone on a machine. `... validate train CASE` trains every setting and the advised one for 3 s
+worth of steps, which may share the machine. On PPI, the grid is that of experiments.seconds.run,
+whose times and scores after 10 s are taken. Results are stored in validation.json after each run,
+and finished runs are skipped. `... validate page` rewrites the table of docs/advice.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from time import perf_counter
+
+import msgspec
+import scipy.stats
+import torch
+
+from bliss.data import Dataset
+from bliss.storage import records
+from bliss.storage.files import replace_file
+from bliss.studies.provenance import Machine, machine
+from bliss.train import Stepper, TrainConfig, build_task, resolve
+from bliss.train.evaluation import evaluate
+from bliss.train.seconds.choice import PILOT, best_setting, measure_all
+from bliss.train.seconds.gradient_noise import Expected, Size
+from bliss.train.seconds.kinds import Kind, kinds
+from bliss.train.seconds.timed_pilot import TimedPilot
+from experiments.seconds import results
+from experiments.seconds.cases import GRAPHS, NETWORKS
+
+PATH = Path(__file__).parent / "validation.json"
+PAGE = Path(__file__).parents[2] / "docs" / "advice.md"
+START, END = "<!-- validation: written by experiments.seconds.validate -->", "<!-- end -->"
+PILOT_OF, SECONDS, SEED = 60.0, 3.0, 0
+"""Time whose pilot is run, time of training here, and its seed."""
+WARM_UP, LEAST_STEPS, LEAST_SECONDS = 2, 4, 1.0
+
+GRID = (
+    ("bliss, history", 512, 512),
+    ("bliss, history", 2048, 2048),
+    ("bliss", 512, 1024),
+    ("neighbor, sampled first hop", 512, 8),
+    ("saint-rw", 2048, 0),
+    ("random-nodes", 8192, 0),
+)
+WIDE = (  # 8,415 features: an exact first hop takes too long
+    ("bliss, sampled first hop", 512, 512),
+    ("bliss, sampled first hop", 512, 1024),
+    ("pladies, sampled first hop", 512, 1024),
+    ("saint-rw", 1024, 0),
+    ("saint-rw", 4096, 0),
+    ("random-nodes", 2048, 0),
+)
+CASES = {
+    "ppi": ("ppi", "sage", ()),
+    "ppi-gatv2": ("ppi", "gatv2", ()),
+    "three-hops": ("three-hops", "sage", GRID),
+    "pubmed": ("pubmed", "sage", GRID),
+    "physics": ("physics", "sage", WIDE),
+}
+"""Graph, network and settings (kind, batch size, budget of each layer) of each case; none: those of
+experiments.seconds.run."""
+KIND_OF = {
+    "bliss+history": "bliss, history",
+    "pladies+history": "pladies, history",
+    "vrgcn": "vrgcn",
+    "bliss": "bliss, sampled first hop",
+    "pladies": "pladies, sampled first hop",
+    "neighbor": "neighbor, sampled first hop",
+    "saint-rw": "saint-rw",
+    "random-nodes": "random-nodes",
+    "full": "full",
+}
+"""Kind of each sampler of experiments.seconds.run."""
+TITLES = {
+    "ppi": "PPI, GraphSAGE",
+    "three-hops": "synthetic, 200,000 nodes, GraphSAGE",
+    "pubmed": "PubMed, GraphSAGE",
+    "physics": "Physics, GraphSAGE",
+    "ppi-gatv2": "PPI, GATv2",
+}
+
+
+class Row(records.Record, frozen=True, kw_only=True):
+    """A setting: what the pilot expects of it, and what it reaches."""
+
+    kind: str
+    batch_size: int
+    budget: int
+    gradient_error: float  # expected r
+    setup_s: float
+    step_ms: float
+    is_advised: bool = False
+    steps: int = 0
+    val_score: float | None = None
+    test_score: float | None = None
+
+    @property
+    def cost(self) -> float:
+        """What the pilot minimises, with the measured time of a step."""
+        return Expected(self.step_ms, self.gradient_error).cost
+
+    @property
+    def key(self) -> tuple[str, Size]:
+        """What identifies a setting."""
+        return self.kind, Size(self.batch_size, self.budget)
+
+
+class Case(records.Record, frozen=True, kw_only=True):
+    """All settings of a case."""
+
+    name: str
+    pilot_seconds: float
+    rows: list[Row]
+
+
+class Validation(records.Record, frozen=True, kw_only=True):
+    """All cases."""
+
+    machine: Machine
+    cases: list[Case]
+
+
+def read() -> Validation:
+    """The stored results."""
+    return records.read(PATH, Validation, "run the validation again")
+
+
+def store(case: Case) -> None:
+    """Replace a case in the stored results."""
+    found = read() if PATH.exists() else Validation(machine=machine(), cases=[])
+    others = [one for one in found.cases if one.name != case.name]
+    order = list(CASES)
+    cases = sorted([*others, case], key=lambda one: order.index(one.name))
+    records.write(PATH, msgspec.structs.replace(found, cases=cases))
+
+
+def load(name: str, root: Path | None) -> tuple[Dataset, dict[str, object]]:
+    """Data set and settings of a case."""
+    graph, network, _ = CASES[name]
+    settings = {"dataset": graph, **GRAPHS[graph].settings, **NETWORKS[network]}
+    return GRAPHS[graph].load(root), settings
+
+
+def rows_of_grid(name: str) -> list[Row]:
+    """Times and scores of experiments.seconds.run, for a case without settings of its own."""
+    graph, network, own = CASES[name]
+    if own:
+        return []
+    found = results.read()
+    return [
+        Row(
+            kind=KIND_OF[run.sampler],
+            batch_size=run.batch_size,
+            budget=run.budget,
+            gradient_error=0.0,
+            setup_s=found.time(run).setup_s,
+            step_ms=found.time(run).step_ms,
+            steps=run.steps,
+            val_score=run.val_score,
+            test_score=run.test_score,
+        )
+        for run in found.runs
+        if (run.graph, run.network) == (graph, network)
+        and (run.seconds, run.seed) == (results.GRID_SECONDS, results.GRID_SEED)
+        and run.sampler in KIND_OF
+    ]
+
+
+def seconds_of(name: str) -> float:
+    """Time of training of a case."""
+    return SECONDS if CASES[name][2] else results.GRID_SECONDS
+
+
+def times(config: TrainConfig, dataset: Dataset) -> tuple[float, float]:
+    """Seconds before the first step, and mean milliseconds of the others."""
+    task = build_task(config.with_settings(steps=10**9), dataset)
+    started = perf_counter()
+    stepper = Stepper(task)
+    batches = stepper.batches()
+    stepper.step(next(batches))
+    first = perf_counter() - started
+    for _ in range(WARM_UP):
+        stepper.step(next(batches))
+    taken: list[float] = []
+    while len(taken) < LEAST_STEPS or sum(taken) < LEAST_SECONDS:
+        started = perf_counter()
+        stepper.step(next(batches))
+        taken.append(perf_counter() - started)
+    step = sum(taken) / len(taken)
+    return max(first - step, 0.0), 1e3 * step
+
+
+def pilot(name: str, root: Path | None) -> Case:
+    """Run the pilot, let it choose, and measure the settings of the grid in the same way.
+
+    Times and scores that are stored stay.
+    """
+    stored = read().cases if PATH.exists() else []
+    known = {row.key: row for row in rows_of_grid(name)}
+    known |= {row.key: row for case in stored if case.name == name for row in case.rows}
+    dataset, settings = load(name, root)
+    number = len(dataset.splits["train"])
+    offered = kinds(settings, dataset, number, PILOT * PILOT_OF)
+    task = build_task(resolve(**settings), dataset)
+    started = perf_counter()
+    made = TimedPilot(offered, task, PILOT * PILOT_OF, perf_counter)
+    made.train()
+    made.refer()
+    measure_all(made)
+    kind, size = best_setting(made.model(), offered)
+    taken = perf_counter() - started
+    wanted = {(one, Size(batch, budget)): False for one, batch, budget in CASES[name][2]}
+    wanted |= dict.fromkeys((row.key for row in rows_of_grid(name)), False)
+    made.kinds = kinds(settings, dataset, number, float("inf"))
+    wanted[kind, size] = True
+    made.seconds *= 10  # more draws of the grid than a pilot would make
+    for one, own in wanted:
+        made.measure(made.kinds[one], own)
+    model, rows = made.model(), []
+    for (one, own), is_advised in wanted.items():
+        row = known.get((one, own))
+        if row is None:
+            setup, ms = times(made.kinds[one].at(own), dataset)
+            row = Row(
+                kind=one,
+                batch_size=own.batch_size,
+                budget=own.budget,
+                gradient_error=0.0,
+                setup_s=setup,
+                step_ms=ms,
+            )
+        error = model.expect(one, own).error
+        rows.append(msgspec.structs.replace(row, gradient_error=error, is_advised=is_advised))
+        print(name, one, tuple(own), is_advised, f"r {error:.3g}, {row.step_ms:.1f} ms", flush=True)
+    return Case(name=name, pilot_seconds=taken, rows=rows)
+
+
+def train(row: Row, offered: Mapping[str, Kind], dataset: Dataset, seconds: float) -> Row:
+    """Train a setting for the steps that fit, and evaluate the last one."""
+    steps = max(1, int(1e3 * (seconds - row.setup_s) / row.step_ms))
+    config = offered[row.kind].at(Size(row.batch_size, row.budget))
+    config = config.with_settings(steps=steps, schedule="linear", seed=SEED)
+    task = build_task(config, dataset)
+    stepper = Stepper(task)
+    for batch in stepper.batches():
+        stepper.step(batch)
+    scores = evaluate(task, ("val", "test"))
+    print(row.kind, row.batch_size, row.budget, steps, scores, flush=True)
+    return msgspec.structs.replace(
+        row, steps=steps, val_score=scores["val"], test_score=scores["test"]
+    )
+
+
+def spearman(case: Case) -> float:
+    """Rank correlation of expected speed (1 / cost) and validation score over the grid."""
+    rows = [row for row in case.rows if row.val_score is not None]
+    found = scipy.stats.spearmanr([-row.cost for row in rows], [row.val_score for row in rows])
+    return float(found.statistic)
+
+
+def table(found: Validation) -> str:
+    """Rank correlation, the advised setting and the best of the grid of every case."""
+    lines = [
+        "| graph, network | seconds | settings | Spearman rho | advised | F1 | best of all | F1 |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for case in found.cases:
+        rows = [row for row in case.rows if row.val_score is not None]
+        advised = next((row for row in rows if row.is_advised), None)
+        if advised is None or len(rows) < len(case.rows):
+            continue
+        best = max(rows, key=lambda row: row.val_score or 0.0)
+        cells = [
+            TITLES[case.name],
+            f"{seconds_of(case.name):g}",
+            str(len(rows)),
+            f"{spearman(case):.2f}",
+        ]
+        for row in (advised, best):
+            cells += [_described(row), f"{row.val_score:.3f}"]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def rows_table(case: Case) -> str:
+    """All settings of a case, by expected cost."""
+    lines = [
+        "| setting | ms | r | ms (1 + r)^(3/4) | steps | validation F1 |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in sorted(case.rows, key=lambda row: row.cost):
+        lines.append(
+            f"| {_described(row)} | {row.step_ms:.0f} | {row.gradient_error:.2g} | "
+            f"{row.cost:.0f} | {row.steps} | {row.val_score:.3f} |"
+        )
+    return "\n".join(lines)
+
+
+def _described(row: Row) -> str:
+    return f"{row.kind}, {row.batch_size:,}" + (f" / {row.budget:,}" if row.budget else "")
+
+
+def page(text: str, found: Validation) -> str:
+    """A page with the tables between the marks."""
+    before, _, rest = text.partition(START)
+    after = rest.partition(END)[2]
+    shown = next(case for case in found.cases if case.name == "ppi")
+    title = "PPI, GraphSAGE, with batch size / budget of each layer:"
+    middle = f"{table(found)}\n\n{title}\n\n{rows_table(shown)}"
+    return f"{before}{START}\n\n{middle}\n\n{END}{after}"
+
+
+def main() -> None:
+    """Run the pilot of a case, train its settings, or write the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("action", choices=("pilot", "train", "page"))
+    parser.add_argument("case", nargs="?", choices=CASES)
+    parser.add_argument("--root", type=Path, help="folder of data sets")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    if arguments.action == "pilot":
+        store(pilot(arguments.case, arguments.root))
+    elif arguments.action == "train":
+        dataset, settings = load(arguments.case, arguments.root)
+        offered = kinds(settings, dataset, len(dataset.splits["train"]), float("inf"))
+        (case,) = (one for one in read().cases if one.name == arguments.case)
+        for number, row in enumerate(case.rows):
+            if row.val_score is None:
+                rows = [
+                    *case.rows[:number],
+                    train(row, offered, dataset, seconds_of(case.name)),
+                    *case.rows[number + 1 :],
+                ]
+                case = msgspec.structs.replace(case, rows=rows)
+                store(case)
+    else:
+        text = page(PAGE.read_text(encoding="utf-8"), read())
+        replace_file(PAGE, text.encode())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Graphs with types: accuracy at equal seconds, and one budget against splits by hand."""

@@ -1,0 +1,255 @@
+"""Files of an import with types: what they hold, and everything that is wrong with them."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from bliss import checks
+from bliss.arrays import IntArray
+from bliss.data.edges import EdgeColumns, Edges, EdgeSource, chained, find_ends, held, open_edges
+from bliss.data.features import (
+    FeatureColumns,
+    FeatureSource,
+    dense_features,
+    finite_rows,
+    read_ids,
+)
+from bliss.data.formats import is_table
+from bliss.data.from_data import data_labels, data_splits
+from bliss.data.from_hetero import labelled_types, type_features
+from bliss.data.import_files import Files
+from bliss.data.labels import Labels
+from bliss.data.nodes import ID_NAMES, Nodes
+from bliss.data.problems import Problems
+from bliss.data.safe_reading import reading
+from bliss.data.splits import SplitSource
+from bliss.data.table_encoder import TableEncoder
+from bliss.data.tables import open_parquet
+from bliss.data.typed_nodes import chosen_type
+from bliss.errors import InputError
+from bliss.graph import EdgeType
+from bliss.graph.conversion import hetero_arguments
+from bliss.storage.files import check_regular
+
+_CHECKED_ROWS = 1 << 22  # edges that are looked at together
+
+
+@dataclass(frozen=True)
+class TypedParts:
+    """What a reader of files found."""
+
+    nodes: Mapping[str, Nodes]
+    features: Mapping[str, FeatureSource]
+    edges: Mapping[EdgeType, EdgeSource]
+    node_type: str  # of the nodes with labels
+    labels: Labels  # of the nodes of this type
+    splits: SplitSource | None = None  # None: the files have no splits
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class TypedFiles:
+    """Tables of nodes and of edges by type, and how to read them."""
+
+    nodes: Mapping[str, Path | int]  # a table of features, or a number of nodes without any
+    edges: Mapping[EdgeType, tuple[Path, ...]]
+    labels: Path | None
+    node_type: str | None
+    label: str
+    edge_columns: EdgeColumns
+    feature_columns: Sequence[str]  # TYPE.COLUMN; types that are not named have all columns
+    id_column: str
+    max_categories: int
+    encoders: Mapping[str, TableEncoder] | None  # of a store whose encoding is used
+    task: str
+    splits: SplitSource | None
+    seed: int
+
+    def check(self) -> None:
+        """Raise an error if relations or options name types that are not there."""
+        if not self.edges:
+            raise InputError(
+                "edges=None must be files by relation: pass for instance --edges "
+                "author,writes,paper=writes.csv."
+            )
+        for edge_type in self.edges:
+            for end in (edge_type[0], edge_type[2]):
+                if end not in self.nodes:
+                    raise InputError(
+                        f"relation {','.join(edge_type)} is between unknown types, {end!r} is none "
+                        f"of {', '.join(self.nodes)}: pass its nodes (--nodes {end}=FILE), or "
+                        "correct the relation."
+                    )
+        for name in self.feature_columns:
+            if name.partition(".")[0] not in self.nodes or "." not in name:
+                raise InputError(
+                    f"feature_columns has {name!r}, but columns of tables of several types are "
+                    f"written TYPE.COLUMN: choose a type of {', '.join(self.nodes)}."
+                )
+
+    @property
+    def labelled(self) -> str:
+        """The type that has labels: `node_type`, or that whose table has them."""
+        tables = [
+            name
+            for name, place in self.nodes.items()
+            if isinstance(place, Path) and self.labels is not None and _same(place, self.labels)
+        ]
+        if self.node_type is None and not tables:
+            raise InputError(
+                "no type of nodes has labels: pass --node-type TYPE with --labels FILE, which may "
+                "be its table of nodes."
+            )
+        return chosen_type(self.nodes, self.node_type, tables)
+
+    def of_type(self, name: str) -> Files:
+        """The files of one type of nodes, as those of a graph without edges."""
+        place = self.nodes[name]
+        own = [column for column in self.feature_columns if column.partition(".")[0] == name]
+        is_labelled = self.labels is not None and name == self.labelled
+        encoder = None if self.encoders is None else self.encoders.get(name)
+        is_table = isinstance(place, Path)
+        return Files(
+            edges=(),
+            features=place if isinstance(place, Path) else None,
+            labels=self.labels if is_labelled else None,
+            graph=None,
+            weight=None,
+            splits=self.splits,
+            label=self.label if is_labelled else "",
+            edge_columns=self.edge_columns,
+            feature_columns=FeatureColumns(
+                tuple(column.partition(".")[2] for column in own),
+                id_column=self.id_column if is_table else "",
+                max_categories=self.max_categories,
+                encoder=encoder,
+            ),
+            task=self.task,
+            seed=self.seed,
+            num_nodes=place if isinstance(place, int) else None,
+        )
+
+    def open_relation(self, edge_type: EdgeType) -> EdgeSource:
+        """The files of a relation."""
+        files = self.edges[edge_type]
+        return chained(files, [open_edges(file, None, self.edge_columns) for file in files])
+
+    def read(self) -> TypedParts:
+        """Open all files, and read labels."""
+        own = self.labelled
+        features = {name: open_table(self.of_type(name)) for name in self.nodes}
+        nodes = {name: self.of_type(name).read_nodes(features[name]) for name in self.nodes}
+        edges = {edge_type: self.open_relation(edge_type) for edge_type in self.edges}
+        labels = self.of_type(own).read_labels(nodes[own])
+        return TypedParts(nodes, features, edges, own, labels, self.splits)
+
+    def problems(self) -> list[str]:
+        """Every problem of the files, with the type or relation that it belongs to."""
+        problems = Problems()
+        nodes: dict[str, Nodes] = {}
+        for name in self.nodes:
+            with problems.collecting(f"nodes {name}: "):
+                source = open_table(self.of_type(name))
+                nodes[name] = self.of_type(name).read_nodes(source)
+                for _ in finite_rows("features", source.chunks()) if source.shape[1] else ():
+                    pass
+        for edge_type in self.edges:
+            with problems.collecting(f"edges {','.join(edge_type)}: "):
+                for _ in numbered(self.open_relation(edge_type), edge_type, nodes, _CHECKED_ROWS):
+                    pass
+        with problems.collecting():
+            own = self.labelled
+            if own in nodes:
+                files = self.of_type(own)
+                files._splits(self.splits, nodes[own], files.read_labels(nodes[own]))
+        return problems.found
+
+
+def open_table(files: Files) -> FeatureSource:
+    """The file of the nodes of a type; a table of ids alone has no features."""
+    file = files.features
+    if file is not None and _has_ids_alone(file, files.feature_columns.id_column):
+        ids, number = read_ids(file, files.feature_columns, may_be_alone=True)
+        return FeatureSource((number, 0), lambda: iter(()), ids)
+    return files.open_features()
+
+
+def _has_ids_alone(file: Path, id_column: str) -> bool:
+    """Whether a table has one column, whose name is one of ids."""
+    if not is_table(file):
+        return False
+    check_regular(file, f"nodes={str(file)!r}")
+    with reading(file, "a table", "write it again"):
+        if file.suffix == ".parquet":
+            names = list(open_parquet(file).schema_arrow.names)
+        else:
+            opened = gzip.open if file.suffix == ".gz" else open
+            with opened(file, "rt", encoding="utf-8", errors="replace") as stream:
+                line = next((line for line in stream if line.strip() and line[0] != "#"), "")
+            names = re.split(r"[,;\t ]", line.strip())
+    known = (*ID_NAMES, *([id_column.lower()] if id_column else []))
+    return len(names) == 1 and names[0].strip().strip('"').lower() in known
+
+
+def numbered(source: EdgeSource, edge_type: EdgeType, nodes: Mapping[str, Nodes], rows: int) -> Any:
+    """Chunks of the edges of a relation, with numbers within the types of their ends."""
+    ends = nodes.get(edge_type[0]), nodes.get(edge_type[2])
+    number = 0
+    for chunk in source.chunks(rows):
+        if ends[0] is None or ends[1] is None:  # its own problem is named
+            return
+        edges = find_ends(chunk, ends[0], ends[1])
+        if edges.weight is not None:
+            size = len(edges.source)
+            weight = checks.weights("weight", edges.weight, size, number)
+            edges = edges._replace(weight=weight)
+        number += len(edges.source)
+        yield edges
+
+
+def hetero_parts(data: Any, node_type: str | None, task: str) -> TypedParts:
+    """What a `HeteroData` holds."""
+    has_weights = all(
+        getattr(data[one], "edge_weight", None) is not None for one in data.edge_types
+    )
+    norm = "weights" if has_weights and data.edge_types else "mean"
+    given = hetero_arguments(data, norm, {"edge_ids": False})
+    sizes: dict[str, int] = given["num_nodes"]
+    own = chosen_type(sizes, node_type, labelled_types(data))
+    edges = {}
+    for edge_type, pairs in given["edge_index"].items():
+        for end in (edge_type[0], edge_type[2]):
+            if end not in sizes:
+                raise InputError(
+                    f"relation {edge_type} is between unknown types, {end!r} is none of "
+                    f"{', '.join(sizes)}: give the type its number of nodes."
+                )
+        ends = checks.as_array("edge_index", pairs)
+        weight = checks.as_array("edge_weight", given["weight"][edge_type]) if has_weights else None
+        edges[edge_type] = held(Edges(ends[0], ends[1], weight))
+    return TypedParts(
+        {
+            name: Nodes(checks.whole(f"num_nodes of {name!r}", size, 1))
+            for name, size in sizes.items()
+        },
+        {name: dense_features(type_features(data, name)) for name in sizes},
+        edges,
+        own,
+        data_labels(data[own], sizes[own], task),
+        data_splits(data[own]),
+    )
+
+
+def typed_splits(parts: TypedParts, files: Files) -> Mapping[str, IntArray]:
+    """Splits by name, checked: numbers within the type that has labels."""
+    own = replace(files, splits=parts.splits)
+    return own._splits(parts.splits, parts.nodes[parts.node_type], parts.labels)
+
+
+def _same(first: Path, second: Path) -> bool:
+    return first.resolve() == second.resolve()
