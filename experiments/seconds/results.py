@@ -71,21 +71,23 @@ class Results(records.Record, frozen=True, kw_only=True):
         ]
         return max(tried, key=lambda run: run.val_score, default=None)
 
-    def test_scores(self, graph: str, network: str, sampler: str, seconds: int) -> dict[int, float]:
-        """Test scores of the chosen size by seed.
+    def scores(
+        self, graph: str, network: str, sampler: str, seconds: int, split: str = "test"
+    ) -> dict[int, float]:
+        """Scores of the chosen size by seed.
 
         The run that chose the size counts for its own seconds.
         """
         size = self.chosen(graph, network, sampler)
         return {
-            run.seed: run.test_score
+            run.seed: run.test_score if split == "test" else run.val_score
             for run in self.runs
             if size is not None and key(run) == key(size) and run.seconds == seconds
         }
 
     def mean_test_score(self, graph: str, network: str, sampler: str, seconds: int) -> float | None:
         """Mean test score over seeds; None without runs."""
-        scores = self.test_scores(graph, network, sampler, seconds)
+        scores = self.scores(graph, network, sampler, seconds)
         return mean(scores.values()) if scores else None
 
 

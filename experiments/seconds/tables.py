@@ -48,32 +48,31 @@ def columns(found: Results, network: str) -> list[tuple[str, int]]:
         (graph, seconds)
         for graph in GRAPHS
         for seconds in SECONDS
-        if any(found.test_scores(graph, network, sampler, seconds) for sampler in SAMPLERS[network])
+        if any(found.scores(graph, network, sampler, seconds) for sampler in SAMPLERS[network])
     ]
 
 
-def summary(found: Results, network: str) -> list[str]:
-    """Test F1 of every sampler by graph and seconds; nothing without runs."""
+def summary(found: Results, network: str, split: str) -> list[str]:
+    """Scores of every sampler by graph and seconds; nothing without runs. Bold in tests only."""
     shown = columns(found, network)
     if not shown:
         return []
     scores = {
-        column: {
-            sampler: list(found.test_scores(column[0], network, sampler, column[1]).values())
+        (graph, seconds): {
+            sampler: list(found.scores(graph, network, sampler, seconds, split).values())
             for sampler in SAMPLERS[network]
         }
-        for column in shown
+        for graph, seconds in shown
     }
-    tied = {column: ties(by_sampler) for column, by_sampler in scores.items()}
+    tied = {one: ties(scores[one]) if split == "test" else set() for one in shown}
     heads = [f"{GRAPHS[graph].title}, {seconds} s" for graph, seconds in shown]
-    lines = [f"## {TITLES[network]}", "", "| | " + " | ".join(heads) + " |"]
-    lines.append("|---" * (len(shown) + 1) + "|")
+    lines = [f"| {split} F1 | " + " | ".join(heads) + " |", "|---" * (len(shown) + 1) + "|"]
     for sampler in SAMPLERS[network]:
         cells = [score_text(scores[one][sampler], sampler in tied[one]) for one in shown]
         lines.append(f"| `{sampler}` | " + " | ".join(cells) + " |")
     counts = [sorted({len(v) for v in scores[one].values()}) for one in shown]
-    seeds = [f"{h}: {' to '.join(map(str, c))}" for h, c in zip(heads, counts, strict=True)]
-    return [*lines, "", "Seeds: " + "; ".join(seeds) + ".", ""]
+    seeds = [f"{h}: {' or '.join(map(str, c))}" for h, c in zip(heads, counts, strict=True)]
+    return [*lines, "", *(["Seeds: " + "; ".join(seeds) + ".", ""] if split == "test" else [])]
 
 
 def short(found: Results) -> str:
@@ -88,7 +87,7 @@ def short(found: Results) -> str:
     lines = [f"{HEAD} {' | '.join(heads)} |", "|---" * (1 + len(heads)) + "|"]
     for sampler, name in figure.NAMES.items():
         scores = [
-            list(found.test_scores(figure.GRAPH, network, sampler, seconds).values())
+            list(found.scores(figure.GRAPH, network, sampler, seconds).values())
             for network, seconds in shown
         ]
         cells = [score_text(one, is_tied=False) for one in scores]
@@ -135,7 +134,8 @@ def page(found: Results) -> str:
     facts = found.machine
     lines = [notes, "", figure.IMAGE, ""]
     for network in SAMPLERS:
-        lines += summary(found, network)
+        lines += [f"## {TITLES[network]}", ""]
+        lines += summary(found, network, "test") + summary(found, network, "validation")
     lines += ["## Sizes", "", "The size in bold was chosen.", ""]
     for network in SAMPLERS:
         lines += sizes(found, network)

@@ -56,22 +56,22 @@ class Cell(records.Record, frozen=True, kw_only=True):
 
 
 class Division(records.Record, frozen=True, kw_only=True):
-    """Error of a layer under one way to divide its budget, over that of PLADIES."""
+    """Error of a layer's messages under several masses and divisions, over that of PLADIES."""
 
     graph: str
     model: str
     layer: int
     budget: int
+    candidates: int
+    """Sources that may be kept, targets apart."""
     shares: dict[str, float]
-    """Share of the kept sources of each type, under PLADIES' masses and one budget."""
+    """Share of the kept sources of each type, with one budget and PLADIES' masses."""
     hand_shares: dict[str, float]
     """The best split by hand."""
     ratios: dict[str, float]
-    """V over that of PLADIES with one budget, by name."""
-    messages: dict[str, float]
-    """The same for the error of messages W_r h_j."""
+    """V over that of PLADIES with one budget."""
     gradient: dict[str, list[float]]
-    """r of the gradient with these masses in all layers: mean, low and high of the interval."""
+    """r of the gradient with these masses in all layers: mean, low and high; in layer 1 alone."""
 
 
 class Results(records.Record, frozen=True, kw_only=True):
@@ -86,13 +86,18 @@ class Results(records.Record, frozen=True, kw_only=True):
 
 def read() -> Results | None:
     """The stored results; None at first."""
-    return records.read(PATH, Results, "run it again") if PATH.exists() else None
+    return stored() if PATH.exists() else None
+
+
+def stored() -> Results:
+    """The stored results."""
+    return records.read(PATH, Results, "run it again")
 
 
 def page(found: Results) -> str:
     """Text of README.md: the notes, and tables of the results."""
     notes = (HERE / "notes.md").read_text(encoding="utf-8").rstrip()
-    sections = [notes, *_scores(found)]
+    sections = [notes, *_divisions(found), *_scores(found)]
     return "\n\n".join(sections) + "\n"
 
 
@@ -137,3 +142,53 @@ def _scores(found: Results) -> list[str]:
             )
         parts += [f"{graph}, {model}:", _table(heads, rows)]
     return parts
+
+
+COLUMNS = {
+    "static": "PLADIES",
+    "split by hand": "best split by hand",
+    "norm": "\\|h_j\\|",
+    "relation": "\\|h_j\\| times a factor per relation",
+    "message": "\\|W_r h_j\\|",
+}
+
+
+def _divisions(found: Results) -> list[str]:
+    """Tables of errors in closed form, and of the gradient."""
+    if not found.divisions:
+        return []
+    heads = ["graph", "layer", "budget of candidates", "PLADIES' shares", "shares by hand"]
+    rows = [
+        [
+            one.graph,
+            str(one.layer),
+            f"{one.budget} of {one.candidates:,}",
+            _shares(one.shares),
+            _shares(one.hand_shares),
+            *(f"{one.ratios[name]:.3f}" for name in COLUMNS),
+        ]
+        for one in found.divisions
+    ]
+    gradient = [
+        [
+            one.graph,
+            *(f"{m:.3g} ({low:.2g} to {high:.2g})" for m, low, high in _ordered(one.gradient)),
+        ]
+        for one in found.divisions
+        if one.gradient
+    ]
+    return [
+        "## One budget, or a split by hand",
+        "V of the messages, divided by that of PLADIES with one budget:",
+        _table([*heads, *COLUMNS.values()], rows),
+        "r of the gradient with these masses in both layers, with a 95% interval over draws:",
+        _table(["graph", *COLUMNS.values()], gradient),
+    ]
+
+
+def _ordered(gradient: dict[str, list[float]]) -> list[list[float]]:
+    return [gradient[name] for name in COLUMNS]
+
+
+def _shares(shares: dict[str, float]) -> str:
+    return ", ".join(f"{name} {share:.2f}" for name, share in shares.items())

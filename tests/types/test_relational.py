@@ -12,7 +12,9 @@ import bliss
 from bliss.errors import InputError
 from bliss.graph import Graph
 from bliss.nn import ModelConfig, RelationalGNN, RGATConv, RSAGEConv, infer
+from bliss.nn.aggregate import aggregate_groups
 from bliss.nn.block import Block, Control
+from bliss.studies.advice.exact_errors import ExactErrors, _nodewise_error
 from bliss.train import TrainConfig
 from tests.statistics import normal_limit
 from tests.types.graphs import SIZES, WIDTHS, hetero
@@ -157,3 +159,28 @@ def test_settings_of_relations_have_an_effect_or_are_refused():
     network = RelationalGNN(dict.fromkeys(SIZES, 4), TYPES.edge_types, 3, wide)
     assert (network.convs[0].own.bias == 0).all()
     assert (network.convs[0].others().flatten(1).std(1) > 0.1).all()
+
+
+def test_the_closed_form_error_of_fanouts_is_that_of_draws_under_each_relation():
+    """z-test of the mean squared error over 600 draws; false alarms: FALSE_ALARM."""
+    config = ModelConfig(model="rsage", layers=1, hidden=4)
+    network = RelationalGNN(dict.fromkeys(SIZES, 4), TYPES.edge_types, 3, config).eval()
+    nodes, sampler = np.array([50, 43, 60, 41, 99, 77]), bliss.Neighbor(GRAPH, [2], seed=3)
+    (full,) = bliss.Full(GRAPH, layers=1).sample(nodes, 0)
+    exact = aggregate_groups(full, X[full.src])
+    found = []
+    for step in range(600):
+        (block,) = sampler.sample(nodes, step)
+        apart = aggregate_groups(block, X[block.src]) - exact
+        found.append(float(apart.square().sum()))
+    errors = ExactErrors(network, GRAPH, X)
+    (error,) = errors.of(sampler, [block])
+    rows, layer = GRAPH.rows(nodes), errors.layers[0]
+    indptr, edge = rows.edges()
+    squares, centre = layer.squares(edge, "ht"), layer.square[rows.group_id]
+    together = np.bincount(rows.owner, centre, nodes.size)
+    mutant = _nodewise_error(rows.by_target(indptr), squares, together, 2)  # of all relations
+    deviation = np.std(found, ddof=1) / len(found) ** 0.5
+    z = np.abs(np.mean(found) - np.array([error.error, mutant])) / deviation
+    limit = normal_limit(FALSE_ALARM, 1)
+    assert (z < limit).tolist() == [True, False]

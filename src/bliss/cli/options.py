@@ -86,7 +86,7 @@ PANELS = {
 }
 """Titles of the parts of the settings in the help."""
 BASIC = (
-    *("dataset", "features", "model", "layers", "hidden", "sampler", "budgets"),
+    *("dataset", "task", "features", "model", "layers", "hidden", "sampler", "budgets"),
     *("batch_size", "steps", "lr", "seed"),
 )
 """Settings that --help shows; --help-all shows the others, too."""

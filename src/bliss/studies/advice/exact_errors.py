@@ -82,7 +82,7 @@ class ExactLayer:
         message = model.messages(x)
         self.sketch = message if message.size(1) <= WIDE else _projected(message)
         self.size: FloatArray = torch.linalg.vector_norm(message, dim=1).double().square().numpy()
-        self.square: FloatArray = np.zeros(graph.num_nodes)  # [V] |mu_i|^2
+        self.square: FloatArray = np.zeros(graph.group_ptr.size - 1)  # [Q] |mu_i|^2 of each group
         self._squared = np.zeros(graph.num_edges, np.float32)  # alpha_ij^2
         self._spread = np.zeros(graph.num_edges, np.float32)  # |y_ij|^2 of hajek
         self._is_known: BoolArray = np.zeros(graph.num_nodes, bool)
@@ -117,12 +117,14 @@ class ExactLayer:
         (block,) = self._full.sample(dst, 0, without=without)
         alpha = self._alpha(block)
         message = self.sketch.index_select(0, block.src[block.row])  # [E', F]
-        mean = torch.zeros(block.num_dst, message.size(1))
-        mean.index_add_(0, block.col, alpha[:, None] * message)
-        self.square[dst] = mean.square().sum(1).numpy()
-        total = torch.zeros(block.num_dst).index_add_(0, block.col, alpha)
+        rows = self.graph.rows(dst, without)
+        group = torch.arange(rows.degree.size).repeat_interleave(torch.from_numpy(rows.degree))
+        mean = torch.zeros(rows.degree.size, message.size(1))
+        mean.index_add_(0, group, alpha[:, None] * message)
+        self.square[rows.group_id] = mean.square().sum(1).numpy()
+        total = torch.zeros(rows.degree.size).index_add_(0, group, alpha)
         mean /= torch.where(total == 0, 1.0, total)[:, None]
-        apart = (message - mean.index_select(0, block.col)).square().sum(1)
+        apart = (message - mean.index_select(0, group)).square().sum(1)
         edge = block.edge.numpy()
         self._squared[edge] = alpha.square().numpy()
         self._spread[edge] = (alpha.square() * apart).numpy()
@@ -208,7 +210,8 @@ class ExactErrors:
         for number, block in enumerate(blocks[skipped:]):
             exact, dst = self.layers[number + skipped], block.dst.numpy()
             exact.learn(dst, without)
-            indptr, edge = self.graph.rows(dst, without).edges()
+            rows = self.graph.rows(dst, without)
+            indptr, edge = rows.edges()
             squares = exact.squares(edge, kind, None if changes is None else changes[number])
             if isinstance(sampler, LayerSampler):
                 chosen = sampler.inclusion(dst, number, influence[number], without)
@@ -216,9 +219,9 @@ class ExactErrors:
                 stake: FloatArray = np.bincount(sources, squares, nodes).astype(float)
                 value = error(chosen.prob, stake[chosen.candidate])
             else:
-                centre = exact.square[dst] if kind == "ht" else np.zeros(dst.size)
+                centre = exact.square[rows.group_id] if kind == "ht" else np.zeros(indptr.size - 1)
                 value = _nodewise_error(indptr, squares, centre, sampler.budgets[number])
-            errors.append(LayerError(value, float(exact.square[dst].sum())))
+            errors.append(LayerError(value, float(exact.square[rows.group_id].sum())))
         return errors
 
     def _influence(self, sampler: Sampler, blocks: Sequence[Block]) -> list[FloatArray]:
@@ -235,7 +238,7 @@ class ExactErrors:
 def _nodewise_error(
     indptr: IntArray, squares: FloatArray, centre: FloatArray, fanout: int
 ) -> float:
-    """V of uniform draws of `fanout` in-edges. indptr [D + 1], squares [E'], centre [D]."""
+    """V of uniform draws of `fanout` edges. indptr [G + 1], squares [E'], centre [G], by group."""
     degree = np.diff(indptr)
     is_sampled = degree > fanout
     rows = np.repeat(np.arange(degree.size), degree)
