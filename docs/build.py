@@ -3,10 +3,10 @@
     python docs/build.py            # into site/
     python docs/build.py --out DIR
 
-The pages are those of docs/, the experiments and benchmarks with the files they link to, the
-changelog and the guide for contributors. Links between them are written for the repository;
-they are rewritten here for the site, in which docs/ is the root. Formulas become MathML. The site
-links to the repository that `git remote get-url origin` names, if there is one.
+The pages are the README as the home page, those of docs/, the experiments and benchmarks with the
+files they link to, the changelog and the guide for contributors. Links between them are written for
+the repository; they are rewritten here for the site, in which docs/ is the root. Formulas become
+MathML. The site links to the repository that `git remote get-url origin` names, if there is one.
 
 The pages need no network and no server: open site/index.html, or `python -m http.server -d site`.
 """
@@ -43,7 +43,8 @@ def place(path: PurePosixPath) -> PurePosixPath:
 def pages() -> list[PurePosixPath]:
     """Markdown files of the site, relative to the repository."""
     found = [*ROOT.glob("docs/**/*.md"), *ROOT.glob("experiments/*/*.md")]
-    found += [ROOT / name for name in ("benchmarks/README.md", "CHANGELOG.md", "CONTRIBUTING.md")]
+    found += [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")]
+    found.append(ROOT / "benchmarks/README.md")
     return sorted(PurePosixPath(path.relative_to(ROOT).as_posix()) for path in found)
 
 

@@ -67,22 +67,50 @@ def test_snippets_run(code, tmp_path, monkeypatch):
     run(code)
 
 
+def sides(diff: str) -> tuple[str, str]:
+    """A script before and after a change, from the lines of a diff."""
+    lines = diff.splitlines()
+    before = [line[1:] for line in lines if not line.startswith("+")]
+    return "\n".join(before), "\n".join(line[1:] for line in lines if not line.startswith("-"))
+
+
+(SCRIPT,) = re.findall(r"```diff\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+
 MUTANTS = {
     "none": ("", ""),
-    "relu of raw features": ("propagate(convs[0], x)", "propagate(convs[0], x.relu())"),
-    "labels of other seeds": ("batch.y)", "batch.y.flip(0))"),
+    "no negative features": ("model(batch.x,", "model(batch.x.relu(),"),
+    "labels of other seeds": ("out, batch.y", "out, batch.y.flip(0)"),
 }
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)
-def test_only_the_readmes_example_as_it_stands_is_accurate(mutant):
-    """Accuracy over three seeds: 0.858 as it stands, 0.790 and 0.089 with the mutants."""
-    (code,) = snippets(README)
+def test_only_the_readmes_script_as_it_stands_is_accurate(mutant):
+    """Accuracy over three seeds: 0.837 as it stands, 0.790 and 0.107 with the mutants."""
+    _, code = sides(SCRIPT)
     before, after = MUTANTS[mutant]
     assert before in code
     runs = (run(code.replace(before, after), seed) for seed in range(3))
     accuracy = mean(float(scope["accuracy"]) for scope in runs)
-    assert (accuracy > 0.825) == (mutant == "none")
+    assert (accuracy > 0.815) == (mutant == "none"), accuracy
+
+
+def test_the_readmes_script_differs_from_one_with_neighbor_loader_in_five_lines():
+    before, after = (compile(code, "README", "exec") for code in sides(SCRIPT))
+    assert "NeighborLoader" in before.co_names
+    assert "NeighborLoader" not in after.co_names
+    assert len(re.findall(r"^\+", SCRIPT, re.MULTILINE)) == 5
+
+
+ROW = re.compile(r"^\|.*\| (.*) \(\[(?:page|how to)\]\((.*?)\)\) \|$", re.MULTILINE)
+
+
+def test_numbers_of_the_readme_are_those_of_the_pages_they_link_to():
+    rows = ROW.findall(README.read_text(encoding="utf-8"))
+    assert len(rows) >= 8
+    for text, page in rows:
+        source = (ROOT / page).read_text(encoding="utf-8")
+        for number in re.findall(r"\d+(?:\.\d+)?", text):
+            assert re.search(rf"(?<![\d.]){re.escape(number)}(?!\d)", source), (text, number)
 
 
 def test_links_lead_somewhere():
@@ -113,7 +141,8 @@ def test_commands_of_the_readme_exist():
 
     from bliss.cli import app
 
-    found = re.findall(r"^bliss ((?:data )?\w+)(.*)$", README.read_text(), re.MULTILINE)
+    pattern = r"(?:^|`)bliss ((?:data )?\w+)([^`\n]*)"
+    found = re.findall(pattern, README.read_text(encoding="utf-8"), re.MULTILINE)
     assert len(found) > 5
     for command, rest in found:
         helped = CliRunner().invoke(

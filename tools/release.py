@@ -30,7 +30,7 @@ SHIPPED = (".css", ".html", ".js", ".json", ".py", ".pyi", ".typed")
 SDIST = (
     "pyproject.toml", "LICENSE", "README.md", "CHANGELOG.md", "CITATION.cff", "Makefile",
     "mkdocs.yml", "constraints.txt", "constraints-oldest.txt", "src/bliss/py.typed",
-    "tests/test_packaging.py", "docs/index.md", "examples/torchrun.py",
+    "tests/test_packaging.py", "docs/tutorial.md", "examples/torchrun.py",
     "experiments/paper/README.md", "tools/release.py",
 )  # fmt: skip
 

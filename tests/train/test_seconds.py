@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 import scipy.stats
 import torch
+from torch_geometric.data import Data
 
+from bliss.data import Dataset
 from bliss.errors import InputError
 from bliss.train import RunFolder, Stepper, TrainConfig, Trainer, resolve, train
 from bliss.train.adam import Adam
@@ -190,6 +192,20 @@ def test_kinds_agree_with_what_is_given(dataset):
     (only,) = kind.values()
     assert list(only.sizes()) == only.first_sizes() == [Size(30, 8)]
     assert only.at(Size(30, 8)).sampler.budgets == (9, 8)
+
+
+def test_kinds_of_data_with_times_see_no_later_edges():
+    pairs = torch.randint(0, 20, (2, 60), generator=torch.Generator().manual_seed(0))
+    data = Data(x=torch.ones(20, 2), edge_index=pairs, time=torch.arange(60))
+    timed = Dataset.from_data(data, time_attr="time")
+    found = kinds(GIVEN | {"task": "link"}, timed, 30, 10.0)
+    assert {kind.config.sampler.name for kind in found.values()} == {
+        "bliss", "pladies", "neighbor", "full",
+    }  # fmt: skip
+    assert not any(kind.config.sampler.config.is_first_hop_exact for kind in found.values())
+    with pytest.raises(InputError, match="times are not possible with sampler 'vrgcn'"):
+        kinds(GIVEN | {"task": "link", "sampler": "vrgcn"}, timed, 30, 10.0)
+    assert "bliss, history" in kinds(GIVEN | {"task": "link", "split": "random"}, timed, 30, 10.0)
 
 
 def chosen(dataset, clock, seconds: float = 1.0, **given) -> Choice:

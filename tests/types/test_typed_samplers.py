@@ -98,7 +98,7 @@ def test_the_sum_of_each_relation_is_unbiased(name):
     sampler = SAMPLERS[name]()
     if sampler.learns:
         train(sampler, DST, features(), steps=30)
-    draws = repeat(sampler, DST, times=1500)
+    draws = repeat(sampler, DST, times=800)
     assert worst_z(draws, draws.weight) < LIMIT
     types = GRAPH.types
     group = np.searchsorted(types.group_start, draws.edge, side="right") - 1

@@ -26,9 +26,9 @@ def demo(
 ) -> None:
     """Compare bliss with neighbour sampling in the same seconds, on embedded graphs.
 
-    Trains nine networks: for labels with attention, labels with a history, and links, with bliss
-    and with neighbour sampling at two fanouts. It takes about a minute, and longer once, when the
-    kernels are compiled.
+    Trains twelve networks: for labels with attention, labels with a history, links, and labels of a
+    graph with types, with bliss and with neighbour sampling at two fanouts. It takes about a
+    minute, and longer once, when the kernels are compiled.
     """
     with errors(debug):
         from shutil import rmtree

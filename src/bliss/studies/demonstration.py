@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from statistics import median
 from time import perf_counter
 from typing import Any
 
+import numpy as np
+import torch
+from torch_geometric.data import HeteroData
+
 from bliss.data import Dataset
 from bliss.data.synthetic import make_communities
 from bliss.train import RunResult, Stepper, TrainConfig, Trainer, build_task, resolve
 
-FANOUTS = (5, 10)
-"""Neighbours per node and layer of neighbour sampling; both are tried."""
 WARM_UP, PILOT_SECONDS = 3, 0.4
 """Steps before those of a pilot that are timed, and how long it takes."""
 
@@ -27,6 +30,7 @@ class Exercise:
     graph: Callable[[], Dataset]
     network: Mapping[str, Any]
     sampler: Mapping[str, Any]
+    fanouts: tuple[int, ...] = (5, 10)  # of neighbour sampling, per node, layer and relation
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,7 @@ class Attempt:
     result: RunResult
 
 
+TYPES = ("paper", "author", "term")
 NETWORK = {"layers": 3, "hidden": 128, "batch_size": 512, "lr": 0.005}
 
 
@@ -50,6 +55,28 @@ def communities() -> Dataset:
 def circles() -> Dataset:
     """The same with 200 small classes, within which most links are."""
     return make_communities("circles", seed=0, num_classes=200, at_home=0.95)
+
+
+def typed() -> Dataset:
+    """The embedded graph with three types of nodes and an edge type for each pair of them."""
+    plain = communities()
+    kind = np.random.default_rng(0).choice(3, plain.graph.num_nodes, p=(0.5, 0.25, 0.25))
+    place = np.empty_like(kind)  # of each node within its type
+    data = HeteroData()
+    for number, name in enumerate(TYPES):
+        members = np.flatnonzero(kind == number)
+        place[members] = np.arange(members.size)
+        data[name].x = plain.x[members]
+        if name == TYPES[0]:
+            data[name].y = plain.y[members]
+    source, target = plain.graph.edge_index.numpy()
+    for first, second in product(range(3), repeat=2):
+        edges = np.flatnonzero(
+            (kind[source] == first) & (kind[target] == second) & (source != target)
+        )
+        ends = np.stack([place[source[edges]], place[target[edges]]])
+        data[TYPES[first], "to", TYPES[second]].edge_index = torch.from_numpy(ends)
+    return Dataset.from_data(data, "types")
 
 
 EXERCISES = (
@@ -65,6 +92,13 @@ EXERCISES = (
         circles,
         {"model": "sage", "task": "link", **NETWORK, "hidden": 64},
         {"history": "none"},
+    ),
+    Exercise(
+        "labels, three types of nodes (relational SAGE)",
+        typed,
+        {"model": "rsage", **NETWORK},
+        {},
+        fanouts=(1, 3),
     ),
 )
 
@@ -85,7 +119,7 @@ def demonstrate(seconds: float, out: Path) -> Iterator[Attempt]:
     for number, exercise in enumerate(EXERCISES):
         dataset = exercise.graph()
         samplers = {"bliss": {"sampler": "bliss", **exercise.sampler}}
-        for fanout in FANOUTS:
+        for fanout in exercise.fanouts:
             budgets = (fanout,) * exercise.network["layers"]
             samplers[f"neighbour sampling, {fanout}"] = {"sampler": "neighbor", "budgets": budgets}
         for name, sampler in samplers.items():

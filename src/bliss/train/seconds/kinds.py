@@ -12,6 +12,7 @@ from bliss.errors import InputError, ResourceError
 from bliss.train.config import LARGE_BYTES, TrainConfig
 from bliss.train.recipe import resolve
 from bliss.train.seconds.gradient_noise import Form, Size
+from bliss.train.time_task import sees_times
 
 NO_HISTORY = {"history": "none"}
 KINDS: Mapping[str, Mapping[str, Any]] = {
@@ -192,6 +193,11 @@ def _config(
         kind = plain.sampler.config
     if kind.unit != "none" and kind.sampled_layers(layers) < 1:
         raise InputError(f"sampler {plain.sampler.name!r} has no layer to sample: add a layer.")
+    has_times = sees_times(plain.objective, data)
+    if has_times and (reason := kind.times_refused):
+        raise InputError(
+            f"times are not possible with sampler {plain.sampler.name!r}, because {reason}."
+        )
     width = (layers - 1) * plain.network.hidden if kind.has_history else 0
     width += data.num_features if kind.is_first_hop_exact else 0
     summed = 4 * data.graph.num_edges * data.num_features if kind.is_first_hop_exact else 0
@@ -200,4 +206,4 @@ def _config(
         raise ResourceError(f"{plain.sampler.name} needs more than 4 GiB here.")
     if is_free and summed > SETUP * seconds * BYTES_PER_SECOND:
         raise ResourceError(f"{plain.sampler.name} would sum features for too long.")
-    return plain.fitted(nodes, data.num_features)
+    return plain.fitted(nodes, data.num_features, has_times)
