@@ -16,6 +16,7 @@ from experiments.seconds import figure, results, tables, validate
 from experiments.seconds.cases import SAMPLERS
 from experiments.seconds.results import GRID_SECONDS, GRID_SEED, key
 from experiments.seconds.run import settings
+from experiments.time import run as in_time
 from experiments.types import results as types
 from experiments.variance import run as variance
 
@@ -23,6 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = {
     "variance": variance.page,
     "coins": lambda: coins.page(coins.read()),
+    "time": lambda: in_time.page(in_time.read()),
     "links": links.page,
     "seconds": lambda: tables.page(results.read()),
     "types": lambda: types.page(types.stored()),
@@ -72,6 +74,15 @@ def test_sizes_are_chosen_by_validation_scores_of_one_seed():
             best = max(run.val_score for run in grid)
             (chosen,) = {key(run) for run in own if run not in grid} or {None}
             assert chosen in (None, *(key(run) for run in grid if run.val_score == best))
+
+
+def test_rates_and_orders_of_time_are_chosen_by_validation_scores_of_one_seed():
+    found = in_time.read()
+    for cell in (one for one in found.runs if one.seed > 0):
+        own = {"lr": cell.lr, "order": cell.order}
+        assert own == in_time.chosen(found, cell.graph, cell.row)
+        ms = in_time.step_ms(found, cell.graph, cell.row, cell.order)
+        assert cell.steps == round(1e3 * in_time.CASES[cell.graph].seconds / ms)
 
 
 def test_the_figure_has_the_numbers_of_the_results():

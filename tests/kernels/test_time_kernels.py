@@ -69,9 +69,11 @@ def test_sources_agree_and_never_see_later_than_their_targets(seed, is_shared, w
     count = random.integers(0, 6, 8)
     indptr = np.concatenate([[0], np.cumsum(count)])
     row = random.integers(0, 9, indptr[-1])
-    given = place, before, after, indptr, np.arange(8), row, 9, is_shared
-    ours = times.split_sources(*given)
-    for one, other in zip(ours, twins.split_sources(*given), strict=True):
+    given = place, before, after, indptr, row, 9
+    given += () if is_shared else (np.argsort(before, kind="stable"),)
+    name = "share_sources" if is_shared else "pair_sources"
+    ours = getattr(times, name)(*given)
+    for one, other in zip(ours, getattr(twins, name)(*given), strict=True):
         np.testing.assert_array_equal(one, other)
     node, new_row, until, since = ours
     target = np.repeat(np.arange(8), count)

@@ -27,20 +27,15 @@ def hide_edges(pointer, start, stop, edge):
     ]
 
 
-def split_sources(place, before, after, kept_indptr, owner, row, num_nodes, is_shared):
-    window = after if after.size else np.full(place.size, ALWAYS)
-    sources = [(int(j), int(b), int(a)) for j, b, a in zip(place, before, window, strict=True)]
+def share_sources(place, before, after, indptr, row, num_nodes):
+    sources, window = _targets(place, before, after)
     targets, shared, new_row = len(sources), {}, []
-    for g, t in enumerate(owner.tolist()):
-        for j in row[kept_indptr[g] : kept_indptr[g + 1]].tolist():
+    for t in range(targets):
+        for j in row[indptr[t] : indptr[t + 1]].tolist():
             own = (j, int(before[t]), int(window[t]))
             of_node = [s for s in range(targets) if place[s] == j]
             earliest = min(of_node, key=lambda s: before[s], default=None)
-            if not is_shared:
-                if own not in sources:
-                    sources.append(own)
-                new_row.append(sources.index(own))
-            elif place[t] == j:
+            if place[t] == j:
                 new_row.append(t)
             elif earliest is not None and before[earliest] <= own[1] and window[earliest] >= own[2]:
                 new_row.append(earliest)
@@ -51,5 +46,26 @@ def split_sources(place, before, after, kept_indptr, owner, row, num_nodes, is_s
                 _, b, a = sources[shared[j]]
                 sources[shared[j]] = (j, min(b, own[1]), max(a, own[2]))
                 new_row.append(shared[j])
+    return _arrays(sources, new_row, after)
+
+
+def pair_sources(place, before, after, indptr, row, num_nodes, order):
+    sources, window = _targets(place, before, after)
+    new_row = np.empty(row.size, np.int64)
+    for t in sorted(range(place.size), key=lambda t: before[t]):
+        for kept in range(indptr[t], indptr[t + 1]):
+            own = (int(row[kept]), int(before[t]), int(window[t]))
+            if own not in sources:
+                sources.append(own)
+            new_row[kept] = sources.index(own)
+    return _arrays(sources, new_row, after)
+
+
+def _targets(place, before, after):
+    window = after if after.size else np.full(place.size, ALWAYS)
+    return [(int(j), int(b), int(a)) for j, b, a in zip(place, before, window, strict=True)], window
+
+
+def _arrays(sources, new_row, after):
     node, until, since = np.array(sources, np.int64).reshape(-1, 3).T
     return node, np.array(new_row, np.int64), until, since if after.size else after

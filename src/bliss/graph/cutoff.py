@@ -57,6 +57,11 @@ class Cutoff:
         return Cutoff(self.before[place], self.after[place] if self.after.size else NO_IDS)
 
     @property
+    def is_one(self) -> bool:
+        """Whether all targets see the same times."""
+        return all(bool((one == one[:1]).all()) for one in (self.before, self.after))
+
+    @property
     def latest(self) -> Cutoff:
         """One cut-off, which sees what any of these may see. N = 1."""
         after = self.after.min(keepdims=True) if self.after.size else NO_IDS

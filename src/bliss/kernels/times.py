@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from bliss.arrays import IntArray
-from bliss.kernels.coins import random_bits
 from bliss.kernels.compile import compiled
 from bliss.kernels.links import lower_bound
 
@@ -90,95 +89,115 @@ def hide_edges(
 
 
 @compiled
-def split_sources(
+def share_sources(
     place: IntArray,
     before: IntArray,
     after: IntArray,
-    kept_indptr: IntArray,
-    owner: IntArray,
+    indptr: IntArray,
     row: IntArray,
     num_nodes: int,
-    is_shared: bool,
 ) -> tuple[Any, Any, Any, Any]:
-    """Sources of a layer with times: the targets, then copies of nodes that see no later.
+    """Sources that all targets of a layer share: the targets, then at most one copy of each node.
 
-    An edge j -> i leads to a source whose times are among those of i. If sources are not shared,
-    that is the pair (j, times of i). If they are, it is target i itself for a self-loop; the target
-    of node j with the earliest times, if these are among those of i; and otherwise one copy of j,
-    which sees the times that all targets have in common whose edges lead to it.
+    An edge j -> i leads to target i itself for a self-loop; to the target of node j with the
+    earliest times, if these are among those of i; and otherwise to the copy of j, which sees the
+    times that all targets have in common whose edges lead to it.
 
     place          int64[D]      node of each target, as a number below num_nodes
     before, after  int64[D]      times of each target; after may be empty: no lower bound
-    kept_indptr    int64[G + 1]  kept edges by group
-    owner          int64[G]      target of each group
+    indptr         int64[D + 1]  kept edges by target
     row            int64[E']     node of each edge's source
     returns        node int64[S], row int64[E'] (position among the S sources), before int64[S],
                    after int64[S] or empty
     """
-    targets, edges, has_window = place.size, row.size, after.size > 0
-    node = np.empty(targets + edges, np.int64)
-    until = np.empty(node.size, np.int64)
-    since = np.empty(node.size if has_window else 0, np.int64)
-    node[:targets], until[:targets] = place, before
-    if has_window:
-        since[:targets] = after
-    new_row = np.empty(edges, np.int64)
-    earliest = np.full(num_nodes, -1, np.int64)  # target of each node
-    copy = np.full(num_nodes, -1, np.int64)  # shared copy of each node
-    slots = 2
-    while not is_shared and slots < 2 * node.size:
-        slots *= 2
-    table = np.full(slots, -1, np.int64)  # sources by node and time, if they are not shared
-    count = 0
+    targets, has_window = place.size, after.size > 0
+    node = np.empty(targets + num_nodes, np.int64)
+    until, since = np.empty(node.size, np.int64), np.empty(node.size * has_window, np.int64)
+    node[:targets], until[:targets], since[: after.size] = place, before, after
+    new_row = np.empty(row.size, np.int64)
+    slot = np.full(num_nodes, -1, np.int64)  # earliest target of each node, or else its copy
+    copy = np.full(num_nodes, -1, np.int64)  # of nodes that are targets
     for t in range(targets):
-        if is_shared:
-            c = earliest[place[t]]
-            if c < 0 or before[t] < before[c]:
-                earliest[place[t]] = t
-        else:
-            slot = _slot(table, node, until, place[t], before[t])
-            if table[slot] < 0:
-                table[slot] = t
+        c = slot[place[t]]
+        if c < 0 or before[t] < before[c]:
+            slot[place[t]] = t
     count = targets
-    for g in range(owner.size):
-        t = owner[g]
-        for kept in range(kept_indptr[g], kept_indptr[g + 1]):
-            j = row[kept]
-            if not is_shared:
-                slot = _slot(table, node, until, j, before[t])
-                if table[slot] < 0:
-                    table[slot] = count
-                    node[count], until[count] = j, before[t]
-                    if has_window:
-                        since[count] = after[t]
-                    count += 1
-                new_row[kept] = table[slot]
-                continue
-            c = earliest[j]
-            if place[t] == j:
-                c = t
-            elif c >= 0 and (before[c] > before[t] or (has_window and after[c] < after[t])):
-                c = -1
-            if c < 0:
-                c = copy[j]
+    for t in range(targets):
+        own, limit = place[t], before[t]
+        least = after[t] if has_window else ALWAYS
+        for kept in range(np.uint64(indptr[t]), np.uint64(indptr[t + 1])):
+            j = np.uint64(row[kept])
+            c = slot[j]
+            if c < targets:
+                if row[kept] == own:
+                    new_row[kept] = t
+                    continue
+                is_target = c >= 0
+                if is_target and until[c] <= limit and not (has_window and since[c] < least):
+                    new_row[kept] = c
+                    continue
+                c = copy[j] if is_target else c
                 if c < 0:
-                    c = copy[j] = count
-                    node[c], until[c] = j, before[t]
+                    c, count = count, count + 1
+                    node[c], until[c] = row[kept], limit
                     if has_window:
-                        since[c] = after[t]
-                    count += 1
-                until[c] = min(until[c], before[t])
-                if has_window:
-                    since[c] = max(since[c], after[t])
+                        since[c] = least
+                    if is_target:
+                        copy[j] = c
+                    else:
+                        slot[j] = c
+            if until[np.uint64(c)] > limit:
+                until[np.uint64(c)] = limit
+            if has_window and since[c] < least:
+                since[c] = least
             new_row[kept] = c
-    return node[:count].copy(), new_row, until[:count].copy(), since[:count].copy()
+    kept_since = since[: count * has_window].copy()
+    return node[:count].copy(), new_row, until[:count].copy(), kept_since
 
 
 @compiled
-def _slot(table: IntArray, node: IntArray, until: IntArray, j: int, before: int) -> int:
-    """Slot of a pair (node, time) in an open-addressed table, or the empty slot for it."""
-    last = np.uint64(table.size - 1)
-    slot = random_bits(np.uint64(before), np.uint64(j)) & last
-    while table[slot] >= 0 and (node[table[slot]] != j or until[table[slot]] != before):
-        slot = (slot + np.uint64(1)) & last
-    return int(slot)
+def pair_sources(
+    place: IntArray,
+    before: IntArray,
+    after: IntArray,
+    indptr: IntArray,
+    row: IntArray,
+    num_nodes: int,
+    order: IntArray,
+) -> tuple[Any, Any, Any, Any]:
+    """Sources that are pairs of a node and a time: the targets, then others in the order of time.
+
+    An edge j -> i leads to the pair of j and the time of i. Targets are visited in the order of
+    time, so that only the latest pair of each node has to be known. Arguments and results are those
+    of `share_sources`; `order` int64[D] sorts the targets by `before`, stably.
+    """
+    targets, edges, has_window = place.size, row.size, after.size > 0
+    node = np.empty(targets + edges, np.int64)
+    until, since = np.empty(node.size, np.int64), np.empty(node.size * has_window, np.int64)
+    node[:targets], until[:targets], since[: after.size] = place, before, after
+    new_row = np.empty(edges, np.int64)
+    latest = np.full(num_nodes, -1, np.int64)  # pair of each node
+    count, first = targets, 0
+    while first < targets:
+        limit, last = before[order[first]], first
+        while last < targets and before[order[last]] == limit:
+            t = order[last]
+            c = latest[place[t]]
+            if c < 0 or until[c] != limit:
+                latest[place[t]] = t
+            last += 1
+        for n in range(first, last):
+            t = order[n]
+            for kept in range(np.uint64(indptr[t]), np.uint64(indptr[t + 1])):
+                j = np.uint64(row[kept])
+                c = latest[j]
+                if c < 0 or until[np.uint64(c)] != limit:
+                    c = latest[j] = count
+                    node[c], until[c] = row[kept], limit
+                    if has_window:
+                        since[c] = after[t]
+                    count += 1
+                new_row[kept] = c
+        first = last
+    kept_since = since[: count * has_window].copy()
+    return node[:count].copy(), new_row, until[:count].copy(), kept_since

@@ -53,24 +53,24 @@ class KeptEdges(NamedTuple):
         return cls(rows, source, indptr, row, edge, prob).with_times(place, is_shared=False)
 
     def with_times(self, place: IntArray, *, is_shared: bool) -> KeptEdges:
-        """Sources that see no later than the targets they lead to; see `times.split_sources`.
+        """Sources that see no later than the targets they lead to.
 
         place      int64[D]  position of each target in source, from `distinct_targets`
-        is_shared  whether a node is one source for all targets, or one for each of their times
+        is_shared  whether a node is one source for all targets (`times.share_sources`), or one for
+                   each of their times (`times.pair_sources`)
         """
         cutoff = self.rows.cutoff
         if cutoff is None:
             return self
-        node, row, *bounds = times.split_sources(
-            place,
-            cutoff.before,
-            cutoff.after,
-            self.indptr,
-            self.rows.owner,
-            self.row,
-            self.source.size,
-            is_shared,
-        )
+        if cutoff.is_one and place.size == int(place.max(initial=-1)) + 1:  # distinct targets
+            return self._replace(cutoff=cutoff[np.zeros(self.source.size, np.int64)])
+        edges = self.rows.by_target(self.indptr), self.row, self.source.size
+        given = place, cutoff.before, cutoff.after, *edges
+        if is_shared:
+            node, row, *bounds = times.share_sources(*given)
+        else:
+            order = np.argsort(cutoff.before, kind="stable")
+            node, row, *bounds = times.pair_sources(*given, order)
         return self._replace(
             source=self.source[node],
             row=row,

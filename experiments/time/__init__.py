@@ -1,0 +1,1 @@
+"""Links by time: shared neighbourhoods against exact trees, and what sharing loses."""
