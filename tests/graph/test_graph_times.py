@@ -50,6 +50,11 @@ def test_a_window_as_long_as_time_itself():
     assert cutoff.after.tolist() == [ALWAYS + 1, ALWAYS + 2, 2**62 + 1 - (2**63 - 1)]
 
 
+def test_the_latest_of_cutoffs_sees_what_any_of_them_sees():
+    latest = Cutoff.of(np.array([5, 9, 2]), window=3).latest
+    assert (latest.before.tolist(), latest.after.tolist()) == ([10], [0])
+
+
 BAD = {
     "floats": (TIME.astype(float), "time is float64 .*convert it to int64"),
     "too few": (TIME[:3], r"time is int64 of shape \(3,\), but times must be one per edge, \[5\]"),
