@@ -1,9 +1,9 @@
 """PyG's GraphSAGE in `Blockwise` beside our own layers: the time of a step, and test F1.
 
 PPI, 3 layers of 256 with batch normalisation, batches of 512, one thread, the same loop for both:
-sampling, gathering, forward, backward, Adam and the sampler's update. The two networks take turns,
-a different one first each time; a ratio is the median over pairs of consecutive steps. `scores`
-trains both for STEPS steps and evaluates them with full neighbourhoods.
+sampling, gathering, forward, backward, Adam and the sampler's update. The two networks take
+turns, a different one first each time; a ratio is the median over pairs of consecutive steps.
+`scores` trains both for STEPS steps and evaluates them with full neighbourhoods.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from bliss.train.metrics import micro_f1
 
 LAYERS, HIDDEN, BATCH = 3, 256, 512
 WARM_UP = 8
-STEPS, SEEDS, RATE = 500, (0, 1), 0.005
+STEPS, SEEDS, RATE = 500, (0, 1, 2, 3), 0.005
 CASES: dict[str, dict[str, Any]] = {
     "sampled": {"budgets": [1024, 1024, 1024], "first_hop": "sampled"},
     "first_hop": {"budgets": [1024, 1024], "first_hop": "exact"},
@@ -70,7 +70,7 @@ class Training:
 
 
 def make(network: str, dataset: Dataset) -> nn.Module:
-    """Our layers, or PyG's model."""
+    """Our layers, or PyG's model, each with initial weights of its own."""
     inputs, outputs = dataset.num_features, dataset.num_classes
     if network == "pyg":
         return Blockwise(GraphSAGE(inputs, HIDDEN, LAYERS, outputs, norm="batch_norm"))

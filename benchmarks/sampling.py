@@ -2,7 +2,8 @@
 
 Batches of 256 seeds, budgets 4096/2048/1024, one thread. Each batch is timed under the floor and
 every sampler in turn, a different one first each time, so that all see the same seeds and the same
-state of the machine; the numbers are ratios of medians over the batches. The warm-up is long enough
+state of the machine, and each after an untimed pass of its own, so that all are as warm; the
+numbers are ratios of medians over the batches. The warm-up is long enough
 for the bandits to have touched most rows, as they have in all but the first steps of training.
 """
 
@@ -69,25 +70,29 @@ def measure(graph: Graph, repeats: int) -> dict[str, float]:
     sizes = np.random.default_rng(1).lognormal(0, 0.5, graph.num_nodes).astype(np.float32)
     names = ["floor", *samplers]
     times: dict[str, list[float]] = {}
-    frontier: list[int] = []
+    frontier: dict[str, list[int]] = {"pladies": [], "influence": []}
     for step, seeds in enumerate(_batches(graph, WARM_UP + repeats)):
-        # The frontier, untimed: after it the batch is as warm for the first as for the last.
         targets = [block.dst.numpy() for block in samplers["pladies"].sample(seeds, step)]
-        frontier.append(sum(int(graph.degree[dst].sum()) for dst in targets))
         first = step % len(names)
         for name in names[first:] + names[:first]:
             if name == "floor":
                 _timed(times, name, _floor, graph, targets, word)
                 continue
+            samplers[name].sample(seeds, step)  # its own frontier, untimed: others warm their own
             blocks = _timed(times, name, samplers[name].sample, seeds, step)
+            if name in frontier:
+                degrees = (graph.degree[block.dst.numpy()].sum() for block in blocks)
+                frontier[name].append(int(sum(degrees)))
             seen = [Observation(torch.from_numpy(sizes[block.src.numpy()])) for block in blocks]
             pairs = zip(blocks, seen, strict=True)
             blocks = [replace(block, observation=one) for block, one in pairs]
             _timed(times, f"{name}_update", samplers[name].update, blocks)
     middle = {name: median(values[WARM_UP:]) for name, values in times.items()}
+    edges = {name: median(counts[WARM_UP:]) for name, counts in frontier.items()}
     return {
         "pladies_over_floor": middle["pladies"] / middle["floor"],
         "influence_over_pladies": middle["influence"] / middle["pladies"],
+        "influence_frontier_over_pladies": edges["influence"] / edges["pladies"],
         "influence_over_none_of_node": middle["node"] / middle["node_without_influence"],
         "exp3_over_pladies": middle["exp3"] / middle["pladies"],
         "node_over_pladies": middle["node"] / middle["pladies"],
@@ -97,7 +102,7 @@ def measure(graph: Graph, repeats: int) -> dict[str, float]:
         / middle["exp3_released"],
         "node_update_over_sample": middle["node_update"] / middle["node"],
         "pladies_ms": middle["pladies"] * 1e3,
-        "frontier_edges": median(frontier[WARM_UP:]),
+        "frontier_edges": edges["pladies"],
         "nodes": graph.num_nodes,
         "edges": graph.num_edges,
         "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,

@@ -27,7 +27,7 @@ class Time(records.Record, frozen=True, kw_only=True):
 
 
 class Choice(records.Record, frozen=True, kw_only=True):
-    """Settings that were best by validation, and their score."""
+    """Settings that were best by validation, and their score; 0 if they were set beforehand."""
 
     graph: str
     model: str
@@ -113,7 +113,9 @@ def _spread(values: Sequence[float]) -> str:
 
 
 def _scores(found: Results) -> list[str]:
-    """A table for every graph and network."""
+    """A table for every graph and network; nothing without runs."""
+    if not found.runs:
+        return []
     heads = ["sampler", "budgets", "lr", "ms a step", "steps", "edges a step"]
     heads += ["seeds", "accuracy", "macro-F1"]
     parts = ["## Accuracy at equal seconds"]

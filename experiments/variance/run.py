@@ -159,7 +159,7 @@ def page() -> str:
         values = [one["weighted_over_limit"][name] for name in names]
         cells = [", ".join(decimals(v) for v in layers) for layers in values]
         lines.append(row(one["dataset"], one["network"], one["estimator"], *cells))
-    lines += score_table()
+    lines += score_table() + nodewise_tables()
     facts, minutes = found[0]["machine"], sum(one["seconds"] for one in found) / 60
     machine_name, torch_version = facts["processor"], facts["torch"]
     lines.append(
@@ -176,16 +176,33 @@ def score_table() -> list[str]:
         return []
     found = json.loads(path.read_text(encoding="utf-8"))
     title = "Test F1 at equal seconds, mean and deviation over five seeds (milliseconds and steps):"
-    names = list(next(iter(found.values())))
-    lines = ["", title, "", *header("case", *names)]
-    for case, rows in found.items():
-        cells = [
-            f"{mean(one['test_score']):.3f} ± {stdev(one['test_score']):.3f} "
-            f"({one['step_ms']:.1f} ms, {one['steps']})"
-            for one in rows.values()
-        ]
-        lines.append(row(case, *cells))
-    return lines
+    lines = ["", title, "", *header("case", *next(iter(found.values())))]
+    return [*lines, *(row(case, *map(score_cell, rows.values())) for case, rows in found.items())]
+
+
+def nodewise_tables() -> list[str]:
+    """Neighbour sampling with and without influence, from results/nodewise.json."""
+    path = HERE / "results" / "nodewise.json"
+    if not path.exists():
+        return []
+    found = json.loads(path.read_text(encoding="utf-8"))
+    lines = ["", "Neighbour sampling by fanouts, r and the edges of a batch:", ""]
+    lines += header("case", "none", "prior", "r: with / without", "edges: with / without")
+    for case, entry in found.items():
+        none, prior = entry["error"]["none"], entry["error"]["prior"]
+        cells = [f"{one['r']:.3f} ± {one['half']:.3f}" for one in (none, prior)]
+        ratios = [f"{prior[key] / none[key]:.2f}" for key in ("r", "edges")]
+        lines.append(row(case, *cells, *ratios))
+    title = "Its test F1 at equal seconds, mean and deviation over five seeds:"
+    lines += ["", title, "", *header("case", "none", "prior")]
+    scored = {case: entry["f1"] for case, entry in found.items() if "f1" in entry}
+    return [*lines, *(row(case, *map(score_cell, rows.values())) for case, rows in scored.items())]
+
+
+def score_cell(one: dict[str, Any]) -> str:
+    """Mean and deviation of test F1, milliseconds of a step, and the number of steps."""
+    f1 = one["test_score"]
+    return f"{mean(f1):.3f} ± {stdev(f1):.3f} ({one['step_ms']:.1f} ms, {one['steps']})"
 
 
 def decimals(value: float | None) -> str:

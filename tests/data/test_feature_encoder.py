@@ -69,6 +69,11 @@ def test_standard_takes_every_column_in_chunks_or_at_once(x, monkeypatch):
     assert encoder.scale == pytest.approx(wanted, rel=1e-6)
 
 
+def test_a_column_that_varies_by_its_rounding_counts_as_constant():
+    x = 1e9 + 64 * (torch.arange(20) % 2)[:, None]  # float32 has steps of 64 there
+    assert FeatureEncoder.fit("standard", x, torch.arange(20)).scale.tolist() == [1.0]
+
+
 def test_row_divides_by_sums_above_one():
     x = torch.tensor([[1.0, 3.0], [0.2, 0.3], [0.0, 0.0]])
     encoder = FeatureEncoder.fit("row", x, torch.arange(1))

@@ -114,6 +114,24 @@ def test_uniform_picks_agree_draw_for_draw(seed, replace):
 
 
 @cases
+def test_fanouts_follow_a_weight_and_keep_the_number_of_edges(seed):
+    case = Case(seed)
+    degree = case.rows.degree
+    even = np.minimum(degree, case.fanout)
+    weight = case.random.lognormal(0, 1.5, degree.size)
+    found = nodewise.fit_fanouts(weight, degree, even.sum())
+    assert abs(found.sum() - even.sum()) <= 1
+    assert np.array_equal(nodewise.fit_fanouts(np.ones(degree.size), degree, even.sum()), even)
+    weight[1:] *= case.random.random(degree.size - 1) < 0.9  # those of weight 0 keep one edge
+    for size in (degree.size, 1):
+        args = weight[:size], degree[:size], even[:size].sum()
+        found = nodewise.fit_fanouts(*args)
+        np.testing.assert_array_equal(found, twins.fit_fanouts(*args))
+        assert (found >= np.minimum(args[1], 1)).all()
+        assert (found <= args[1]).all()
+
+
+@cases
 def test_masses_of_edges_agree(seed):
     case = Case(seed)
     groups = case.rows.degree.size

@@ -303,3 +303,20 @@ def test_a_copy_has_the_same_outputs_and_its_own_parameters(way):
     assert torch.equal(other(x[blocks[0].src], blocks), model(x[blocks[0].src], blocks))
     other.model.convs[0].lin_l.weight.data.zero_()
     assert not torch.equal(other(x[blocks[0].src], blocks), model(x[blocks[0].src], blocks))
+
+
+def test_a_forward_that_was_set_on_a_layer_is_used_and_stays():
+    model = BASIC["GraphSAGE"][0](WIDTH, 6, 2, out_channels=3).eval()
+    conv, calls = model.convs[0], []
+
+    def counted(*arguments, **options):
+        calls.append(1)
+        return type(conv).forward(conv, *arguments, **options)
+
+    conv.forward = counted
+    graph, x = graph_for("GraphSAGE"), features()
+    blocks = Full(graph, layers=2).sample(SEEDS, 0)
+    found = Blockwise(model)(x[blocks[0].src], blocks)
+    torch.testing.assert_close(found, model(x, EDGES)[SEEDS], rtol=1e-5, atol=1e-5)
+    assert conv.forward is counted
+    assert calls

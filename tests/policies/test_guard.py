@@ -125,6 +125,36 @@ def test_few_steps_decide_nothing_and_shards_add_up():
     assert guard.steps[0] == 0  # nothing was sampled
 
 
+def test_a_guard_forgets_and_the_layer_learns_again():
+    guard = Guard(1)
+    for sums, steps in (([6.0, 1.0, 1.0, 1.0], 200), ([1.0, 1.0, 6.0, 1.0], 20)):
+        for _ in range(steps):
+            guard.follow(0, [np.array(sums)])
+    assert not guard.prefers_static(0)  # the mean of all 220 steps would
+
+
+def test_sources_that_are_kept_for_certain_have_no_error():
+    factor, drawn = np.array([2.0, 3.0, 5.0]), np.array([1.0, 3.0, 2.5])
+    is_open, row = np.array([True, False, True]), np.array([0, 1, 2, 2])
+    found = Guard.sums(factor, drawn, is_open, row, np.array([1.0, 10.0, 2.0, 3.0]))
+    errors = 1 * 1 / 2 + (2 + 3) * 2.5 / 5
+    np.testing.assert_allclose(found, [2 + 2, errors, 1 + 0.4, 1 + (2 + 3) * 2.5])
+
+
+def test_a_layer_with_attention_is_left_to_its_scores():
+    graph, x = communities()
+    sampler = learnt(Bliss(graph, [150], estimator="hajek"), x)
+    even = sampler.inclusion(SEEDS, 0).prob
+    (block,) = sampler.sample(SEEDS, 99)
+    score = torch.exp(x[block.row, 0].clamp(-3, 3))
+    sums = torch.zeros(block.num_dst).index_add_(0, block.col, score)
+    block.observe(x[block.src], attention=score / sums[block.col])
+    sampler.update([block])
+    assert sampler.policy._guard.prefers_static(0)
+    assert sampler.policy.node_codes(0).code.size  # which static masses do not have
+    assert not np.array_equal(sampler.inclusion(SEEDS, 0).prob, even)
+
+
 def test_a_saved_guard_is_loaded_and_damaged_news_is_refused():
     graph, x = communities()
     sampler = learnt(Bliss(graph, [150], estimator="hajek"), x, 60)

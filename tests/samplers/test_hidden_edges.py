@@ -23,6 +23,7 @@ VARIANTS = {
     **{name: {} for name in (*LAYERWISE, "labor-0", "labor-1", "labor-*", "full", "asgcn")},
     **{f"{name}/{e}": {"estimator": e} for name in ("pladies", "ladies") for e in ("ht", "hajek")},
     **{f"{name}/influence": {"influence": "prior", "layers": 3} for name in LAYERWISE},
+    "neighbor/influence": {"influence": "prior", "layers": 3},
     "sketch/plain": {"estimator": "sketch"},
     "sketch/hajek": {"estimator": "hajek"},
     "ladies/replace": {"replace": True},

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from bliss import LADIES, PLADIES, SKETCH, Bliss, FastGCN, InputError, Neighbor
+from bliss import LABOR, LADIES, PLADIES, SKETCH, Bliss, FastGCN, InputError, Neighbor
 from bliss.rng import uniforms
 from bliss.samplers import base
 from tests.statistics import (
@@ -17,6 +17,7 @@ from tests.statistics import (
     normal_limit,
     targets_of,
 )
+from tests.twins import nodewise as twins
 from tests.twins.layerwise import fit_scale
 
 SEEDS = np.array([0, 5, 9, 14, 20, 30])
@@ -77,15 +78,23 @@ def worst_z(samples: np.ndarray, graph) -> float:
     return float(np.abs((samples.mean(0) - exact) / error).max())
 
 
-LIMIT = normal_limit(FALSE_ALARM / 3, SEEDS.size * 3)
+LIMIT = normal_limit(FALSE_ALARM / 4, SEEDS.size * 3)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [PLADIES, lambda *a, **k: LADIES(*a, estimator="ht", **k), SKETCH])
-def test_two_linear_layers_are_unbiased_and_so_is_their_gradient(kind):
+@pytest.mark.parametrize(
+    ("kind", "budgets"),
+    [
+        (PLADIES, [30, 22]),
+        (lambda *a, **k: LADIES(*a, estimator="ht", **k), [30, 22]),
+        (SKETCH, [30, 22]),
+        (Neighbor, [3, 3]),
+    ],
+)
+def test_two_linear_layers_are_unbiased_and_so_is_their_gradient(kind, budgets):
     """The output is linear in the weights of both layers, so its mean is also the gradient's."""
     graph = heavy_tailed_graph()
-    sampler = kind(graph, [30, 22], influence="prior")
+    sampler = kind(graph, budgets, influence="prior")
     assert worst_z(outputs(sampler, TIMES), graph) < LIMIT
     without = outputs(sampler, TIMES // 3, lambda block: block.coefficient)  # no 1 / p
     assert worst_z(without, graph) > LIMIT
@@ -126,10 +135,27 @@ def test_the_output_layer_and_what_has_no_layers_above_stay_as_they_are(toy_grap
                           ours.inclusion(seeds, 0).candidate)  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", [FastGCN, Neighbor])
+@pytest.mark.parametrize("kind", [FastGCN, LABOR])
 def test_samplers_without_it_refuse_it(toy_graph, kind):
     with pytest.raises(InputError, match="influence='prior' is not an option"):
         kind(toy_graph, [5, 5], influence="prior")
+
+
+@pytest.mark.parametrize("options", [{}, {"policy": "static"}, {"replace": True}])
+def test_targets_of_more_influence_keep_more_neighbours_and_a_layer_as_many(options):
+    graph, budgets = heavy_tailed_graph(), (4, 3, 2)
+    sampler = Neighbor(graph, budgets, influence="prior", **options)
+    blocks = sampler.sample(SEEDS, 3)
+    layers = zip(range(3), blocks, influence_of(blocks, graph), strict=True)
+    for layer, block, squares in layers:
+        degree, kept = graph.degree[block.dst.numpy()], np.diff(block.indptr)
+        total = np.minimum(degree, budgets[layer]).sum()
+        assert abs(kept.sum() - total) <= 1
+        expected = twins.fit_fanouts(squares**0.25, degree, total)
+        np.testing.assert_array_equal(kept, expected)
+        prob = sampler.inclusion(block.dst, layer, influence=squares).prob
+        sums = np.add.reduceat(prob, np.cumsum(degree) - degree)
+        np.testing.assert_allclose(sums, kept, rtol=1e-6)
 
 
 DEFAULTS = {  # only the library's own policy weighs targets, and not with a history
@@ -144,6 +170,7 @@ DEFAULTS = {  # only the library's own policy weighs targets, and not with a his
     "pladies": (PLADIES, {"policy": "node"}, False),
     "ladies": (LADIES, {}, False),
     "sketch": (SKETCH, {}, False),
+    "neighbor": (Neighbor, {}, False),
 }
 
 

@@ -21,7 +21,7 @@ from bliss.studies import Advice, advise
 from bliss.studies.advice import pilot
 from bliss.studies.advice.advice import command
 from bliss.studies.advice.budgets import Expectation, fit_sensitivity, search
-from bliss.studies.advice.candidates import configs
+from bliss.studies.advice.candidates import configs, with_best_estimator
 from bliss.studies.advice.costs import LayerWork, fit_costs, terms
 from bliss.studies.advice.exact_errors import WIDE, ExactErrors, _projected
 from bliss.train import SamplingConfig, TrainConfig, resolve
@@ -292,9 +292,38 @@ def test_attention_has_no_exact_first_hop_and_no_history(dataset):
     assert names == {"pladies", "bliss", "neighbor", "full", "default"}
 
 
+class FakePilot:
+    """Errors of the gradient that are known."""
+
+    def __init__(self, **errors: float) -> None:
+        self.errors = errors
+
+    def sampler(self, config: TrainConfig) -> TrainConfig:
+        return config
+
+    def gradient_error(self, config: TrainConfig, budgets: tuple[int, ...]) -> float:
+        return self.errors[config.sampler.config.estimator]
+
+
+@pytest.mark.parametrize("best", ["ht", "hajek"])
+def test_the_estimator_is_the_one_with_the_smaller_error(best):
+    errors = FakePilot(**{"ht": 0.2, "hajek": 0.2, best: 0.1})
+    config = resolve(**GIVEN | {"sampler": "pladies"}).fitted(100)
+    found = with_best_estimator(config, errors, GIVEN)
+    assert found.sampler.config.estimator == best
+    for given, own in ((GIVEN | {"estimator": "ht"}, config), (GIVEN, attention_of(config))):
+        assert with_best_estimator(own, FakePilot(), given) == own  # nothing is measured
+
+
+def attention_of(config: TrainConfig) -> TrainConfig:
+    return config.with_settings(model="gatv2", heads=2)
+
+
 def test_samplers_without_a_closed_form_are_refused(dataset):
     with pytest.raises(InputError, match=r"no advice is known for sampler='labor'.*pass budgets"):
         advise(GIVEN | {"sampler": "labor"}, dataset)
+    with pytest.raises(InputError, match=r"no advice is known for sampler='neighbor'"):
+        advise(GIVEN | {"sampler": "neighbor", "influence": "prior"}, dataset)
 
 
 def test_settings_with_auto_say_where_to_get_a_pilot():

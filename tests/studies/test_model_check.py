@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 import torch_geometric.nn as pyg
@@ -11,7 +12,7 @@ from torch_geometric.nn import MessagePassing
 from torch_geometric.utils import degree
 
 import bliss
-from bliss import InputError
+from bliss import Graph, InputError
 from bliss.studies import model_check
 from tests.conftest import heavy_tailed_pairs
 
@@ -142,3 +143,18 @@ def test_a_plain_pass_that_fails_is_named():
 def test_data_without_features_are_refused():
     with pytest.raises(InputError, match="without x or edge_index"):
         bliss.check(sage(), Data(edge_index=make_data().edge_index))
+
+
+def test_only_nodes_with_in_edges_are_compared():
+    graph = Graph.from_edge_index(np.array([[0, 1, 2], [5, 5, 7]]), 40, self_loops="keep")
+    assert sorted(model_check._targets(graph, 8, seed=0)) == [5, 7]
+
+
+def test_the_bias_is_told_without_the_noise_of_the_mean():
+    exact = torch.ones(1, 2000, dtype=torch.float64)
+    noise = torch.randn(200, 1, 2000, generator=torch.Generator().manual_seed(0)).double()
+    samples = exact + 2 * noise
+    samples[:, 0, 0] += 5  # |bias| 5; the noise of the mean has a norm of 6.3
+    verdict = model_check._verdict("m", samples, exact)
+    assert verdict.status == "estimated"
+    assert verdict.bias == pytest.approx(5 / 2000**0.5, rel=0.1)

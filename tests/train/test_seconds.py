@@ -10,6 +10,7 @@ import pytest
 import scipy.stats
 import torch
 from torch_geometric.data import Data
+from torch_geometric.datasets import FakeHeteroDataset
 
 from bliss.data import Dataset
 from bliss.errors import InputError
@@ -206,6 +207,15 @@ def test_kinds_of_data_with_times_see_no_later_edges():
     with pytest.raises(InputError, match="times are not possible with sampler 'vrgcn'"):
         kinds(GIVEN | {"task": "link", "sampler": "vrgcn"}, timed, 30, 10.0)
     assert "bliss, history" in kinds(GIVEN | {"task": "link", "split": "random"}, timed, 30, 10.0)
+
+
+def test_kinds_of_graphs_with_types_draw_every_layer():
+    typed = Dataset.from_data(FakeHeteroDataset(1, avg_num_nodes=20)[0])
+    found = kinds(GIVEN | {"model": "rsage"}, typed, 30, 10.0)
+    assert {kind.config.sampler.name for kind in found.values()} == {
+        "bliss", "pladies", "neighbor", "full",
+    }  # fmt: skip
+    assert not any(kind.config.sampler.config.is_first_hop_exact for kind in found.values())
 
 
 def chosen(dataset, clock, seconds: float = 1.0, **given) -> Choice:

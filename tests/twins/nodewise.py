@@ -108,6 +108,19 @@ def edge_masses(
     return np.asarray(inside**power * (factor[node] if factor.size else 1.0), dtype=np.float64)
 
 
+def fit_fanouts(weight: FloatArray, degree: IntArray, total: int) -> IntArray:
+    """Fanouts clip(c w, 1, |N|), by bisection, with running sums rounded."""
+    if total >= degree.sum():
+        return degree
+    low, high = 0.0, float((degree[weight > 0] / weight[weight > 0]).max())
+    for _ in range(200):
+        middle = (low + high) / 2
+        is_low = np.clip(middle * weight, 1.0, degree).sum() < total
+        low, high = (middle, high) if is_low else (low, middle)
+    running = np.floor(0.5 + np.cumsum(np.clip(high * weight, 1.0, degree)))
+    return np.diff(running, prepend=0.0).astype(np.int64)
+
+
 def row_chances(degree: IntArray, mass: FloatArray, fanout: int, is_replacing: bool) -> None:
     """Masses become chances that sum to k in each group, in place."""
     for row in _places(degree):

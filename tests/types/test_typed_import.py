@@ -120,6 +120,8 @@ def test_all_problems_are_named_with_their_type_or_relation(tmp_path):
     given = write_tables(tmp_path, data_without_reverse())
     cites = given["edges"]["paper", "cites", "paper"]
     cites.write_text(cites.read_text() + "p000,p777\n")
+    with pytest.raises(InputError, match=r"^edges paper,cites,paper: edges names 1 nodes"):
+        import_graph(tmp_path / "store", **given)
     (tmp_path / "author.csv").write_text("id,f0\na000,inf\na000,1\n")
     with pytest.raises(ImportProblems) as error:
         import_graph(tmp_path / "store", **given)

@@ -27,7 +27,7 @@ from bliss.policies.configs import POLICIES, PolicyConfig
 from bliss.samplers.config_base import SamplerConfig
 from bliss.samplers.configs import SAMPLERS
 from bliss.train.config import PARTS, PLACES, TrainConfig
-from bliss.train.config_parts import AUTO
+from bliss.train.config_parts import AUTO, TASKS
 from bliss.train.recipe import recipe, resolve
 
 
@@ -64,6 +64,7 @@ Seconds = Annotated[
 Debug = Annotated[bool, typer.Option(help="Show tracebacks.")]
 
 CHOICES: Mapping[str, Sequence[str]] = {
+    "task": TASKS,
     "features": METHODS,
     "model": MODELS,
     "sampler": tuple(SAMPLERS),

@@ -17,7 +17,7 @@ from bliss.data.edges import check_some
 from bliss.data.features import FEATURE_TYPES, finite_rows
 from bliss.data.import_files import Files
 from bliss.data.npy import GrowingNpy, map_npy
-from bliss.data.problems import ImportProblems
+from bliss.data.problems import raise_problems
 from bliss.data.saving import Content, Progress, TypedRows, WrittenGraph, write_store
 from bliss.data.sorting import EdgeSorter, SortedEdges, chunk_rows, disk_bytes
 from bliss.data.store import StrPath, open_store, write_graph_header
@@ -232,11 +232,9 @@ def import_tables(
     try:
         parts = files.read()
         return write_parts(folder, parts, files.of_type(parts.node_type), feature_type, *how)
-    except InputError as error:
+    except InputError:
         progress("looking for other problems", None)
-        found = files.problems()
-        if len(found) > 1:
-            raise ImportProblems(found) from error
+        raise_problems(files.problems())  # each with its type or relation
         raise
 
 

@@ -245,18 +245,15 @@ class Rows:
         )
 
     def of_groups(self, groups: IntArray) -> Rows:
-        """Some groups of the same targets. groups int64[N]."""
+        """Some groups: of the same targets with types, otherwise of their own. groups int64[N]."""
         pointer, start, stop = self.ranges_of(groups)
-        return replace(
-            self,
-            owner=self.owner[groups],
-            pointer=pointer,
-            start=start,
-            stop=stop,
-            degree=self.degree[groups],
-            relation=self.relation[groups],
-            group=self.group[groups],
-        )
+        some = replace(self, pointer=pointer, start=start, stop=stop, degree=self.degree[groups])
+        if self.graph.types is None:  # a group is a target
+            cutoff = None if self.cutoff is None else self.cutoff[groups]
+            own = np.arange(groups.size)
+            return replace(some, dst=self.dst[groups], owner=own, influence=NOTHING, cutoff=cutoff)
+        owner, relation = self.owner[groups], self.relation[groups]
+        return replace(some, owner=owner, relation=relation, group=self.group[groups])
 
     def edges(self) -> tuple[IntArray, IntArray]:
         """The visible edges: pointers int64[G + 1], edge ids int64[F]."""

@@ -167,6 +167,59 @@ def pick_uniform(
 
 
 @compiled
+def fit_fanouts(weight: FloatArray, degree: IntArray, total: int) -> Any:
+    """Fanouts in proportion to a weight, with a given number of edges in all.
+
+        k_g = min(|N_g|, max(1, c w_g)),  sum_g k_g = total
+
+    Newton's method finds c, between bounds. Running sums are rounded, so that the total stays:
+    each k_g is rounded down or up.
+
+    weight   float64[G]  not negative
+    degree   int64[G]    |N_g|
+    returns  int64[G]    0 for groups without edges
+    """
+    groups = degree.size
+    edges, high = 0, 0.0
+    for g in range(groups):
+        edges += degree[g]
+        if weight[g] > 0.0:
+            high = max(high, degree[g] / weight[g])
+    found = degree.copy()
+    if total >= edges:
+        return found
+    low, scale = 0.0, 0.5 * high
+    for _ in range(100):
+        kept, free = 0.0, 0.0
+        for g in range(groups):
+            wanted = scale * weight[g]
+            if wanted >= degree[g]:
+                kept += degree[g]
+            elif wanted <= 1.0:
+                kept += 1.0
+            else:
+                kept += wanted
+                free += weight[g]
+        gap = total - kept
+        if abs(gap) <= 1e-9 * total:
+            break
+        if gap > 0.0:
+            low = scale
+        else:
+            high = scale
+        scale = scale + gap / free if free > 0.0 else high
+        if not low < scale < high:
+            scale = 0.5 * (low + high)
+    running, before = 0.5, 0
+    for g in range(groups):
+        running += min(np.float64(degree[g]), max(1.0, scale * weight[g]))
+        after = int(running)
+        found[g] = min(max(after - before, 1), degree[g])
+        before = after
+    return found
+
+
+@compiled
 def edge_masses(
     pointer: IntArray,
     start: IntArray,

@@ -307,7 +307,7 @@ class CoinConfig(EstimatorConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class InfluenceConfig(EstimatorConfig):
-    """Settings of a sampler that draws one set of sources for all targets of a layer."""
+    """Settings of a sampler that can weigh each target by its influence on the loss."""
 
     influence: Influence = "none"
     """Weight of each target in the masses: none (all alike, as published), prior (its influence on

@@ -197,7 +197,7 @@ class NodeSamplerConfig(CoinConfig, PolicySamplerConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NeighborConfig(NodeSamplerConfig):
+class NeighborConfig(InfluenceConfig, NodeSamplerConfig):
     """Settings of neighbour sampling."""
 
     builds: ClassVar[str] = "neighbor.Neighbor"
@@ -205,6 +205,10 @@ class NeighborConfig(NodeSamplerConfig):
     estimators: ClassVar[Sequence[str]] = ("ht", "hajek")
     policy: Any = "uniform"
     """Masses of in-edges: uniform, or static (proportional to alpha_ij)."""
+    influence: Influence = "none"
+    """Neighbours of each target: as many for all (none, as published), or in proportion to its
+    influence on the loss, as far as the weights of the layers above tell, and as many in all
+    (prior); auto is none."""
     temporal_strategy: TemporalStrategy = "uniform"
     """Neighbours of a graph with times: uniform (as the policy says) or last (the newest ones that
     may be seen; they alone are averaged, so nothing is random)."""
@@ -213,10 +217,10 @@ class NeighborConfig(NodeSamplerConfig):
         super().__post_init__()
         checks.choice("temporal_strategy", self.temporal_strategy, get_args(TemporalStrategy))
         is_random = self.replace or self.policy_name == "static" or self.has_history
-        if self.temporal_strategy == "last" and is_random:
+        if self.temporal_strategy == "last" and (is_random or self.weighs_targets):
             raise InputError(
                 "temporal_strategy='last' keeps the newest neighbours and draws none: choose "
-                "policy uniform, without replace and without a history."
+                "policy uniform and influence none, without replace and without a history."
             )
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from bliss import checks
-from bliss.arrays import FloatArray, IntArray
+from bliss.arrays import NOTHING, FloatArray, IntArray
 from bliss.graph import Rows
 from bliss.graph.rows import consecutive
 from bliss.kernels import nodewise
@@ -59,12 +60,16 @@ class EdgeSampler(Sampler):
     ) -> tuple[IntArray, IntArray, FloatArray]:
         """Draw the kept edges: kept_indptr int64[G + 1], edge int64[E'], prob float32[E']."""
 
-    def inclusion(self, dst: Any, layer: int) -> EdgeInclusion:
-        """Probabilities that `sample` would use for the in-edges of these targets."""
+    def inclusion(self, dst: Any, layer: int, influence: FloatArray = NOTHING) -> EdgeInclusion:
+        """Probabilities that `sample` would use for the in-edges of these targets.
+
+        `influence` is that of each target, g_i^2 [D]; empty: 1 everywhere, as for seeds.
+        """
         rows = self.graph.rows(checks.seeds(dst, self.graph.num_nodes))
+        rows = replace(rows, influence=influence)
         indptr, edge = rows.edges()
         prob = np.empty(edge.size)
-        for groups, part, fanout in self._by_fanout(rows, layer):
+        for groups, part, fanout in _by_fanout(rows, self.fanouts(rows, layer)):
             prob[_entries(indptr, groups)] = self._chances(part, layer, fanout)
         return EdgeInclusion(edge, prob)
 
@@ -73,26 +78,27 @@ class EdgeSampler(Sampler):
         divided = self.divided[layer]
         return self.budgets[layer] if divided is None else divided[rows.relation]
 
-    def _by_fanout(self, rows: Rows, layer: int) -> Iterator[tuple[IntArray, Rows, int]]:
-        """Groups int64[N] of each fanout, with their rows."""
+    def _layer(self, rows: Rows, layer: int, key: CoinKey) -> Block:
         fanouts = self.fanouts(rows, layer)
         if isinstance(fanouts, int):
-            yield np.arange(rows.degree.size), rows, fanouts
-            return
-        for fanout in np.unique(fanouts).tolist():
-            groups = np.flatnonzero(fanouts == fanout)
-            yield groups, rows.of_groups(groups), fanout
-
-    def _layer(self, rows: Rows, layer: int, key: CoinKey) -> Block:
-        if self.divided[layer] is None:
-            drawn = self._keep(rows, layer, self.budgets[layer], key)
+            drawn = self._keep(rows, layer, fanouts, key)
         else:
-            parts = self._by_fanout(rows, layer)
+            parts = _by_fanout(rows, fanouts)
             drawn = _merged(
                 rows.degree.size,
                 [(own, *self._keep(part, layer, fanout, key)) for own, part, fanout in parts],
             )
         return KeptEdges.of_edges(rows, *drawn, self._workspace()).block(self.estimator)
+
+
+def _by_fanout(rows: Rows, fanouts: int | IntArray) -> Iterator[tuple[IntArray, Rows, int]]:
+    """Groups int64[N] of each fanout, with their rows."""
+    if isinstance(fanouts, int):
+        yield np.arange(rows.degree.size), rows, fanouts
+        return
+    for fanout in np.unique(fanouts).tolist():
+        groups = np.flatnonzero(fanouts == fanout)
+        yield groups, rows.of_groups(groups), fanout
 
 
 def _entries(indptr: IntArray, groups: IntArray) -> IntArray:
@@ -126,7 +132,9 @@ class NodeSampler(EdgeSampler, PolicySampler):
       time with weight alpha_ij / (k q_ij).
 
     A target with at most k in-edges keeps them all. If the masses of each row are equal, a draw
-    costs O(k) per target; otherwise it costs a few passes over the frontier's edges.
+    costs O(k) per target; otherwise it costs a few passes over the frontier's edges. If targets
+    are weighed by their influence g_i (`bliss.samplers.influence`), their fanouts are
+    k_i = min(|N_i|, max(1, c k sqrt(g_i))), with c such that a layer keeps as many edges in all.
     `NodeSamplerConfig` has the options: policy, replace, estimator.
     """
 
@@ -137,6 +145,16 @@ class NodeSampler(EdgeSampler, PolicySampler):
         """Whether edges are drawn with replacement."""
         assert isinstance(self.config, NodeSamplerConfig)
         return self.config.replace
+
+    def fanouts(self, rows: Rows, layer: int) -> int | IntArray:
+        """Fanout of every group, or of each [G]."""
+        fanout = super().fanouts(rows, layer)
+        if not rows.influence.size:
+            return fanout
+        weight = fanout * (rows.influence**0.25)[rows.owner]
+        total = int(np.minimum(fanout, rows.degree).sum())
+        found: IntArray = nodewise.fit_fanouts(weight, rows.degree, total)
+        return found
 
     def _chances(self, rows: Rows, layer: int, fanout: int) -> FloatArray:
         chance = masses(self.policy, layer, rows, self._workspace())

@@ -15,6 +15,8 @@ from bliss.samplers.config_base import SamplerConfig
 from bliss.samplers.configs import SAMPLERS, check_preset
 from bliss.train.results import METRICS
 
+TASKS = ("node", "link")
+"""What can be predicted."""
 AUTO = "auto"
 """Value of budgets that asks for a pilot, and of features and evaluate for a choice by the data."""
 
@@ -104,7 +106,7 @@ class ObjectiveConfig:
     """K of the metrics recall and ndcg, means over sources."""
 
     def __post_init__(self) -> None:
-        checks.choice("task", self.task, ("node", "link"))
+        checks.choice("task", self.task, TASKS)
         checks.choice("decoder", self.decoder, ("dot", "mlp", "distmult"))
         checks.choice("link_loss", self.link_loss, ("bce", "bpr", "softmax"))
         checks.choice("exclude", self.exclude, ("reverse", "self", "none"))

@@ -73,6 +73,8 @@ def _is_supported(config: TrainConfig) -> bool:
     is_nodewise = config.sampler.config.unit == "neighbours"
     if is_nodewise and (not is_uniform or options["history"] != "none"):
         return False
+    if is_nodewise and config.sampler.config.weighs_targets:
+        return False
     return options["estimator"] in ("ht", "hajek")
 
 

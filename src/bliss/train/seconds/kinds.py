@@ -193,6 +193,12 @@ def _config(
         kind = plain.sampler.config
     if kind.unit != "none" and kind.sampled_layers(layers) < 1:
         raise InputError(f"sampler {plain.sampler.name!r} has no layer to sample: add a layer.")
+    if data.typed is not None and (kind.makes_batches or kind.is_first_hop_exact):
+        raise InputError(
+            f"sampler {plain.sampler.name!r} does not draw from graphs with types if it makes "
+            "subgraphs, or has an exact first hop or a history: choose first_hop sampled, or a "
+            "layer-wise or node-wise sampler."
+        )
     has_times = sees_times(plain.objective, data)
     if has_times and (reason := kind.times_refused):
         raise InputError(
