@@ -175,3 +175,12 @@ def test_random_splits_of_pairs_keep_both_directions_together():
 def test_bad_pairs_get_one_sentence(pairs, split, words):
     with pytest.raises(InputError, match=words):
         LinkSplits.given(pairs_in_time()[0], np.array(pairs), np.array(split))
+
+
+def test_edges_of_the_time_at_which_a_split_begins_are_in_it():
+    pairs, time = np.array([[0, 1, 2, 3], [1, 2, 3, 0]]), np.array([1, 2, 3, 4])
+    graph = Graph.from_edge_index(pairs, 4, time=time)
+    splits = LinkSplits.by_time(graph, pairs, time, (0.5, 0.25, 0.25))
+    is_edge = splits.split >= 0  # no self-loop
+    pairs_of_time = zip(graph.time[is_edge].tolist(), splits.split[is_edge].tolist(), strict=True)
+    assert dict(pairs_of_time) == {1: 0, 2: 0, 3: 1, 4: 2}
