@@ -27,7 +27,7 @@ import torch
 from torch_geometric.nn import GraphSAGE
 
 from bliss import Graph
-from bliss.data import load_dataset, manifest, save_dataset
+from bliss.data import import_graph, load_dataset, manifest, save_dataset
 from bliss.data.sources import ENTRIES, Entry, Source
 from bliss.data.store import save_graph
 from bliss.distributed import shared_dataset
@@ -42,6 +42,8 @@ from bliss.train.tensorboard import tensorboard_writer
 from tests.faults import TIMES
 from tests.faults.jobs import JOBS, run_import, toy
 from tests.train.runs import make_trainer
+from tests.types.graphs import typed_dataset
+from tests.types.test_typed_import import data_without_reverse, write_tables
 
 BLOCK = 4096  # bytes: a page of the file system
 MOST = 2**24  # bytes with which every case succeeds
@@ -96,6 +98,16 @@ def import_with_stamps(disk: Path) -> None:
     """As if all files were large enough for a stamp."""
     with mock.patch.object(manifest, "SMALL", 0):
         run_import(disk)
+
+
+@cache
+def typed_tables() -> dict[str, Any]:
+    return write_tables(elsewhere(), data_without_reverse())
+
+
+def import_with_types(disk: Path) -> None:
+    if not (disk / "typed").exists():
+        import_graph(disk / "typed", **typed_tables())
 
 
 def save_weighted_graph(disk: Path) -> None:
@@ -206,6 +218,14 @@ CASES: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
         ),
     ),
     "store": (lambda disk: save_dataset(toy(), disk / "store"), STORE),
+    "store with types": (
+        lambda disk: save_dataset(typed_dataset(), disk / "store"),
+        ("data/typed_store.py:write_groups",),
+    ),
+    "import with types": (
+        import_with_types,
+        ("data/saving.py:_write_types", "data/typed_import.py:write_groups"),
+    ),
     "graph": (save_weighted_graph, ("data/store.py:save_graph",)),
     "download": (download, ("data/download.py:download", "data/download.py:_fetch")),
     "data of several processes": (

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 from torch_geometric.data import Data, HeteroData
-from torch_geometric.testing import MyFeatureStore, MyGraphStore
 
 from bliss import PLADIES, Bliss, BlockLoader, Graph, InputError, LinkLoader, Neighbor
 from bliss.loader import seed_loader as loader_module
@@ -45,10 +44,10 @@ def test_other_subgraphs_and_unknown_options_are_refused(data):
 
 
 def test_other_data_than_one_homogeneous_graph_are_refused(data):
-    sampler, stores = PLADIES(data, [10]), (MyFeatureStore(), MyGraphStore())
+    sampler = PLADIES(data, [10])
     for loader in (BlockLoader, LinkLoader):
         with pytest.raises(InputError, match=r"data is a tuple, .* FeatureStore and GraphStore"):
-            loader(stores, sampler)
+            loader((data.x, data.edge_index), sampler)
         with pytest.raises(
             InputError, match="data has types of nodes and edges, but the graph has none"
         ):

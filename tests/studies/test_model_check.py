@@ -14,6 +14,7 @@ from torch_geometric.utils import degree
 import bliss
 from bliss import Graph, InputError
 from bliss.studies import model_check
+from bliss.studies.checked_data import CheckedData
 from tests.conftest import heavy_tailed_pairs
 
 WIDTH, DRAWS = 5, 60
@@ -147,7 +148,7 @@ def test_data_without_features_are_refused():
 
 def test_only_nodes_with_in_edges_are_compared():
     graph = Graph.from_edge_index(np.array([[0, 1, 2], [5, 5, 7]]), 40, self_loops="keep")
-    assert sorted(model_check._targets(graph, 8, seed=0)) == [5, 7]
+    assert sorted(CheckedData(make_data()).targets(graph, 8, seed=0)) == [5, 7]
 
 
 def test_the_bias_is_told_without_the_noise_of_the_mean():
