@@ -172,7 +172,7 @@ class TimedPilot:
         if len(latest) < LEAST_STEPS:
             return False
         error = stdev(latest) / len(latest) ** 0.5
-        return mean(latest) + CLEARLY * error < self.task.objective.constant_loss
+        return bool(mean(latest) + CLEARLY * error < self.task.objective.constant_loss)
 
     def _evaluate(self, stepper: Stepper, limit: float) -> None:
         """Time an evaluation, and keep what it shows of the layers; give up if it takes long."""
