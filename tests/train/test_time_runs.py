@@ -262,7 +262,7 @@ def test_sentences(messages, foretold, tmp_path):
         (
             replace(foretold, node_time=foretold.node_time // 2000),
             {},
-            "the val split by time has no nodes: .* 300 nodes have 2 different times: change the",
+            "the train split by time has no nodes: .* 300 nodes have 2 different times: change the",
         ),
         (messages, {**LINK, "history": "nodes", "budgets": (9,)}, "not possible with Bliss, becau"),
         (messages, {**LINK, "first_hop": "exact", "budgets": (9,)}, "history none and first_hop s"),
