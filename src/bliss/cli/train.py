@@ -45,7 +45,7 @@ def train(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Folder of the run; default runs/DATASET-MODEL-SAMPLER-SEED, with --seconds 60"
+            help="Output directory; default runs/DATASET-MODEL-SAMPLER-SEED, with --seconds 60"
             " runs/DATASET-MODEL-60s-SEED.",
             parser=folder,
             metavar="PATH",
