@@ -185,7 +185,7 @@ class TimedPilot:
                 raise TooSlow(expected)
 
         try:
-            if task.config.training.evaluate == "full" and task.objective.node_time is None:
+            if task.config.training.evaluate == "full" and task.objective.is_survey:
                 outputs = self._survey(check, surveys)
                 for split in ("train", "val"):
                     nodes = task.objective.nodes(split)
