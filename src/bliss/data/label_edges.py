@@ -17,6 +17,7 @@ from bliss.data.npy import read_npy
 from bliss.data.tables import Table, read_table
 from bliss.data.timestamps import NUMBER, column_times, common_unit
 from bliss.errors import InputError
+from bliss.graph import EdgeType
 from bliss.storage.files import check_regular
 
 SPLITS = ("train", "val", "test")
@@ -33,6 +34,7 @@ class LabelEdges:
     split: Array | None = None  # int8[P] position in SPLITS
     time: Array | None = None  # int64[P] or float64[P]
     time_unit: str = ""  # of times; see `timestamps`
+    edge_type: EdgeType | None = None  # relation of the pairs, in a graph with types
 
     def check(self, num_nodes: int) -> None:
         """Raise an error for pairs out of range, and for splits or times that do not fit."""

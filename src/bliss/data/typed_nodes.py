@@ -101,5 +101,10 @@ def reverse_of(edge_type: EdgeType, known: Collection[EdgeType]) -> EdgeType | N
     """Name of the reverse of a relation: "rev_" and its name; None if it has one already."""
     source, name, target = edge_type
     back = target, f"rev_{name}", source
-    is_reverse = name.startswith("rev_") and (target, name[4:], source) in known
-    return None if back in known or is_reverse else back
+    return None if back in known or is_reverse(edge_type, known) else back
+
+
+def is_reverse(edge_type: EdgeType, known: Collection[EdgeType]) -> bool:
+    """Whether a relation is the reverse of another, by its name."""
+    source, name, target = edge_type
+    return name.startswith("rev_") and (target, name[4:], source) in known
