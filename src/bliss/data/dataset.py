@@ -90,7 +90,7 @@ class Dataset:
                     "int64 ids: convert it."
                 )
         if self.label_edges is not None:
-            self.label_edges.check(nodes)
+            self.label_edges.check(self.graph)
         if self.node_time is not None:
             check_times("node_time", self.node_time, nodes, "node")
         if not self.time_unit and (self.graph.has_times or self.node_time is not None):

@@ -136,10 +136,13 @@ class TypedLinks:
         return np.stack(ends)
 
     def hidden(self, source: IntArray, target: IntArray, exclude: str) -> HiddenEdges:
-        """Edges of these links, and with exclude="reverse" of the reverse relation."""
+        """Edges of these links, and with exclude="reverse" their reverse in both relations."""
         edges = [self.own.edges_between(source, target)]
         if exclude == "reverse" and self.reverse is not None:
             edges.append(self.reverse.edges_between(target, source))
+            if self.edge_type[0] == self.edge_type[2]:  # v -> u may be an edge, too
+                edges.append(self.own.edges_between(target, source))
+                edges.append(self.reverse.edges_between(source, target))
         return HiddenEdges.of(self.graph, np.concatenate(edges))
 
     def sampling(self, sampling: NegativeSampling) -> NegativeSampling:

@@ -145,14 +145,17 @@ class LinkObjective:
     @property
     def notes(self) -> list[str]:
         """What the user should know before training."""
-        number = self.num_seeds
-        absent = self.splits.num_absent(self.graph) if number else 0
-        if not absent:
-            return []
-        return [
-            f"{absent:,} of {number:,} training links are no edges of the graph: they are learnt, "
-            "but are no messages."
-        ]
+        number, found = self.num_seeds, []
+        if self.relation is not None:
+            reverse = self.relation.reverse_type
+            hidden = "no relation" if reverse is None else ",".join(reverse)
+            found.append(f"Links of {','.join(self.relation.edge_type)}; their reverse: {hidden}.")
+        if number and (absent := self.splits.num_absent(self.graph)):
+            found.append(
+                f"{absent:,} of {number:,} training links are no edges of the graph: they are "
+                "learnt, but are no messages."
+            )
+        return found
 
     def scores(
         self,

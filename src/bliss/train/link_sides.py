@@ -10,7 +10,7 @@ import numpy as np
 from bliss.arrays import FloatArray, IntArray
 from bliss.data import Dataset
 from bliss.data.label_edges import LabelEdges
-from bliss.data.typed_nodes import is_reverse
+from bliss.data.typed_nodes import own_relations
 from bliss.errors import InputError
 from bliss.graph import EdgeType, GraphTypes
 from bliss.links import LinkSplits, NegativeSampling
@@ -91,7 +91,7 @@ def _only_relation(dataset: Dataset, types: GraphTypes) -> EdgeType:
     """That of given links, or the only relation that is no reverse of another."""
     if dataset.label_edges is not None and dataset.label_edges.edge_type is not None:
         return dataset.label_edges.edge_type
-    own = [one for one in types.edge_types if not is_reverse(one, types.edge_types)]
+    own = own_relations(types.edge_types)
     if len(own) != 1:
         raise InputError(
             f"edge_type is missing, but {dataset.name!r} has {len(own)} relations, and the links "
