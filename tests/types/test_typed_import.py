@@ -131,6 +131,23 @@ def test_all_problems_are_named_with_their_type_or_relation(tmp_path):
     assert not (tmp_path / "store").exists()
 
 
+def test_a_relation_without_rows_has_no_edges(tmp_path):
+    given = write_tables(tmp_path, data_without_reverse())
+    wanted = open_store(import_graph(tmp_path / "all", **given))
+    key = "paper", "cites", "paper"
+    given["edges"][key].write_text("src,dst\n")
+    found = open_store(import_graph(tmp_path / "store", **given))
+    types = found.graph.types
+    assert types.edge_types == wanted.graph.types.edge_types
+    assert types.relation(key) not in types.group_relation
+    assert found.graph.num_edges < wanted.graph.num_edges
+    assert "Relation paper,cites,paper has no edges." in found.imported["notes"]
+    for one in given["edges"].values():
+        one.write_text("src,dst\n")
+    with pytest.raises(InputError, match="edges is empty, but a graph needs edges"):
+        import_graph(tmp_path / "none", **given)
+
+
 BAD = {
     "unknown type": (
         {"edges": {("editor", "edits", "paper"): "e.csv"}},

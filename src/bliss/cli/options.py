@@ -56,8 +56,9 @@ Threads = Annotated[int | None, typer.Option(help="Number of threads of torch an
 Seconds = Annotated[
     float | None,
     typer.Option(
-        help="Time of the whole run; a pilot of at most a tenth of it chooses sampler, history,"
-        " batch size, budgets and steps, as far as they are not given. See docs/advice.md.",
+        help="Wall-clock limit to choose settings for; a pilot of at most a"
+        " tenth of it chooses sampler, history, batch size, budgets and steps, as far as they are"
+        " not given. See docs/advice.md.",
         show_default=False,
     ),
 ]

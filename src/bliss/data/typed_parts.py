@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from bliss import checks
-from bliss.arrays import IntArray
+from bliss.arrays import NO_IDS, IntArray
 from bliss.data.edges import EdgeColumns, Edges, EdgeSource, chained, find_ends, held, open_edges
 from bliss.data.features import (
     FeatureColumns,
@@ -32,7 +32,7 @@ from bliss.data.problems import Problems
 from bliss.data.safe_reading import reading
 from bliss.data.splits import SplitSource
 from bliss.data.table_encoder import TableEncoder
-from bliss.data.tables import open_parquet
+from bliss.data.tables import NoRowsError, open_parquet
 from bliss.data.typed_nodes import chosen_type
 from bliss.errors import InputError
 from bliss.graph import EdgeType
@@ -166,9 +166,14 @@ class TypedFiles:
         )
 
     def open_relation(self, edge_type: EdgeType) -> EdgeSource:
-        """The files of a relation."""
+        """The files of a relation; a table that is a header alone has no edges."""
         files = self.edges[edge_type]
-        return chained(files, [open_edges(file, None, self.edge_columns) for file in files])
+        try:
+            return chained(files, [open_edges(file, None, self.edge_columns) for file in files])
+        except NoRowsError:
+            if len(files) > 1:
+                raise
+            return held(Edges(NO_IDS, NO_IDS, None))
 
     def read(self) -> TypedParts:
         """Open all files, and read labels."""
@@ -238,6 +243,8 @@ def numbered(source: EdgeSource, edge_type: EdgeType, nodes: Mapping[str, Nodes]
     for chunk in source.chunks(rows):
         if ends[0] is None or ends[1] is None:  # its own problem is named
             return
+        if not len(chunk.source):
+            continue
         edges = find_ends(chunk, ends[0], ends[1])
         if edges.weight is not None:
             size = len(edges.source)

@@ -256,12 +256,13 @@ class Graph(GraphConstructors):
         cutoff = Cutoff(check_times("before", before, dst.size, "target"), start)
         return Rows.of(self, dst, without, cutoff)
 
-    def at(self, time: int, strict: bool = False) -> Graph:
+    def at(self, time: int, strict: bool = False, window: int | None = None) -> Graph:
         """The graph as it was at a time: with edges of at most this time, or below it if strict.
 
-        Makes new arrays, without times.
+        With a window, only edges of so many times are seen, the last of which is `time`, or the one
+        before if strict. Makes new arrays, without times.
         """
-        graph = self.edge_subgraph(seen_at(self.time, time, strict))
+        graph = self.edge_subgraph(seen_at(self.time, time, strict, window))
         arrays = graph.indptr, graph.indices, graph.weight, NO_IDS
         return self._unchecked(graph.norm, graph.edge_id, graph.types, *arrays)
 

@@ -15,7 +15,7 @@ from bliss.graph.csc import mean_self_loops
 from bliss.graph.cutoff import check_times
 from bliss.kernels.times import ALWAYS
 from bliss.links.fractions import FRACTIONS, SPLITS, WHOLE, Window, check_fractions
-from bliss.links.time_splits import LATER, split_by_time
+from bliss.links.time_splits import LATER, check_some, split_by_time
 from bliss.rng import Stream, derive_key, hashes
 
 LOOP = -1  # of edges that are messages of every split: self-loops, and edges without a time
@@ -111,7 +111,8 @@ class LinkSplits:
         kept = order[np.sort(first)]
         pairs, time = pairs[:, kept], time[kept]  # in the order of time
         split = split_by_time(time, shares, window)
-        _check_some(split, shares)
+        remedy = "change the shares of edge_split, or choose split random"
+        check_some(split, time, "links", window, remedy)
         if not graph.has_times:
             return cls.given(graph, pairs, split)
         pairs = checks.node_pairs("label_edges", pairs, graph.num_nodes)

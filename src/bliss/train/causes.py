@@ -14,12 +14,14 @@ LARGE = 10.0
 """Deviation of a feature, or sum of a node's weights, from which it is named as a cause."""
 
 
-def likely_causes(task: Task) -> list[str]:
+def likely_causes(task: Task, steps: int | None = None) -> list[str]:
     """Sentences, in order: scale of features, edge weights, learning rate, labels.
 
-    Features and weights are named only if they are out of scale at a sample of training nodes.
+    Features and weights are named only if they are out of scale at a sample of training nodes. The
+    network was trained for `steps`; by default, for all of the task's.
     """
-    rate, steps = task.config.training.lr, task.config.training.steps
+    rate = task.config.training.lr
+    steps = task.config.training.steps if steps is None else steps
     return [
         *_unscaled_features(task),
         *_unscaled_weights(task),

@@ -54,7 +54,7 @@ class DataConfig:
         checks.whole("feature_cache", self.feature_cache)
 
 
-_OF_TIME = ("split", "order", "windows", "window")  # settings of nodes and links
+_OF_TIME = ("split", "order", "time_window", "windows", "window")  # settings of nodes and links
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +89,9 @@ class ObjectiveConfig:
     order: str = "random"
     """Batches of a run by time: random, or time (seeds that are neighbours in time, in shuffled
     batches)."""
+    time_window: int = 0
+    """Of a run by time, how far back a node or link sees: the number of times up to its own, or of
+    links before it, in the unit of the data (microseconds of dates); 0: all that is earlier."""
     windows: int = 1
     """Windows into which the test share of a split by time is cut. `bliss train --windows N` makes
     a run for each: it trains on what is earlier and is tested on the window."""
@@ -124,6 +127,7 @@ class ObjectiveConfig:
         checks.choice("order", self.order, ("random", "time"))
         checks.flag("bipartite", self.bipartite)
         checks.whole("window", self.window)
+        checks.whole("time_window", self.time_window)
         if self.window > checks.whole("windows", self.windows, least=1):
             raise InputError(
                 f"window={self.window} is not one of windows={self.windows}: number them from 1."
@@ -165,6 +169,18 @@ class ObjectiveConfig:
     def is_link(self) -> bool:
         """Whether links are predicted."""
         return self.task == "link"
+
+    @property
+    def ranks(self) -> dict[str, int]:
+        """K of the metrics of links that have one."""
+        if not self.is_link:
+            return {}
+        return {"hits": self.hits, "recall": self.cutoff, "ndcg": self.cutoff}
+
+    @property
+    def seen_window(self) -> int | None:
+        """`time_window` as loaders and graphs take it; None: all that is earlier."""
+        return self.time_window or None
 
     @property
     def test_window(self) -> Window:

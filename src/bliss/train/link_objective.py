@@ -44,6 +44,7 @@ class LinkObjective:
     seed: int
     sides: Sides = ALL_NODES
     relation: TypedLinks | None = None  # that of the links, in a graph with types
+    seen: Graph | None = None  # messages of predictions; None: all edges
     unit = "links"
     kind = "link"
     class_names = ()
@@ -92,6 +93,7 @@ class LinkObjective:
         if self.splits.time is not None:  # what is not earlier is not seen, whatever it links
             options |= {"edge_label_time": self.splits.time["train"], "exclude": None}
             options["order"] = "time" if self.config.order == "time" else "given"
+            options["time_window"] = self.config.seen_window
         data = NodeData(x=x, num_nodes=len(x))
         return LinkBatchLoader(data, sampler, self.splits.train, **options)
 
@@ -110,14 +112,38 @@ class LinkObjective:
     def messages(self, split: str) -> Graph:
         """Training edges; for test, by choice, validation edges, too; for "all", all edges.
 
-        With times, these are the edges before the first link of the split.
+        With times, these are the edges before the first link of the split, in the window if there
+        is one; training links are then scored as validation links are.
         """
         if split == "all":
-            return self.dataset.graph
+            return self.dataset.graph if self.seen is None else self.seen
+        if not self.is_survey:
+            return self._recent[split]
         sees_val = self.config.test_messages == "train+val" or self.splits.time is not None
         if split == "test" and sees_val:
             return self._train_and_val
         return self._train
+
+    @property
+    def train_messages(self) -> Graph:
+        """Training edges."""
+        return self._train
+
+    @property
+    def is_survey(self) -> bool:
+        """Whether links are scored with all training edges: unless there is a window of time."""
+        return self.splits.time is None or not self.config.time_window
+
+    @cached_property
+    def _recent(self) -> dict[str, Graph]:
+        """Edges of the window of time before the first link of each split."""
+        assert self.splits.time is not None
+        graph, window = self.dataset.graph, self.config.seen_window
+        val, test = (
+            graph.at(int(self.splits.time[name].min()), strict=True, window=window)
+            for name in ("val", "test")
+        )
+        return {"train": val, "val": val, "test": test}
 
     @cached_property
     def _train(self) -> Graph:

@@ -22,6 +22,7 @@ from bliss.errors import InputError
 from bliss.loader.typed_links import link_pairs
 from bliss.storage.files import replacing
 from bliss.train.evaluation import full_logits, own_time_outputs
+from bliss.train.link_objective import LinkObjective
 from bliss.train.link_predictions import link_ends, link_objective_of, pair_parts, top_parts
 from bliss.train.losses import probabilities
 from bliss.train.task import Task
@@ -54,8 +55,7 @@ def prediction_parts(
 
     Arguments are those of `bliss.train.predict`.
     """
-    if at is not None:
-        task = task_at(task, at)
+    task = task_at(task, at)
     if pairs is None and top is None:
         return node_parts(task, nodes)
     if pairs is not None and top is not None:
@@ -76,17 +76,26 @@ def prediction_parts(
 
 
 def task_at(task: Task, at: Any) -> Task:
-    """The task on the graph as it was at a time: edges of at most this time are messages."""
-    dataset = task.dataset
+    """The task on the graph as it was at a time: edges of at most this time are messages.
+
+    With at=None, nodes are seen at their own times, and links after the last edge.
+    """
+    dataset, window = task.dataset, task.config.objective.seen_window
+    if at is None and (window is None or task.objective.node_time is not None):
+        return task
     if not dataset.graph.has_times:
         raise InputError(
             f"at={at!r}, but the run was not split by time, or the data has no times: leave it "
             "out, or train with split time on a graph with times."
         )
-    time = parse_time("at", at, dataset.time_unit)
-    past = replace(dataset, graph=dataset.graph.at(time), node_time=None)
-    objective = replace(task.objective, dataset=past)  # type: ignore[type-var]
-    return replace(task, dataset=past, graph=task.graph.at(time), objective=objective)
+    latest = int(dataset.graph.time.max())
+    time = latest if at is None else parse_time("at", at, dataset.time_unit)
+    past = replace(dataset, graph=dataset.graph.at(time), node_time=None)  # known links are all
+    objective: Any = replace(task.objective, dataset=past)  # type: ignore[type-var]
+    if isinstance(objective, LinkObjective):
+        objective = replace(objective, seen=dataset.graph.at(time, window=window))
+    graph = task.graph.at(time, window=window)
+    return replace(task, dataset=past, graph=graph, objective=objective)
 
 
 def node_parts(task: Task, nodes: str = ALL) -> Iterator[dict[str, list[Any]]]:

@@ -106,7 +106,7 @@ class Task:
         Of a node task, it is that of training.
         """
         edges = self.objective.messages(split)
-        if edges is self.objective.messages("train"):
+        if edges is self.objective.train_messages:
             return self.graph
         return _graph(edges, self.config)
 
@@ -160,7 +160,7 @@ def build_task(
         x, embedding = _with_embedding(config, x)
     if embedding is not None:
         _draw(config, embedding)
-    graph = _graph(objective.messages("train"), config)
+    graph = _graph(objective.train_messages, config)
     return Task(config, dataset, graph, x, model, device, encoder, objective, embedding, typed)
 
 
