@@ -396,12 +396,12 @@ def predict(
     verify: Verify = False,
     debug: Debug = False,
 ) -> None:
-    """Write predictions: of nodes id, label or labels and their probability, or targets.
+    """Write predictions of nodes: id, label or labels and their probability, or targets.
 
     Ids of nodes and names of classes are those that you imported. With --dataset, the nodes of
     another graph are predicted; it needs no labels. See docs/serving.md.
 
-    Of a run with --task link, write source, target and score: pass --pairs or --top. See
+    For a run with --task link, pass --pairs or --top to write source, target and score. See
     docs/links.md.
     """
     with errors(debug):
