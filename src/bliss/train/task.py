@@ -56,7 +56,7 @@ class Task:
 
     @property
     def features(self) -> Tensor | TypedInputs:
-        """What batches are gathered from: columns of x that are not learnt [V, F], or `typed`."""
+        """Features that batches gather: columns of x that are not learnt [V, F], or `typed`."""
         if self.typed is not None:
             return self.typed
         learnt = 0 if self.embedding is None else self.embedding.value.size(1)
