@@ -65,7 +65,7 @@ class ObjectiveConfig:
     """What is predicted: node (labels or targets of nodes) or link (edges between nodes; see
     docs/links.md)."""
     edge_type: tuple[str, ...] = ()
-    """Relation whose links are predicted, of a graph with types: source type, name and target type,
+    """Relation of the predicted links in a heterogeneous graph: source type, name and target type,
     separated by commas, or its name. Default: the only one that is no reverse of another."""
     rev_edge_type: tuple[str, ...] = ()
     """Its reverse relation, which is hidden and split with it. Default: that with its name after
