@@ -34,9 +34,9 @@ class Blockwise(nn.Module):
 
     A model of a heterogeneous graph is called as model(x_dict, edge_index_dict), such as a network
     of `HeteroConv` or `HGTConv`, or one made by `to_hetero`; blockwise(x_dict, blocks) takes
-    features by type, {type: [S_t, F_t]}. A layer is then a HeteroConv, or a ModuleDict with a convolution
-    for each relation. A model of `RGCNConv`, called as model(x, edge_index, edge_type), takes the
-    rows of all types as one tensor, in the order of `Block.src`.
+    features by type, {type: [S_t, F_t]}. A layer is then a HeteroConv, or a ModuleDict with a
+    convolution for each relation. A model of `RGCNConv`, called as model(x, edge_index, edge_type),
+    takes the rows of all types as one tensor, in the order of `Block.src`.
 
     The model keeps its parameters and its methods. It is refused if a layer cannot be estimated
     from sampled edges, is called twice, or is called on the rows of an earlier layer (message

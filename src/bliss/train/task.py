@@ -268,8 +268,8 @@ def _graph(graph: Graph, config: TrainConfig) -> Graph:
     """The graph with the network's self-loops and coefficients; SAGE keeps given edge weights."""
     if config.data.self_loops == "remove" and graph.types is not None:
         raise InputError(
-            "self_loops='remove' has no effect on a heterogeneous graph, to which no self-loops are "
-            "added: leave it out."
+            "self_loops='remove' has no effect on a heterogeneous graph, to which no self-loops "
+            "are added: leave it out."
         )
     if config.data.self_loops == "remove":
         graph = _without_loops(graph)
