@@ -72,7 +72,6 @@ def test_the_first_hop_is_sampled_where_sums_of_features_are_large(dataset, tmp_
 HISTORIES = {
     "nodes": [
         {},
-        {"model": "gcn"},
         {"first_hop": "exact"},
         {"budgets": (30, 20)},
         {"history_type": "float16"},
@@ -82,6 +81,7 @@ HISTORIES = {
     "none": [
         {"history": "none"},
         {"dropout": 0.1},
+        {"model": "gcn"},
         {"model": "gatv2"},
         {"layers": 1},
         {"first_hop": "sampled"},

@@ -86,7 +86,7 @@ class BlissConfig(PoissonConfig):
     """Sample only the change of a node's input since it was last seen (nodes) or since the last
     survey, a full evaluation (surveys); or sample the whole input (none). Sets first_hop exact,
     and needs an unbiased estimator, such as ht; not for attention. With auto, training has nodes
-    where it pays and takes at most 1 GiB, otherwise none; see docs/histories.md."""
+    for GraphSAGE without dropout if it takes at most 1 GiB, otherwise none (docs/histories.md)."""
     influence: Influence = "auto"
     """Weight of each target in the masses: none (all alike, as published), prior (its influence on
     the loss, as far as the weights of the layers above tell), or auto: prior for policy node

@@ -221,9 +221,10 @@ class TrainConfig:
         """Whether history="auto" may mean "nodes" with this network, task and loop.
 
         With dropout, a second pass without it doubles the time of a step, and several processes
-        would exchange what is written into a history.
+        would exchange what is written into a history. Networks and tasks are those for which it
+        was measured to pay; see docs/choose.md.
         """
-        plain = self.network.model in ("sage", "gcn") and not self.network.dropout
+        plain = self.network.model == "sage" and not self.network.dropout
         return plain and not self.objective.is_link and self.training.shards == 1
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
