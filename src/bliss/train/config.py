@@ -97,11 +97,6 @@ class TrainConfig:
                 "these options needs features that do not change: leave it out, or sample the "
                 "first hop, too."
             )
-        if network.is_relational and self.objective.is_link:
-            raise InputError(
-                f"model={network.model!r} is trained on labels of nodes: leave task out, or use "
-                "bliss.LinkLoader for links of a graph with types."
-            )
         if network.is_light and not self.objective.is_link:
             raise InputError(
                 "model='lightgcn' has embeddings as outputs, and no weights that would turn them "

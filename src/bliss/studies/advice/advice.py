@@ -142,7 +142,7 @@ def advise(
 def _no_advice(pilot: Pilot, config: TrainConfig, limit: float, started: float) -> Advice:
     """Advice that recommends nothing: errors of the gradient of such a network mean nothing."""
     constant = pilot.assessment.splits["val"].constant
-    score = title_of(pilot.assessment.metric)
+    score = title_of(pilot.assessment.metric, pilot.assessment.ranks)
     shown = "not finite" if constant.network_loss is None else f"{constant.network_loss:.3g}"
     loss = "" if constant.loss is None else f"loss {shown}, of the constant {constant.loss:.3g}; "
     return Advice(
