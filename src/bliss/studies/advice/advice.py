@@ -197,10 +197,11 @@ def command(given: Mapping[str, Any], config: TrainConfig, root: Path | None = N
     """The command that trains with a choice, and with all settings that were given."""
     options = {**given, "dataset": config.data.dataset, "model": config.network.model}
     options["sampler"] = config.sampler.name
-    chosen = config.flat()
+    chosen, is_exact = config.flat(), config.sampler.config.is_first_hop_exact
     for name in ("estimator", "first_hop", "history"):
-        if (value := chosen.get(name)) not in (None, "none", "sampled"):
-            options[name] = value
+        value = chosen.get(name)
+        if value not in (None, "none", "sampled") or (value == "none" and is_exact):
+            options[name] = value  # by default, an exact first hop may come with a history
     if config.sampler.budgets:
         options["budgets"] = ",".join(map(str, config.sampler.budgets))
     words = ["bliss", "train"]
