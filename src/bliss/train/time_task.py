@@ -41,16 +41,6 @@ def sees_times(config: ObjectiveConfig, dataset: Dataset) -> bool:
     return dataset.graph.has_times and is_by_time(config, dataset)
 
 
-def refuse_times(config: ObjectiveConfig, dataset: Dataset, command: str) -> None:
-    """Raise an error for a command that measures neighbourhoods of any time."""
-    if sees_times(config, dataset):
-        other = "random" if config.is_link else "given"
-        raise InputError(
-            f"{command} measures neighbourhoods without times, but the data is split by time: "
-            f"choose split {other}, whose neighbourhoods are those of all times."
-        )
-
-
 def timed_dataset(config: ObjectiveConfig, dataset: Dataset, scores: bool) -> Dataset:
     """The dataset as a run needs it: nodes split by time, or a graph whose times are not used.
 
