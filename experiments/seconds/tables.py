@@ -73,7 +73,7 @@ def summary(found: Results, network: str, split: str) -> list[str]:
     for sampler in SAMPLERS[network]:
         cells = [score_text(scores[one][sampler], sampler in tied[one]) for one in shown]
         lines.append(f"| `{sampler}` | " + " | ".join(cells) + " |")
-    counts = [sorted({len(v) for v in scores[one].values()}) for one in shown]
+    counts = [sorted({len(v) for v in scores[one].values() if v}) for one in shown]
     seeds = [f"{h}: {' or '.join(map(str, c))}" for h, c in zip(heads, counts, strict=True)]
     return [*lines, "", *(["Seeds: " + "; ".join(seeds) + ".", ""] if split == "test" else [])]
 

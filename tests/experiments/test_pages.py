@@ -90,7 +90,7 @@ def test_sizes_are_chosen_by_validation_scores_of_one_seed():
             own = [run for run in found.runs if key(run)[:3] == (graph, network, sampler)]
             grid = [run for run in own if (run.seconds, run.seed) == (GRID_SECONDS, GRID_SEED)]
             assert {key(run) for run in own} <= tried
-            best = max(run.val_score for run in grid)
+            best = max((run.val_score for run in grid), default=None)
             (chosen,) = {key(run) for run in own if run not in grid} or {None}
             assert chosen in (None, *(key(run) for run in grid if run.val_score == best))
 
