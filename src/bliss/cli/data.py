@@ -92,7 +92,8 @@ def data_import(
         list[str] | None,
         typer.Option(
             help="Of a graph with types, TYPE=FILE for each type of nodes, a file as --features; "
-            "or TYPE=NUMBER of nodes without features.",
+            "or TYPE=NUMBER of nodes without features; or TYPE=edges for those that its edges "
+            "name.",
             metavar="<type=path>",
         ),
     ] = None,
@@ -304,8 +305,8 @@ def parse_nodes(given: list[str] | None) -> dict[str, Path | int] | None:
         name, mark, place = one.partition("=")
         if not name or not mark or not place or name in found:
             raise InputError(
-                f"nodes={one!r} must be TYPE=FILE or TYPE=NUMBER, once for each type: write for "
-                "instance author=authors.csv."
+                f"nodes={one!r} must be TYPE=FILE, TYPE=NUMBER or TYPE=edges, once for each type: "
+                "write for instance author=authors.csv."
             )
         found[name] = int(place) if place.isdigit() else Path(place)
     return found

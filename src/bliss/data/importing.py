@@ -102,7 +102,8 @@ def import_graph(
         {("author", "writes", "paper"): "writes.csv"}; there are no self-loops then.
     nodes
         For a graph with types: by type, a file of features as below, or a number of nodes without
-        features, whose ids are 0 to that - 1. Ids need to be distinct within a type alone.
+        features, whose ids are 0 to that - 1, or "edges": those that its edges name, without
+        features. Ids need to be distinct within a type alone.
     features
         .npy, .npz (SciPy sparse), .csv or .parquet, one row per node: [V, F]. A table may have the
         ids of nodes in a first column called id, or in `id_column`. They can be any numbers or
