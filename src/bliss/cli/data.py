@@ -92,8 +92,8 @@ def data_import(
         list[str] | None,
         typer.Option(
             help="For a heterogeneous graph: TYPE=FILE for each node type, in the formats of "
-            "--features; or TYPE=NUMBER of nodes without features; or TYPE=edges for the nodes that "
-            "its edges name, without features.",
+            "--features; or TYPE=NUMBER of nodes without features; or TYPE=edges for the nodes "
+            "that its edges name, without features.",
             metavar="<type=path>",
         ),
     ] = None,
