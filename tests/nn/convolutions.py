@@ -220,7 +220,7 @@ def measure(name: str) -> Row:
     how = {"edge_weight": "edge_weight", "messages": "messages", "attention": "attention"}
     status = "exact" if kind in ("edge_weight", "messages") else "weighted"
     is_by_node = options.keys() <= {"x_0"}
-    linear = is_by_node and linear_in_messages(conv, norm, x, options)
+    linear = is_by_node and linear_in_messages(conv, norm, x, x, options)
     return Row(name, status, how.get(kind, "ratio of sums"), bias, worst, naive, linear)
 
 

@@ -13,7 +13,8 @@ from bliss.errors import InputError
 from bliss.graph import Graph
 from bliss.nn import ModelConfig, RelationalGNN, RGATConv, RSAGEConv, infer
 from bliss.nn.aggregate import aggregate_groups
-from bliss.nn.block import Block, Control
+from bliss.nn.block import Block
+from bliss.nn.control import Control
 from bliss.nn.relational import Maps
 from bliss.studies.advice.exact_errors import ExactErrors, _nodewise_error
 from bliss.train import TrainConfig

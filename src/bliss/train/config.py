@@ -8,6 +8,7 @@ from typing import Any
 
 from bliss.errors import InputError
 from bliss.nn.model_config import ModelConfig
+from bliss.samplers.config_base import SamplerConfig
 from bliss.samplers.configs import sampler_config
 from bliss.text import shorten
 from bliss.train.config_parts import (
@@ -58,18 +59,21 @@ class TrainConfig:
     """Batches, optimizer, evaluation and processes."""
 
     def __post_init__(self) -> None:
-        kind = self.sampler.config.with_first_hop(self._suits_exact_first_hop())
-        evaluate = self.training.evaluate
+        kind, evaluate = self._sampler(), self.training.evaluate
         if self.sampler.budgets:
             kind.check_budgets(self.sampler.budgets, self.network.layers)
-        if kind.linear_only and (self.network.is_attention or self.network.is_relational):
-            has, needs = "learns its coefficients", "fixed ones"
-            if self.network.is_relational:
-                has, needs = "has a map per relation", "one map for all edges"
+        if kind.linear_only and self.network.is_attention:
+            others = "model rsage" if self.network.is_relational else "model sage or gcn"
             raise InputError(
-                f"model={self.network.model!r} {has}, but an exact first hop and a history "
-                f"(sampler {self.sampler.name!r}) need {needs}: choose model sage or gcn, or "
+                f"model={self.network.model!r} learns its coefficients, but an exact first hop and "
+                f"a history (sampler {self.sampler.name!r}) need fixed ones: choose {others}, or "
                 "another sampler."
+            )
+        if kind.is_first_hop_exact and not self.network.has_linear_inputs:
+            raise InputError(
+                f"model={self.network.model!r} takes an activation of the projected features, "
+                "whose sums change in training, so that its first hop cannot be exact: choose "
+                "projection linear (--projection linear), or first_hop sampled."
             )
         if evaluate == "sampled" and kind.makes_batches:
             raise InputError(
@@ -83,11 +87,11 @@ class TrainConfig:
             )
         if self.objective.is_link:
             self._check_links()
-        self._check_network()
+        self._check_network(kind)
 
-    def _check_network(self) -> None:
+    def _check_network(self, kind: SamplerConfig) -> None:
         """Refuse networks that the sampler or the task cannot have."""
-        network, kind = self.network, self.sampler.config
+        network = self.network
         if network.embedding and kind.needs_features:
             raise InputError(
                 f"embedding={network.embedding} is learnt, but sampler {self.sampler.name!r} with "
@@ -157,7 +161,7 @@ class TrainConfig:
     def fitted(self, num_nodes: int, num_features: int = 0, has_times: bool = False) -> TrainConfig:
         """Copy with first_hop, budgets and evaluate filled in for a graph of this size."""
         is_fixed = not has_times and not _is_large(num_nodes, num_features)
-        kind = self.sampler.config.with_first_hop(self._suits_exact_first_hop() and is_fixed)
+        kind = self._sampler(is_fixed)
         budgets, evaluate = self.sampler.budgets, self.training.evaluate
         if self.sampler.needs_budgets:
             budgets = kind.default_budgets(self.network.layers, num_nodes)
@@ -178,17 +182,17 @@ class TrainConfig:
     def is_too_large_for_first_hop(self, num_nodes: int, num_features: int) -> bool:
         """Whether first_hop="auto" means "sampled" for this graph only because of its size."""
         kind = self.sampler.config
-        chosen = kind.with_first_hop(self._suits_exact_first_hop())
+        chosen = self._sampler()
         return chosen != kind and chosen.is_first_hop_exact and _is_large(num_nodes, num_features)
 
-    def _suits_exact_first_hop(self) -> bool:
-        """Whether first_hop="auto" may mean "exact" with this network and these budgets."""
+    def _sampler(self, may_be_exact: bool = True) -> SamplerConfig:
+        """Settings of the sampler with first_hop decided for this network and these budgets."""
         network = self.network
-        is_plain = not network.is_light and not network.is_relational
-        has_fixed_inputs = not network.embedding and is_plain
+        has_fixed_inputs = not network.embedding and network.has_linear_inputs
         has_input_budget = len(self.sampler.budgets) == network.layers
         can_be = network.layers > 1 and not network.is_attention and has_fixed_inputs
-        return can_be and not has_input_budget
+        suits = can_be and not has_input_budget and not network.is_light
+        return self.sampler.config.with_first_hop(suits and may_be_exact, has_fixed_inputs)
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
         """Settings by part and field, as plain values, for JSON."""

@@ -110,4 +110,4 @@ def fit_costs(works: Sequence[Work], ms: Sequence[float], sums_history: bool) ->
 
 
 def _is_looked_up(block: Block) -> bool:
-    return block.control is not None and block.control.history is None
+    return block.control is not None and not block.control.has_history
