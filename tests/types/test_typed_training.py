@@ -62,9 +62,17 @@ def test_a_run_can_be_opened_without_its_data(run):
     torch.testing.assert_close(task.everywhere().shape, torch.Size([245, 16]))
 
 
-@pytest.mark.parametrize("model", ["rsage", "rgat"])
-def test_a_resumed_run_ends_with_the_same_bits(tmp_path, model):
-    options = settings(model=model, steps=8, evaluate_every=4, shards=2)
+RESUMED = {
+    "rsage": {},
+    "rgat": {"model": "rgat"},
+    "history": {"history": "nodes", "dropout": 0.2},
+    "vrgcn": {"sampler": "vrgcn", "budgets": (2, 2), "history_type": "float16"},
+}
+
+
+@pytest.mark.parametrize("case", RESUMED)
+def test_a_resumed_run_ends_with_the_same_bits(tmp_path, case):
+    options = settings(**{"steps": 8, "evaluate_every": 4, "shards": 2, **RESUMED[case]})
     train(DATA, tmp_path / "whole", say=quiet, **options)
     train(DATA, tmp_path / "parts", say=quiet, **options | {"steps": 4})
     train(DATA, tmp_path / "parts", say=quiet, resume=True, **options)
@@ -134,7 +142,12 @@ def refusals() -> dict[str, tuple]:
         "labels": (unlabelled, {"embedding": 0}, "type 'author' of 'toy' has no labels"),
         "links": (DATA, {"task": "link"}, "is trained on labels of nodes"),
         "loops": (DATA, {"self_loops": "remove"}, "self_loops='remove' has no effect"),
-        "first hop": (DATA, {"first_hop": "exact", "budgets": (20,)}, "has a map per relation"),
+        "first hop": (DATA, {"first_hop": "exact", "budgets": (20,)}, "cannot be exact"),
+        "learnt rows": (
+            DATA,
+            {"first_hop": "exact", "budgets": (20,), "projection": "linear"},
+            "is learnt, but",
+        ),
         "subgraphs": (DATA, {"sampler": "saint-rw", "budgets": ()}, "the graph has types"),
     }
 

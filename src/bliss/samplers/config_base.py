@@ -211,15 +211,14 @@ class EstimatorConfig(SamplerConfig):
     estimator: Any = "ht"
     """Weights of kept edges; see docs/samplers.md."""
     first_hop: FirstHop = "sampled"
-    """Input layer: sampled, exact (features are aggregated once and exactly; not for attention), or
-    auto: in training exact for policy node, unless the network has attention or learnt embeddings,
-    there are as many budgets as layers, or the sums take more than 4 GiB; otherwise sampled. With
-    exact, budgets are those of the layers above. history: sampled with a history of the inputs."""
+    """Input layer: sampled, exact (features are aggregated once; not for attention), history (of
+    learnt inputs), or auto: in training exact for policy node, unless the network has attention or
+    learnt inputs, there are as many budgets as layers, or the sums take more than 4 GiB; otherwise
+    sampled. With exact, budgets are those of the layers above."""
     history: HistoryKind = "none"
     """Sample only the change of a node's input since it was last seen (nodes) or since the last
-    survey, a full evaluation (surveys); or sample the whole input (none). Sets first_hop exact or,
-    if the inputs of the network are learnt, history; needs an unbiased estimator, such as ht; not
-    for attention."""
+    survey, a full evaluation (surveys); or sample the whole input (none). Sets first_hop exact, or
+    history if inputs are learnt, and needs an unbiased estimator, such as ht; not for attention."""
     history_type: HistoryType = "float32"
     """Type of the numbers of a history: float32, or float16 (half the memory)."""
     history_folder: str | None = None

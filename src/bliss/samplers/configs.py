@@ -78,10 +78,10 @@ class BlissConfig(PoissonConfig):
     policy: Any = "node"
     """Policy that sets the masses; see docs/policies.md."""
     first_hop: FirstHop = "auto"
-    """Input layer: sampled, exact (features are aggregated once and exactly; not for attention), or
-    auto: in training exact for policy node, unless the network has attention or learnt embeddings,
-    there are as many budgets as layers, or the sums take more than 4 GiB; otherwise sampled. With
-    exact, budgets are those of the layers above. history: sampled with a history of the inputs."""
+    """Input layer: sampled, exact (features are aggregated once; not for attention), history (of
+    learnt inputs), or auto: in training exact for policy node, unless the network has attention or
+    learnt inputs, there are as many budgets as layers, or the sums take more than 4 GiB; otherwise
+    sampled. With exact, budgets are those of the layers above."""
     influence: Influence = "auto"
     """Weight of each target in the masses: none (all alike, as published), prior (its influence on
     the loss, as far as the weights of the layers above tell), or auto: prior for policy node
