@@ -218,17 +218,17 @@ def _check_linear(
             "block is a sum with the coefficients of the graph: leave it out, build the graph with "
             'norm="weights", or use a sampler without history and first_hop.'
         )
-    if block.types is not None and block.edge_type is None:
-        raise InputError(
-            f"{name} sums over all relations at once, but the history or first hop of the block "
-            "has a sum for each: use RGCNConv, or a HeteroConv with a convolution per relation."
-        )
     _scale(block, conv, options)
     if not linear_in_messages(conv, block.rows.graph.norm, x, target, options):
         raise InputError(
             f"{name} is not linear in the inputs of its sources, so that it cannot use the history "
             "or exact first hop of the block: use a convolution that can (docs/convolutions.md), "
             "or a sampler without history and first_hop."
+        )
+    if block.types is not None and block.edge_type is None:
+        raise InputError(
+            f"{name} sums over all relations at once, but the history or first hop of the block "
+            "has a sum for each: use RGCNConv, or a HeteroConv with a convolution per relation."
         )
 
 
