@@ -13,6 +13,8 @@ from experiments.seconds.results import GRID_SECONDS, GRID_SEED, HERE, Results, 
 SECONDS = (10, 30, 100)
 HEAD = "| test F1 on PPI |"
 """Start of README's table."""
+MARK = "<!-- figure and tables -->"
+"""Place of the figure and the tables in the notes."""
 LEVEL = 0.05
 """Level of the tests that call a tie."""
 
@@ -129,13 +131,15 @@ def sizes(found: Results, network: str) -> list[str]:
 
 
 def page(found: Results) -> str:
-    """Text of README.md: the notes, then the tables."""
+    """Text of README.md: the answer, figure and tables, the rest of the notes, and the sizes."""
     notes = (HERE / "notes.md").read_text(encoding="utf-8").rstrip()
+    answer, _, rest = notes.partition(f"{MARK}\n")
     facts = found.machine
-    lines = [notes, "", figure.IMAGE, ""]
+    lines = [answer.rstrip(), "", figure.IMAGE, ""]
     for network in SAMPLERS:
         lines += [f"## {TITLES[network]}", ""]
         lines += summary(found, network, "test") + summary(found, network, "validation")
+    lines += [rest.strip(), ""]
     lines += ["## Sizes", "", "The size in bold was chosen.", ""]
     for network in SAMPLERS:
         lines += sizes(found, network)

@@ -13,6 +13,7 @@ from bliss.data import Dataset, describe, open_store, save_dataset, summary_rows
 from bliss.data.typed_nodes import TypedNodes
 from bliss.errors import InputError
 from bliss.nn import infer
+from bliss.samplers import Full
 from bliss.studies import VarianceStudy, advise
 from bliss.train import Stepper, TrainConfig, build_task, load, predict, train
 from tests.train.runs import assert_same_run, quiet
@@ -74,7 +75,7 @@ def test_a_first_hop_of_features_trains_and_studies_measure_histories(tmp_path):
     stepper = Stepper(task)
     (batch,) = next(stepper.batches())
     assert batch.blocks[0].num_edges == 0
-    full = task.seed_loader.sampler.sample(batch.blocks[-1].dst, 0)
+    full = Full(task.graph, layers=2).sample(batch.blocks[-1].dst, 0)
     model = task.model.eval()
     everywhere = infer(model, task.graph, task.everywhere())
     torch.testing.assert_close(
@@ -171,7 +172,6 @@ def refusals() -> dict[str, tuple]:
         "embedding": (DATA, {"embedding": 0}, "type venue of 'types' has no features"),
         "no need": (labelled, {}, "embedding=6 has no effect, because all types"),
         "labels": (unlabelled, {"embedding": 0}, "type 'author' of 'toy' has no labels"),
-        "links": (DATA, {"task": "link"}, "is trained on labels of nodes"),
         "loops": (DATA, {"self_loops": "remove"}, "self_loops='remove' has no effect"),
         "first hop": (DATA, {"first_hop": "exact", "budgets": (20,)}, "cannot be exact"),
         "learnt rows": (
@@ -209,7 +209,7 @@ def test_one_type_has_the_labels():
         Dataset.from_data(data)
     assert Dataset.from_data(data, node_type="author").typed.node_type == "author"
     del data["author"].y, data["paper"].y
-    with pytest.raises(InputError, match="no type has labels"):
-        Dataset.from_data(data)
+    unlabelled = Dataset.from_data(data)  # for links
+    assert (unlabelled.typed.node_type, unlabelled.num_outputs) == ("author", 0)
     with pytest.raises(InputError, match="node_type='editor' is not a type of nodes"):
         Dataset.from_data(data, node_type="editor")

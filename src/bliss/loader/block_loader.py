@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from bliss import checks
 from bliss.arrays import IntArray
+from bliss.errors import InputError
 from bliss.loader.order import Order, SamplerOrder
 from bliss.loader.seed_loader import SeedLoader
 from bliss.loader.seed_times import SeedTimes, node_times
@@ -128,7 +130,12 @@ class BlockLoader(SeedLoader):
                 seeds = NodeSeeds.of(input_nodes, nodes, distinct=not has_times)
             time = node_times(data, time_attr, seeds) if input_time is None else input_time
             rule = time, len(seeds), node_sampler, time_strict, time_window
-            return replace(seeds, times=SeedTimes.of("input_time", *rule))
+            times = SeedTimes.of("input_time", *rule)
+            if checks.flag("time_strict", time_strict) and times is None:
+                raise InputError(
+                    "time_strict=True has no effect without times of seeds: pass input_time."
+                )
+            return replace(seeds, times=times)
 
         super().__init__(data, node_sampler, make_seeds, **options)
 

@@ -195,7 +195,9 @@ def _infer_types(
             "nodes and out have no effect on a model of dictionaries: leave them out, and select "
             "rows of its result."
         )
-    check_types(x, graph.types.num_nodes, "nodes")
+    ends = {end for source, _, target in graph.types.edge_types for end in (source, target)}
+    counts = graph.types.num_nodes  # a type without relations needs no features
+    check_types(x, {n: own if n in ends or n in x else 0 for n, own in counts.items()}, "nodes")
     checks.whole("chunk_edges", chunk_edges, least=1)
 
     def observe(number: int, *survey: Any) -> None:

@@ -24,7 +24,7 @@ class ASGCN(LayerSampler):
     coefficients are learnt: alpha_ij times an attention of x_i and x_j, whose parameters also
     determine the masses. Here the coefficients are the graph's or the network's attention, and the
     sampler learns g alone. ``combine="root"`` and ``shared_parameters=True`` are choices of the
-    authors' code. docs/samplers.md lists what differs.
+    authors' code. docs/deviations.md lists what differs.
 
     Cost: two passes over the frontier's edges, and a product with the features of every candidate,
     O(candidates F), which dominates if features are wide. State: O(F) per layer.

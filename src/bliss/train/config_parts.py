@@ -54,7 +54,7 @@ class DataConfig:
         checks.whole("feature_cache", self.feature_cache)
 
 
-_OF_TIME = ("split", "order", "windows", "window")  # settings of nodes and links
+_OF_TIME = ("split", "order", "time_window", "windows", "window")  # settings of nodes and links
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +64,12 @@ class ObjectiveConfig:
     task: str = "node"
     """What is predicted: node (labels or targets of nodes) or link (edges between nodes; see
     docs/links.md)."""
+    edge_type: tuple[str, ...] = ()
+    """Relation whose links are predicted, of a graph with types: source type, name and target type,
+    separated by commas, or its name. Default: the only one that is no reverse of another."""
+    rev_edge_type: tuple[str, ...] = ()
+    """Its reverse relation, which is hidden and split with it. Default: that with its name after
+    rev_."""
     decoder: str = "dot"
     """Score of a link from the embeddings of its ends: dot (product), distmult (dot product with
     learnt weights) or mlp (of the elementwise product)."""
@@ -83,6 +89,9 @@ class ObjectiveConfig:
     order: str = "random"
     """Batches of a run by time: random, or time (seeds that are neighbours in time, in shuffled
     batches)."""
+    time_window: int = 0
+    """Of a run by time, how far back a node or link sees: the number of times up to its own, or of
+    links before it, in the unit of the data (microseconds of dates); 0: all that is earlier."""
     windows: int = 1
     """Windows into which the test share of a split by time is cut. `bliss train --windows N` makes
     a run for each: it trains on what is earlier and is tested on the window."""
@@ -107,6 +116,8 @@ class ObjectiveConfig:
 
     def __post_init__(self) -> None:
         checks.choice("task", self.task, TASKS)
+        for name in ("edge_type", "rev_edge_type"):
+            object.__setattr__(self, name, _edge_type(name, getattr(self, name)))
         checks.choice("decoder", self.decoder, ("dot", "mlp", "distmult"))
         checks.choice("link_loss", self.link_loss, ("bce", "bpr", "softmax"))
         checks.choice("exclude", self.exclude, ("reverse", "self", "none"))
@@ -116,6 +127,7 @@ class ObjectiveConfig:
         checks.choice("order", self.order, ("random", "time"))
         checks.flag("bipartite", self.bipartite)
         checks.whole("window", self.window)
+        checks.whole("time_window", self.time_window)
         if self.window > checks.whole("windows", self.windows, least=1):
             raise InputError(
                 f"window={self.window} is not one of windows={self.windows}: number them from 1."
@@ -157,6 +169,18 @@ class ObjectiveConfig:
     def is_link(self) -> bool:
         """Whether links are predicted."""
         return self.task == "link"
+
+    @property
+    def ranks(self) -> dict[str, int]:
+        """K of the metrics of links that have one."""
+        if not self.is_link:
+            return {}
+        return {"hits": self.hits, "recall": self.cutoff, "ndcg": self.cutoff}
+
+    @property
+    def seen_window(self) -> int | None:
+        """`time_window` as loaders and graphs take it; None: all that is earlier."""
+        return self.time_window or None
 
     @property
     def test_window(self) -> Window:
@@ -268,6 +292,18 @@ class LoopConfig:
                 f"prefetch={self.prefetch!r} must be 0 or 1: pass 1 to draw the next batch in a "
                 "thread, or 0 to draw each on request."
             )
+
+
+def _edge_type(field: str, given: Any) -> tuple[str, ...]:
+    """Names of a relation and of its ends: three, two or one of them, or none."""
+    names = (given,) if isinstance(given, str) and given else given
+    is_list = isinstance(names, (tuple, list)) and len(names) <= 3
+    if not is_list or not all(isinstance(name, str) and name for name in names):
+        raise InputError(
+            f"{field}={given!r} must be a source type, a name and a target type: write for "
+            "instance user,rates,item."
+        )
+    return tuple(names)
 
 
 def _class_weights(given: Any) -> str | tuple[float, ...]:

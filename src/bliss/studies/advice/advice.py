@@ -142,7 +142,7 @@ def advise(
 def _no_advice(pilot: Pilot, config: TrainConfig, limit: float, started: float) -> Advice:
     """Advice that recommends nothing: errors of the gradient of such a network mean nothing."""
     constant = pilot.assessment.splits["val"].constant
-    score = title_of(pilot.assessment.metric)
+    score = title_of(pilot.assessment.metric, pilot.assessment.ranks)
     shown = "not finite" if constant.network_loss is None else f"{constant.network_loss:.3g}"
     loss = "" if constant.loss is None else f"loss {shown}, of the constant {constant.loss:.3g}; "
     return Advice(
@@ -192,10 +192,11 @@ def command(given: Mapping[str, Any], config: TrainConfig, root: Path | None = N
     """The command that trains with a choice, and with all settings that were given."""
     options = {**given, "dataset": config.data.dataset, "model": config.network.model}
     options["sampler"] = config.sampler.name
-    chosen = config.flat()
+    chosen, is_exact = config.flat(), config.sampler.config.is_first_hop_exact
     for name in ("estimator", "first_hop", "history"):
-        if (value := chosen.get(name)) not in (None, "none", "sampled"):
-            options[name] = value
+        value = chosen.get(name)
+        if value not in (None, "none", "sampled") or (value == "none" and is_exact):
+            options[name] = value  # by default, an exact first hop may come with a history
     if config.sampler.budgets:
         options["budgets"] = ",".join(map(str, config.sampler.budgets))
     words = ["bliss", "train"]

@@ -17,13 +17,15 @@ from bliss.train.config import PLACES
 
 KINDS: Mapping[str, Mapping[str, Any]] = {
     "pladies": {"sampler": "pladies"},
-    "bliss": {"sampler": "bliss", "first_hop": "sampled"},
-    "bliss, exact first hop": {"sampler": "bliss", "first_hop": "exact"},
+    "bliss": {"sampler": "bliss", "first_hop": "sampled", "history": "none"},
+    "bliss, exact first hop": {"sampler": "bliss", "first_hop": "exact", "history": "none"},
     "bliss, history": {"sampler": "bliss", "history": "nodes", "estimator": "ht"},
     "neighbor": {"sampler": "neighbor"},
     "full": {"sampler": "full"},
 }
 """What is considered, by name."""
+OPEN = {"first_hop": "auto", "history": "auto"}.items()
+"""Values of options that leave them to the choice."""
 REFERENCES = ("pladies", "neighbor", "full")
 """Kinds that every choice is compared with."""
 SCALES = (1 / 8, 1 / 2, 2.0)
@@ -39,8 +41,7 @@ MOST_NEIGHBOURS = 1024
 def configs(given: Mapping[str, Any]) -> dict[str, TrainConfig]:
     """Settings of the kinds that agree with the given ones, with default budgets or none."""
     given = {**given, **({"sampler": str(given["sampler"]).lower()} if "sampler" in given else {})}
-    if given.get("first_hop") == "auto":
-        del given["first_hop"]
+    given = {name: value for name, value in given.items() if (name, value) not in OPEN}
     chosen: dict[str, TrainConfig] = {}
     for name, kind in KINDS.items():
         if any(given.get(key, value) != value for key, value in kind.items()):
