@@ -65,6 +65,7 @@ def test_a_run_can_be_opened_without_its_data(run):
     torch.testing.assert_close(task.everywhere().shape, torch.Size([245, 16]))
 
 
+@pytest.mark.slow
 def test_a_first_hop_of_features_trains_and_studies_measure_histories(tmp_path):
     """Without a type without features: projections are linear, and the input layer not sampled."""
     typed = Dataset.from_data(hetero(), "toy", splits=(0.5, 0.3, 0.2))
@@ -89,7 +90,7 @@ def test_a_first_hop_of_features_trains_and_studies_measure_histories(tmp_path):
     changes = [layer.policies["node+history"] for layer in record.history[-1].layers]
     assert all(one > 0 for one in changes)  # of both layers
     asked = given | {"sampler": "bliss", "history": "nodes"}
-    advice = advise(asked | {"embedding": 6}, DATA, pilot_steps=20, compare=False)
+    advice = advise(asked | {"embedding": 6, "lr": 0.02}, DATA, pilot_steps=10, compare=False)
     assert advice.choice is not None
     assert (advice.choice.history, len(advice.choice.budgets)) == ("nodes", 2)
 
