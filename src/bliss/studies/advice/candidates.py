@@ -38,8 +38,11 @@ MOST_NEIGHBOURS = 1024
 """Largest fanout considered."""
 
 
-def configs(given: Mapping[str, Any]) -> dict[str, TrainConfig]:
-    """Settings of the kinds that agree with the given ones, with default budgets or none."""
+def configs(given: Mapping[str, Any], has_times: bool = False) -> dict[str, TrainConfig]:
+    """Settings of the kinds that agree with the given ones, with default budgets or none.
+
+    With times, kinds that sum over edges of any time are left out.
+    """
     given = {**given, **({"sampler": str(given["sampler"]).lower()} if "sampler" in given else {})}
     given = {name: value for name, value in given.items() if (name, value) not in OPEN}
     chosen: dict[str, TrainConfig] = {}
@@ -50,7 +53,7 @@ def configs(given: Mapping[str, Any]) -> dict[str, TrainConfig]:
             config = resolve(**{**given, **kind})
         except InputError:  # an option that this sampler does not have, or attention
             continue
-        if _is_supported(config):
+        if _is_supported(config) and not (has_times and config.sampler.config.times_refused):
             chosen = {other: same for other, same in chosen.items() if same != config}
             chosen[name] = config  # by its most specific name
     return chosen
@@ -75,6 +78,8 @@ def _is_supported(config: TrainConfig) -> bool:
     if is_nodewise and (not is_uniform or options["history"] != "none"):
         return False
     if is_nodewise and config.sampler.config.weighs_targets:
+        return False
+    if options.get("temporal_strategy") == "last":  # keeps the newest, and draws nothing
         return False
     return options["estimator"] in ("ht", "hajek")
 
