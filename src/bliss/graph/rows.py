@@ -398,8 +398,8 @@ class Rows:
         """
         if self.cutoff is not None:
             raise InputError(
-                "sums over all neighbours know no times: use a sampler without a history and "
-                "without an exact first hop."
+                "sums over all neighbours do not support times: use a sampler without a history "
+                "and without an exact first hop."
             )
         if self.graph.norm == "weighted-mean":
             return self._weighted_means(np.arange(self.degree.size), value, first)
