@@ -215,10 +215,10 @@ class EstimatorConfig(SamplerConfig):
     estimator: Any = "ht"
     """Weights of kept edges; see docs/samplers.md."""
     first_hop: FirstHop = "sampled"
-    """Input layer: sampled, exact (features are aggregated once; not for attention), history (of
-    learnt inputs), or auto: in training exact for policy node, unless the network has attention or
-    learnt inputs, there are as many budgets as layers, or the aggregated features take more than
-    4 GiB; otherwise sampled. With exact, budgets are those of the layers above."""
+    """Input layer: sampled, exact (features aggregated once; not for attention), history (of learnt
+    inputs), or auto: in training exact for policy node, unless the network has attention or learnt
+    inputs, there are as many budgets as layers, or the sums take more than 4 GiB; otherwise
+    sampled. With exact, budgets are those of the layers above."""
     history: HistoryKind = "none"
     """Sample only the change of a node's input since it was last sampled (nodes) or since the last
     full evaluation (surveys); or sample the whole input (none). Sets first_hop exact, or history if
