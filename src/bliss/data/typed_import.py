@@ -1,4 +1,4 @@
-"""Import of a graph with types: sort the edges of all relations on disk, and write a store."""
+"""Import of a heterogeneous graph: sort the edges of all relations on disk, and write a store."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from bliss.data.sorting import EdgeSorter, SortedEdges, chunk_rows, disk_bytes
 from bliss.data.store import StrPath, open_store, write_graph_header
 from bliss.data.table_encoder import TableEncoder
 from bliss.data.typed_nodes import TypedNodes, labels_of_type, reverse_of, splits_of_type
-from bliss.data.typed_parts import TypedFiles, TypedParts, numbered, typed_splits
+from bliss.data.typed_parts import FROM_EDGES, TypedFiles, TypedParts, numbered, typed_splits
 from bliss.data.typed_store import GROUP_FILES, open_types
 from bliss.errors import InputError
 from bliss.graph import EdgeType, GraphTypes, Norm
@@ -34,7 +34,7 @@ _CHUNK = 1 << 22  # edges that are divided into groups at once
 
 @dataclass(frozen=True)
 class TypedPlan:
-    """How to sort the edges of a graph with types."""
+    """How to sort the edges of a heterogeneous graph."""
 
     parts: TypedParts
     reverse: bool  # whether to add the reverse of every relation that has none
@@ -252,15 +252,17 @@ def refuse_beside_tables(given: Mapping[str, Any]) -> None:
     for name, value in given.items():
         if value is not None:
             raise InputError(
-                f"{name}={value!r} was given beside nodes, the tables of a graph with types: leave "
-                "it out."
+                f"{name}={value!r} was given beside nodes, the tables of a heterogeneous graph: "
+                "leave it out."
             )
 
 
-def node_tables(given: Mapping[str, StrPath | int]) -> dict[str, Path | int]:
-    """By type, a table of nodes, or the number of nodes without features."""
+def node_tables(given: Mapping[str, StrPath | int]) -> dict[str, Path | int | None]:
+    """By type, a table of nodes, or the number of nodes without features; None: those of edges."""
     return {
-        name: checks.whole(f"nodes of {name!r}", one, least=1)
+        name: None
+        if str(one) == FROM_EDGES
+        else checks.whole(f"nodes of {name!r}", one, least=1)
         if isinstance(one, int)
         else checks.path("nodes", one)
         for name, one in given.items()

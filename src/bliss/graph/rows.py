@@ -109,14 +109,13 @@ class Rows:
         weights  alpha_ij = w_ij, the given weight
         weighted-mean  alpha_ij = w_ij / W_g,    W_g = sum of w_ik over the edges k -> i of g
 
-    where |N_g|, |N_j| and W_g count only visible edges. With times, |N_j| counts the in-edges of j
-    that the target of the edge may see, so that alpha_ij is that of the graph as it was then. A
-    self-loop that was added with the mean weight w_ii of the n other in-edges keeps it if some of
-    them are hidden: without an edge of weight w its mean would change by (w_ii - w) / (n - 1).
-    Weights belong to the graph, kernels of masses, sums and coefficients read them by edge, and a
-    copy per batch would take O(E). `influence` weighs the squared error of each target in what a
-    draw minimises (`bliss.samplers.influence`). Methods take O(groups), O(sources) or O(visible
-    edges), never O(V) or O(E); only `Graph.source_factor` has V numbers, made once.
+    where |N_g|, |N_j| and W_g count only visible edges. With timestamps, |N_j| counts the in-edges
+    of j that the target of the edge may see, so alpha_ij is that of the graph at the target's time.
+    An added self-loop keeps its weight w_ii, the mean of the other in-edges, if some of them are
+    hidden, because a copy of the weights per batch would take O(E). `influence` is the weight of
+    each target's squared error in the sum that a draw minimises (`bliss.samplers.influence`).
+    Methods take O(groups), O(sources) or O(visible edges), never O(V) or O(E); only
+    `Graph.source_factor` has V numbers, made once.
     """
 
     graph: Graph
@@ -398,8 +397,8 @@ class Rows:
         """
         if self.cutoff is not None:
             raise InputError(
-                "sums over all neighbours know no times: use a sampler without a history and "
-                "without an exact first hop."
+                "sums over all neighbours do not support times: use a sampler without a history "
+                "and without an exact first hop."
             )
         if self.graph.norm == "weighted-mean":
             return self._weighted_means(np.arange(self.degree.size), value)

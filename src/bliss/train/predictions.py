@@ -61,11 +61,12 @@ def prediction_parts(
     if pairs is not None and top is not None:
         raise InputError("pairs and top are two kinds of predictions: pass one of them.")
     (sources, first), (targets, second) = link_ends(task)
+    relation = link_objective_of(task).relation
     if pairs is not None:
         if isinstance(pairs, (str, PathLike)):
-            found = read_pairs(checks.path("pairs", pairs), sources, targets)
+            edge_type = None if relation is None else relation.edge_type
+            found = read_pairs(checks.path("pairs", pairs), sources, targets, edge_type)
             return pair_parts(task, found + np.array([[first], [second]]))
-        relation = link_objective_of(task).relation
         return pair_parts(task, link_pairs("pairs", pairs, task.dataset.graph, relation))
     assert top is not None
     if isinstance(nodes, str) and nodes == ALL:
@@ -101,7 +102,7 @@ def task_at(task: Task, at: Any) -> Task:
 def node_parts(task: Task, nodes: str = ALL) -> Iterator[dict[str, list[Any]]]:
     """Predictions from full neighbourhoods for all nodes or a split, some thousand at a time.
 
-    In a graph with types, "all" are the nodes of the type that has labels.
+    In a heterogeneous graph, "all" are the nodes of the type that has labels.
     Nodes have the user's ids, and classes their names. With one class per node, the columns are
     node, label and probability. With several labels per node, label and probability list all labels
     above one half, separated by blanks, or by semicolons if they have names. For regression there
