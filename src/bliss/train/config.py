@@ -176,18 +176,20 @@ class TrainConfig:
         """Whether a hidden layer's outputs at all nodes take more than 4 GiB."""
         return _is_large(num_nodes, self.network.hidden)
 
-    def size_notes(self, num_nodes: int, num_features: int) -> list[str]:
+    def size_notes(self, num_nodes: int, num_features: int, has_times: bool = False) -> list[str]:
         """Sentences on what "auto" leaves out for this graph only because of its size."""
-        kind = self.sampler.config
-        wanted = kind.decided(self._suits_exact_first_hop(), self._suits_history())
-        exact = kind.decided(False).is_first_hop_exact  # it was given
-        if wanted.is_first_hop_exact and not exact and _is_large(num_nodes, num_features):
+        given, suits = self.sampler.config, not has_times
+        wanted = given.decided(
+            suits and self._suits_exact_first_hop(), suits and self._suits_history()
+        )
+        is_chosen = wanted.is_first_hop_exact and not given.is_first_hop_exact
+        if is_chosen and _is_large(num_nodes, num_features):
             return [
                 "The first hop is sampled, because the sums of all features take more than 4 GiB; "
                 "with --first-hop exact they are kept in a file."
             ]
-        size, was_given = self.history_bytes(num_nodes), kind.has_history
-        if wanted.has_history and not was_given and size > LARGE_HISTORY:
+        size = self.history_bytes(num_nodes)
+        if wanted.has_history and not given.has_history and size > LARGE_HISTORY:
             return [
                 f"There is no history, because it would take {size / 2**30:.1f} GiB, more than 1; "
                 "pass --history nodes to have it, with --history-type float16 in half the memory "
