@@ -1,4 +1,4 @@
-"""Measures the sources, biases and errors in docs/samplers.md and docs/subgraphs.md.
+"""Measures sources, biases and errors of the samplers; docs/subgraphs.md quotes some.
 
 `python -m experiments.estimates.estimates --root DATA` measures everything with fixed seeds and
 writes estimates.json and estimates.md. The docstring of each measurement is printed above its

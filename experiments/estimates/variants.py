@@ -1,4 +1,4 @@
-"""Measures the errors of variants of the samplers, for docs/samplers.md.
+"""Measures the errors of variants of the samplers.
 
 `python -m experiments.estimates.variants` takes a minute, needs no data and writes variants.md.
 """

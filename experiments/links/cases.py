@@ -74,9 +74,9 @@ CASES = {
         "Gowalla",
         lambda root: graphs.load("Gowalla", root),
         LIGHT
-        | {"negatives": 16, "batch_size": 8192, "lr": 0.01, "steps": 400, "schedule": "linear"},
+        | {"negatives": 16, "batch_size": 8192, "lr": 0.01, "steps": 1200, "schedule": "linear"},
         range(1),
-        {"full": {"evaluate_every": 200}},
+        {"full": {"evaluate_every": 1200}},
     ),
     "movies": Case(
         "MovieTweetings",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -20,17 +21,17 @@ def load(name: str, root: Path | None = None) -> Dataset:
     return {"Gowalla": gowalla, "MovieTweetings": movies}[name](arrays)
 
 
-def gowalla(arrays: dict[str, Array]) -> Dataset:
+def gowalla(arrays: Mapping[str, Array]) -> Dataset:
     """Users and places, in the published split; one in 40 training pairs is for validation."""
     users, places = map(int, arrays["num_nodes"])
-    train, test = (_pairs(*arrays[name], users) for name in ("train", "test"))
+    train, test = (_pairs(arrays[name][0], arrays[name][1], users) for name in ("train", "test"))
     is_val = hashes(np.uint64(0), train[0] * (users + places) + train[1]) % np.uint64(40) == 0
     split = np.concatenate([is_val.astype(np.int8), np.full(test.shape[1], 2, np.int8)])
     links = LabelEdges(np.concatenate([train, test], axis=1), split)
     return _dataset("Gowalla", train, users + places, links)
 
 
-def movies(arrays: dict[str, Array]) -> Dataset:
+def movies(arrays: Mapping[str, Array]) -> Dataset:
     """Users and movies that they rated, with the time of each rating."""
     users = int(arrays["user"].max()) + 1
     pairs = _pairs(arrays["user"], arrays["item"], users)

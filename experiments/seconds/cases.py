@@ -141,10 +141,11 @@ def config(
     name, _, extra = sampler.partition("+")
     given: dict[str, Any] = {"dataset": graph, **GRAPHS[graph].settings, **NETWORKS[network]}
     given |= {"sampler": name, "batch_size": batch_size, "schedule": "linear", "patience": 0}
-    layers = given["layers"] - (extra == "history" or name == "vrgcn")
-    given["budgets"] = (budget,) * layers if budget else ()
-    if extra == "history":
-        given["history"] = "nodes"
-    elif name in ("bliss", "pladies"):
+    has_history = extra == "history" or name == "vrgcn"
+    if budget:
+        given["budgets"] = (budget,) * (given["layers"] - has_history)
+        given["history"] = "nodes" if has_history else "none"
+        given["first_hop"] = "exact" if has_history else "sampled"
+    if name in ("bliss", "pladies") and not has_history:
         given["estimator"] = GRAPHS[graph].estimator
     return resolve(**(given | more))

@@ -203,6 +203,7 @@ def test_options_of_times_need_times(data):
     for options, message in (
         ({"order": "time"}, "needs times of seeds"),
         ({"time_window": 3}, "time_window=3 has no effect without times of seeds"),
+        ({"time_strict": True}, "time_strict=True has no effect without times of seeds"),
     ):
         with pytest.raises(InputError, match=message):
             BlockLoader(data, sampler, IDS, **options)

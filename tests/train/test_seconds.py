@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from bliss.data import Dataset
 from bliss.errors import InputError
 from bliss.train import RunFolder, Stepper, TrainConfig, Trainer, resolve, train
 from bliss.train.adam import Adam
+from bliss.train.results import Constant
 from bliss.train.seconds import choice, timed_run
 from bliss.train.seconds.choice import Choice, choose
 from bliss.train.seconds.gradient_noise import (
@@ -213,9 +215,12 @@ def test_kinds_of_graphs_with_types_draw_every_layer():
     typed = Dataset.from_data(FakeHeteroDataset(1, avg_num_nodes=20)[0])
     found = kinds(GIVEN | {"model": "rsage"}, typed, 30, 10.0)
     assert {kind.config.sampler.name for kind in found.values()} == {
-        "bliss", "pladies", "neighbor", "full",
+        "bliss", "pladies", "neighbor", "full", "vrgcn",
     }  # fmt: skip
     assert not any(kind.config.sampler.config.is_first_hop_exact for kind in found.values())
+    assert found["bliss, history"].config.sampler.config.first_hop == "history"
+    asked = kinds(GIVEN | {"model": "rsage", "first_hop": "history"}, typed, 30, 10.0)
+    assert "bliss, history" in asked
 
 
 def chosen(dataset, clock, seconds: float = 1.0, **given) -> Choice:
@@ -272,8 +277,30 @@ def test_a_network_that_learns_nothing_gets_no_choice_but_the_reason(dataset, mo
     assert found.rows == []
     assert found.causes
     assert "no better than a constant prediction" in found.lines[0]
+    assert not any("000,000" in cause for cause in found.causes)  # the pilot's number of steps
     assert found.config.training.batch_size == TrainConfig().training.batch_size
     assert found.steps > 100
+
+
+@pytest.mark.parametrize(
+    ("losses", "learns"),
+    [
+        ([0.9, 0.7, 0.61, 0.6, 0.6, 0.59], True),
+        ([0.9, 0.7, 0.71, 0.7, 0.69, 0.68], False),  # below the constant, but not clearly
+        ([0.9, 0.8, 0.8, 0.8, 0.7, 0.7, 0.1, 0.1, 0.1, 0.1], False),  # seeds of later epochs
+        ([0.6, 0.1, 0.1], False),  # too few
+    ],
+)
+def test_losses_of_new_seeds_show_that_a_network_learns(losses, learns):
+    """Where validation does not, as with batch normalisation after a few steps."""
+    pilot = object.__new__(TimedPilot)
+    training = SimpleNamespace(batch_size=40)
+    objective = SimpleNamespace(num_seeds=240, constant_loss=0.7)
+    pilot.task = SimpleNamespace(config=SimpleNamespace(training=training), objective=objective)
+    pilot.losses = losses
+    for constant in (None, Constant(score=0.5, loss=0.7, network_loss=0.9, z_score=-2, z_loss=-2)):
+        pilot.constant = constant
+        assert pilot._learns() == learns
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from bliss.graph import Cutoff
 from bliss.kernels.times import ALWAYS
 from bliss.links import LinkSplits, Window, split_by_time
 from bliss.report import write_report
-from bliss.studies import VarianceStudy, advise, compare
+from bliss.studies import compare
 from bliss.train import full_logits, predict, resolve, rolling
 from bliss.train.evaluation import own_time_outputs
 from bliss.train.task import build_task
@@ -86,12 +86,13 @@ def test_sampled_evaluation_and_order_of_time_see_no_future(foretold, tmp_path):
             assert batch.seed_time.max() - batch.seed_time.min() <= 10 * 60  # 40 of 180 in 1,800
 
 
-def test_outputs_of_nodes_are_those_of_the_graph_at_their_times(foretold):
-    task = build_task(settings(), foretold)
+@pytest.mark.parametrize("window", [0, 40])
+def test_outputs_of_nodes_are_those_of_the_graph_at_their_times(foretold, window):
+    task = build_task(settings(time_window=window), foretold)
     nodes = torch.tensor([7, 200, 45, 199])
     outputs = own_time_outputs(task, nodes)
     for place, node in enumerate(nodes.tolist()):
-        past = task.graph.at(10 * node)
+        past = task.graph.at(10 * node, window=window or None)
         exact = full_logits(task, graph=past)[node]
         torch.testing.assert_close(outputs[place], exact, rtol=1e-4, atol=1e-5)
     with pytest.raises(AssertionError):  # one moment later
@@ -152,6 +153,32 @@ def test_a_link_of_a_batch_sees_what_was_before_it(messages, tmp_path, sampler):
             assert violations(graph, batch.blocks, rule) == 0
             earlier = Cutoff(rule.before - 5, rule.after)
             assert violations(graph, batch.blocks, earlier) > 0  # would be noticed
+
+
+def test_a_window_of_time_bounds_training_scores_and_predictions(messages, tmp_path):
+    trainer, _ = trained(messages, tmp_path / "run", **LINK, time_window=10)
+    task, graph = trainer.task, messages.graph
+    first = {name: int(time.min()) for name, time in task.objective.splits.time.items()}
+    for batches in trainer.stepper.loader.steps():
+        for batch in batches:
+            rule = batch.blocks[-1].rows.cutoff
+            np.testing.assert_array_equal(rule.after, rule.before - 10)
+            assert violations(task.graph, batch.blocks, rule) == 0
+    for split, until in (("train", "val"), ("val", "val"), ("test", "test")):
+        seen = (graph.time < first[until]) & (graph.time >= first[until] - 10)
+        assert task.graph_of(split).num_edges == seen.sum() + 60  # and self-loops
+    pairs = np.array([[3, 5], [9, 8]])
+    for at in (60, None):
+        past = graph.at(99 if at is None else at, window=10).with_norm(task.graph.norm)
+        z = full_logits(task, graph=past)
+        found = predict(tmp_path / "run", messages, pairs=pairs, at=at)["score"]
+        np.testing.assert_allclose(found, (z[pairs[0]] * z[pairs[1]]).sum(1), rtol=1e-4, atol=1e-5)
+        whole = full_logits(task, graph=graph.at(99 if at is None else at))
+        assert not np.allclose(found, (whole[pairs[0]] * whole[pairs[1]]).sum(1), rtol=1e-2)
+    top = predict(tmp_path / "run", messages, top=59, nodes=np.array([4]), at=60)["target"]
+    past = graph.at(60)  # links before the window are known, too
+    known = np.repeat(np.arange(60), past.degree)[past.indices == 4]
+    assert not set(top) & set(known.tolist())
 
 
 def test_a_run_by_time_resumes_bit_for_bit(messages, run, tmp_path):
@@ -230,7 +257,13 @@ def test_sentences(messages, foretold, tmp_path):
         (plain, {**LINK, "split": "time"}, "the data has no times of links: import edges with"),
         (plain, {**LINK, "windows": 2, "window": 1}, "windows=2 needs times"),
         (plain, {**LINK, "order": "time"}, "order='time' needs a split by time"),
+        (plain, {**LINK, "time_window": 5}, "time_window=5 needs a split by time"),
         (replace(foretold, node_time=None), {"split": "time"}, "no times of nodes"),
+        (
+            replace(foretold, node_time=foretold.node_time // 2000),
+            {},
+            "the train split by time has no nodes: .* 300 nodes have 2 different times: change the",
+        ),
         (messages, {**LINK, "history": "nodes", "budgets": (9,)}, "not possible with Bliss, becau"),
         (messages, {**LINK, "first_hop": "exact", "budgets": (9,)}, "history none and first_hop s"),
     ):
@@ -256,7 +289,7 @@ def test_a_run_that_was_not_by_time_refuses_at(messages, tmp_path):
         predict(tmp_path, messages, pairs=np.array([[0], [1]]), at=5)
 
 
-def test_studies_know_times_or_refuse_them(messages, tmp_path):
+def test_comparisons_know_times(messages, tmp_path):
     given = {**SETTINGS, **LINK, "dataset": messages, "steps": 10, "batch_size": 100}
     del given["budgets"]
     options = {"budgets": "30,15", "match": "none", "say": lambda _: None}
@@ -264,10 +297,3 @@ def test_studies_know_times_or_refuse_them(messages, tmp_path):
     assert {row.sampler for row in made.rows} == {"bliss", "neighbor"}
     for folder in tmp_path.glob("*/result.json"):
         assert b"window" in folder.read_bytes()
-    config = resolve(**SETTINGS | LINK | {"sampler": "pladies"})
-    for study in (
-        lambda: advise(LINK, messages),
-        lambda: VarianceStudy(config, messages, ["node"], 5),
-    ):
-        with pytest.raises(InputError, match="measures neighbourhoods without times"):
-            study()

@@ -131,6 +131,45 @@ def test_all_problems_are_named_with_their_type_or_relation(tmp_path):
     assert not (tmp_path / "store").exists()
 
 
+def test_a_relation_without_rows_has_no_edges(tmp_path):
+    given = write_tables(tmp_path, data_without_reverse())
+    wanted = open_store(import_graph(tmp_path / "all", **given))
+    key = "paper", "cites", "paper"
+    given["edges"][key].write_text("src,dst\n")
+    found = open_store(import_graph(tmp_path / "store", **given))
+    types = found.graph.types
+    assert types.edge_types == wanted.graph.types.edge_types
+    assert types.relation(key) not in types.group_relation
+    assert found.graph.num_edges < wanted.graph.num_edges
+    assert "Relation paper,cites,paper has no edges." in found.imported["notes"]
+    for one in given["edges"].values():
+        one.write_text("src,dst\n")
+    with pytest.raises(InputError, match="edges is empty, but a graph needs edges"):
+        import_graph(tmp_path / "none", **given)
+
+
+@pytest.mark.parametrize("kind", ["names", "numbers"])
+def test_nodes_and_columns_can_be_those_of_the_edges(tmp_path, kind):
+    """Columns are called as types, in any order, and a type has the ids that its edges name."""
+    pairs = [(3, 7), (1, 7), (3, 5), (2, 5)]
+    marks = {"names": ("u", "m"), "numbers": ("", "")}[kind]
+    lines = [f"{marks[1]}{m},9,{marks[0]}{u}" for u, m in pairs]
+    (tmp_path / "r.csv").write_text("\n".join(["movie_id,rating,User", *lines]) + "\n")
+    rates = ("user", "rates", "movie")
+    given = {"nodes": {"user": "edges", "movie": "edges"}, "edges": {rates: tmp_path / "r.csv"}}
+    import_graph(tmp_path / "store", **given, label_edges={rates: tmp_path / "r.csv"})
+    found = open_store(tmp_path / "store")
+    assert found.graph.types.num_nodes == {"user": 3, "movie": 2}
+    wanted = ["u1", "u2", "u3"] if kind == "names" else [1, 2, 3]
+    assert found.typed.names["user"].tolist() == wanted
+    assert found.label_edges.pairs.T.tolist() == [[2, 4], [0, 4], [2, 3], [1, 3]]
+    own = found.graph.edges_between(*found.label_edges.pairs)[0]
+    assert own.tolist() == [0, 1, 2, 3]
+    with pytest.raises(InputError, match="type 'genre' has no edges, but its nodes are those"):
+        nodes = given["nodes"] | {"genre": "edges"}
+        import_graph(tmp_path / "other", **given | {"nodes": nodes})
+
+
 BAD = {
     "unknown type": (
         {"edges": {("editor", "edits", "paper"): "e.csv"}},
@@ -140,7 +179,7 @@ BAD = {
     "not by relation": ({"edges": "e.csv"}, "must be files by relation"),
     "two names": ({"edges": {("a", "b"): "e.csv"}}, "a relation is a source type, a name"),
     "features": ({"features": "x.npy"}, "features='x.npy' was given beside nodes"),
-    "no labels": ({"labels": None, "label": ""}, "no type of nodes has labels: pass --node-type"),
+    "whose labels": ({"labels": "y.csv"}, "labels='y.csv' is no table of nodes: pass the type"),
     "columns": ({"feature_columns": ["f1"]}, "are written TYPE.COLUMN"),
     "number type": ({"feature_type": {"editor": "float16"}}, "'editor', which is not a type"),
     "node type": ({"node_type": "editor"}, "node_type='editor' is not a type of nodes"),

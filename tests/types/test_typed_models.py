@@ -246,6 +246,13 @@ def test_typed_models_that_cannot_be_estimated_are_refused(full):
         Blockwise(Hetero())({name: x[name] for name in ("author", "paper")}, full)
     with pytest.raises(InputError, match=r"x\['editor'\] is of no type of the graph"):
         Blockwise(Hetero())({**x, "editor": x["venue"]}, full)
+    isolated = DATA.clone()
+    isolated["editor"].num_nodes = 3  # of no relation: PyG's models do not ask for its features
+    model = Blockwise(Hetero())
+    found = infer(model, Graph.of(isolated), DATA.x_dict)
+    torch.testing.assert_close(found, infer(model, Graph.of(DATA), DATA.x_dict))
+    with pytest.raises(InputError, match="x has no entry for type 'venue'"):
+        infer(model, Graph.of(isolated), {name: x[name] for name in ("author", "paper")})
     fewer = HeteroData({"author": {"num_nodes": 40}, "paper": {"num_nodes": 60}})
     fewer["author", "writes", "paper"].edge_index = DATA["author", "writes", "paper"].edge_index
     conv = convs.HGTConv({"author": 4, "paper": 6}, 8, fewer.metadata())

@@ -147,7 +147,7 @@ def show_comparison(comparison: Comparison) -> None:
 
     plural = "s" if len(comparison.seeds) > 1 else ""
     same = f", as many {comparison.match} per step" if comparison.match else ""
-    score = short_name(comparison.metric)
+    score = short_name(comparison.metric, comparison.ranks)
     has_errors = any(row.test_mse is not None for row in comparison.rows)
     table = Table(
         "model",

@@ -79,7 +79,7 @@ def standing(now: StepProgress) -> str:
         return f"loss {now.loss:.4f}"
     when = "" if now.evaluated == now.step else f" (step {now.evaluated})"
     score = score_text(now.metric, now.val_score)
-    return f"loss {now.loss:.4f}  val {short_name(now.metric)} {score}{when}"
+    return f"loss {now.loss:.4f}  val {short_name(now.metric, now.ranks)} {score}{when}"
 
 
 @contextmanager

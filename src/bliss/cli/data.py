@@ -91,8 +91,9 @@ def data_import(
     nodes: Annotated[
         list[str] | None,
         typer.Option(
-            help="Of a graph with types, TYPE=FILE for each type of nodes, a file as --features; "
-            "or TYPE=NUMBER of nodes without features.",
+            help="For a heterogeneous graph: TYPE=FILE for each node type, in the formats of "
+            "--features; or TYPE=NUMBER of nodes without features; or TYPE=edges for the nodes "
+            "that its edges name, without features.",
             metavar="<type=path>",
         ),
     ] = None,
@@ -142,33 +143,35 @@ def data_import(
     time_column: Annotated[
         str,
         typer.Option(
-            help="Column of the times of --edges, or attribute of a .pt of --graph: whole numbers "
-            "or ISO dates. See docs/time.md."
+            help="Column of timestamps in --edges, or edge attribute of a .pt file in --graph: "
+            "whole numbers or ISO dates. See docs/time.md."
         ),
     ] = "",
     node_time_column: Annotated[
         str,
         typer.Option(
-            help="Column of the times of nodes in --features; without --time-column, an edge is "
-            "as old as its source."
+            help="Column of node timestamps in --features; without --time-column, an edge has the "
+            "timestamp of its source."
         ),
     ] = "",
     max_categories: Annotated[
         int,
         typer.Option(
-            help="Most categories of a text column that become a feature each; those of a column "
-            "with more are hashed into so many features."
+            help="Largest number of categories of a text column that become a feature each; those "
+            "of a column with more are hashed into this number of features."
         ),
     ] = 64,
     like: Annotated[
         Path | None,
-        typer.Option(help="Store whose encoding of columns is used, for a network trained on it."),
+        typer.Option(
+            help="Imported graph whose encoding is used again, for a network trained on it."
+        ),
     ] = None,
     norm: Annotated[
         str,
         typer.Option(
-            help="How weighted edges are aggregated: weighted-mean (weights of a node's in-edges "
-            "sum to 1), or weights (their sum)."
+            help="How weighted edges are aggregated: weighted-mean (weights are divided by their "
+            "sum at each node), or weights (used as they are)."
         ),
     ] = "weighted-mean",
     task: Annotated[
@@ -177,8 +180,8 @@ def data_import(
     split: Annotated[
         str | None,
         typer.Option(
-            help="Shares of train, validation and test nodes, drawn by --seed; default those of "
-            "--graph, or 0.6,0.2,0.2."
+            help="Fractions of train, validation and test nodes, drawn with --seed; default the "
+            "masks of --graph, or 0.6,0.2,0.2."
         ),
     ] = None,
     train_nodes: Nodes = None,
@@ -204,10 +207,11 @@ def data_import(
         ),
     ] = "float32",
     label_edges: Annotated[
-        list[Path] | None,
+        list[str] | None,
         typer.Option(
-            help="Links to learn and to score, in place of all edges: columns src, dst and by "
-            "choice split and time. Or three times, for train, val and test.",
+            help="Links to train on and to score, instead of all edges: columns src, dst and "
+            "optionally split and time. Or repeat it for train, val and test files. With --nodes, "
+            "SOURCE,RELATION,TARGET=FILE, of one relation.",
             metavar="<path>",
         ),
     ] = None,
@@ -227,7 +231,7 @@ def data_import(
     with errors(debug):
         files = {"train": train_nodes, "val": val_nodes, "test": test_nodes}
         given: dict[str, Any] = {
-            "edges": parse_edges(edges, bool(nodes)),
+            "edges": parse_edges("edges", edges, bool(nodes)),
             "nodes": parse_nodes(nodes),
             "node_type": node_type,
             "reverse": not no_reverse,
@@ -252,7 +256,7 @@ def data_import(
             "seed": seed,
             "memory": memory,
             "feature_type": by_name("feature_type", feature_type),
-            "label_edges": label_edges or None,
+            "label_edges": parse_edges("label_edges", label_edges, has_relations(label_edges)),
             "num_nodes": num_nodes,
         }
         with shown_shares() as progress:
@@ -277,11 +281,21 @@ def _options_for(dataset: Dataset) -> str:
     """Options without which a data set cannot be trained on: of types, links and embeddings."""
     typed = dataset.typed
     options = "" if typed is None else " --model rsage"
-    if typed is None and dataset.num_outputs == 0:
-        options += " --task link"
+    if dataset.num_outputs == 0:
+        options += f" --task link{_relation_for(dataset)}"
     if dataset.num_features == 0 if typed is None else typed.without_features:
         options += " --embedding 64"
     return options
+
+
+def _relation_for(dataset: Dataset) -> str:
+    """The option that names the relation of links, if there are several."""
+    from bliss.data.typed_nodes import own_relations
+
+    types = dataset.graph.types
+    own = [] if types is None else own_relations(types.edge_types)
+    is_open = len(own) > 1 and dataset.label_edges is None
+    return f" --edge-type {','.join(own[0])}" if is_open else ""
 
 
 def parse_nodes(given: list[str] | None) -> dict[str, Path | int] | None:
@@ -293,15 +307,21 @@ def parse_nodes(given: list[str] | None) -> dict[str, Path | int] | None:
         name, mark, place = one.partition("=")
         if not name or not mark or not place or name in found:
             raise InputError(
-                f"nodes={one!r} must be TYPE=FILE or TYPE=NUMBER, once for each type: write for "
-                "instance author=authors.csv."
+                f"nodes={one!r} must be TYPE=FILE, TYPE=NUMBER or TYPE=edges, once for each type: "
+                "write for instance author=authors.csv."
             )
         found[name] = int(place) if place.isdigit() else Path(place)
     return found
 
 
-def parse_edges(given: list[str] | None, has_types: bool) -> Any:
-    """Files of edges; with types, by relation."""
+def has_relations(given: list[str] | None) -> bool:
+    """Whether all files are given with their relation."""
+    relations = [one.partition("=")[0] for one in given or () if "=" in one]
+    return bool(given) and [one.count(",") for one in relations] == [2] * len(given or ())
+
+
+def parse_edges(field: str, given: list[str] | None, has_types: bool) -> Any:
+    """Files of edges, or of links; with types, by relation."""
     if not given:
         return None
     if not has_types:
@@ -312,7 +332,7 @@ def parse_edges(given: list[str] | None, has_types: bool) -> Any:
         parts = tuple(part.strip() for part in relation.split(","))
         if len(parts) != 3 or not all(parts) or not file:
             raise InputError(
-                f"edges={one!r} must be SOURCE,RELATION,TARGET=FILE, because there are tables of "
+                f"{field}={one!r} must be SOURCE,RELATION,TARGET=FILE, because there are tables of "
                 "nodes: write for instance author,writes,paper=writes.csv."
             )
         found.setdefault(parts, []).append(Path(file))

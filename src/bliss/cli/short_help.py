@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperCommand
 
 _ALL = "bliss.help_all"
-FEW = 40
+FEW = 48
 """Letters of allowed values up to which the short help shows them."""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
@@ -45,7 +45,7 @@ def train(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Folder of the run; default runs/DATASET-MODEL-SAMPLER-SEED, with --seconds 60"
+            help="Output directory; default runs/DATASET-MODEL-SAMPLER-SEED, with --seconds 60"
             " runs/DATASET-MODEL-60s-SEED.",
             parser=folder,
             metavar="PATH",
@@ -236,18 +236,18 @@ def show_result(result: RunResult) -> None:
     if result.window is not None:
         say(window_text(result.window))
     say(
-        f"{title_of(result.metric)} of the best step ({result.best_step}): train "
+        f"{title_of(result.metric, result.ranks)} of the best step ({result.best_step}): train "
         f"{shown[0]}, validation {shown[1]}, test {shown[2]}"
     )
     others = [
-        f"{title_of(name)} {score_text(name, score)}"
+        f"{title_of(name, result.ranks)} {score_text(name, score)}"
         for name, score in result.scores.get("test", {}).items()
         if name != result.metric and (name, result.metric) != ("accuracy", "f1")
     ]
     if others:
         say(f"other test scores: {', '.join(others)}")
     if result.constant is not None:
-        say(constant_text(result.constant, result.metric))
+        say(constant_text(result.constant, result.metric, result.ranks))
     if not result.has_learnt:
         say_unlearnt("on the test split", result.causes)
     parts = ", ".join(f"{name} {ms:.1f}" for name, ms in result.step_ms.items())
@@ -260,9 +260,10 @@ def window_text(window: TimeWindow) -> str:
     return f"tested on {number}times {window.start} to {window.end}"
 
 
-def constant_text(constant: Constant, metric: str) -> str:
+def constant_text(constant: Constant, metric: str, ranks: Mapping[str, int]) -> str:
     """The score and loss of a constant prediction, and the loss of the network."""
-    score = f"a constant prediction: test {title_of(metric)} {score_text(metric, constant.score)}"
+    title = title_of(metric, ranks)
+    score = f"a constant prediction: test {title} {score_text(metric, constant.score)}"
     if constant.loss is None:
         return score
     loss, own = (score_text("mse", one) for one in (constant.loss, constant.network_loss))
@@ -307,7 +308,7 @@ def chosen_before(place: Path, config: TrainConfig) -> TrainConfig | None:
 def evaluate(
     run: Run,
     split: Annotated[
-        str, typer.Option(help="Nodes whose classes are shown one by one: train, val or test.")
+        str, typer.Option(help="Split of the scores by class: train, val or test.")
     ] = "test",
     json: Annotated[Path | None, typer.Option(help="Write all scores to this file.")] = None,
     root: Root = None,
@@ -341,9 +342,9 @@ def show_assessment(assessment: Assessment, split: str, unit: str) -> None:
     from rich.table import Table
 
     names = dict.fromkeys(name for part in assessment.splits.values() for name in part.scores)
-    metric = assessment.metric
-    constant = f"{title_of(metric)} of a constant"
-    table = Table("split", unit, *map(title_of, names), constant)
+    metric, ranks = assessment.metric, assessment.ranks
+    titles = [title_of(name, ranks) for name in names]
+    table = Table("split", unit, *titles, f"{title_of(metric, ranks)} of a constant")
     for name, part in assessment.splits.items():
         scores = [score_text(n, part.scores.get(n)) for n in names]
         table.add_row(name, f"{part.nodes:,}", *scores, score_text(metric, part.constant.score))
@@ -378,16 +379,16 @@ def predict(
     ] = "all",
     pairs: Annotated[
         Path | None,
-        typer.Option(help="Of links: file of pairs to score, .csv or .parquet with src and dst."),
+        typer.Option(help="For links: file of pairs to score, .csv or .parquet with src and dst."),
     ] = None,
     top: Annotated[
         int | None,
-        typer.Option(help="Of links: number of targets to predict for each node; no known edges."),
+        typer.Option(help="For links: number of new targets to predict for each node."),
     ] = None,
     at: Annotated[
         str | None,
         typer.Option(
-            help="Of a run by time: predict with what was there at this time, a number or a date."
+            help="With a split by time: predict from the graph as of this time, a number or date."
         ),
     ] = None,
     root: Root = None,
@@ -395,12 +396,12 @@ def predict(
     verify: Verify = False,
     debug: Debug = False,
 ) -> None:
-    """Write predictions: of nodes id, label or labels and their probability, or targets.
+    """Write predictions of nodes: id, label or labels and their probability, or targets.
 
     Ids of nodes and names of classes are those that you imported. With --dataset, the nodes of
     another graph are predicted; it needs no labels. See docs/serving.md.
 
-    Of a run with --task link, write source, target and score: pass --pairs or --top. See
+    For a run with --task link, pass --pairs or --top to write source, target and score. See
     docs/links.md.
     """
     with errors(debug):

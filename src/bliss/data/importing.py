@@ -78,7 +78,7 @@ def import_graph(
     num_nodes: int | None = None,
     memory: int | str | None = None,
     feature_type: str | Mapping[str, str] = "float32",
-    label_edges: StrPath | Sequence[StrPath] | None = None,
+    label_edges: StrPath | Sequence[StrPath] | Mapping[EdgeType, Any] | None = None,
     node_type: str | None = None,
     reverse: bool = True,
     progress: Progress = lambda what, share: None,
@@ -101,8 +101,9 @@ def import_graph(
         edges are merged, and each node gets one self-loop. With `nodes`, files by relation, such as
         {("author", "writes", "paper"): "writes.csv"}; there are no self-loops then.
     nodes
-        For a graph with types: by type, a file of features as below, or a number of nodes without
-        features, whose ids are 0 to that - 1. Ids need to be distinct within a type alone.
+        For a heterogeneous graph: by type, a file of features as below, or a number n of nodes
+        without features, with ids 0 to n - 1, or "edges" for the nodes that its edges name, without
+        features. Ids need to be distinct only within a type.
     features
         .npy, .npz (SciPy sparse), .csv or .parquet, one row per node: [V, F]. A table may have the
         ids of nodes in a first column called id, or in `id_column`. They can be any numbers or
@@ -134,12 +135,12 @@ def import_graph(
         Columns of tables of edges. Default: src and dst, source and target, from and to, row and
         col; weight.
     time_column
-        Column of the times of edges, or attribute of `graph` with the times of edges or nodes:
+        Column with the timestamps of edges, or attribute of `graph` with those of edges or nodes:
         whole numbers, or dates. Parallel edges are then kept, because each is an event of its own,
         and edges are sorted in memory. See docs/time.md.
     node_time_column
-        Column of the times of nodes in the table of features; it is no feature. Without
-        time_column, an edge is as old as its source.
+        Column with the timestamps of nodes in the table of features; it is not a feature. Without
+        time_column, an edge has the timestamp of its source.
     max_categories
         Largest number of categories of a column that become a feature each. Those of a column with
         more are hashed into as many features.
@@ -164,9 +165,10 @@ def import_graph(
         Type of the features in the store: "float32", or "float16", which halves their size. Rows
         are converted to float32 when they are read for training. By type of nodes, if it differs.
     label_edges
-        .csv or .parquet, for link tasks: the links to learn and to score, in place of all edges of
-        the graph. Columns src and dst; by choice split (train, val or test) and time (a number); or
-        three files, of train, val and test. A link need not be an edge.
+        .csv or .parquet, for link tasks: the links to train on and to score, instead of all edges
+        of the graph. Columns src and dst, and optionally split (train, val or test) and time; or
+        three files, of train, val and test. A link need not be an edge. With types, files by
+        relation, as `edges`, of one relation.
     node_type
         Type of the nodes that have labels. Default: the type whose file is that of the labels, or
         of a HeteroData the only one that has y.
@@ -193,12 +195,12 @@ def import_graph(
     how = reverse, own_norm, most, progress
     if nodes is not None:
         beside: dict[str, Any] = {"features": features, "graph": graph, "weight": weight}
-        beside |= {"num_nodes": num_nodes, "label_edges": label_edges}
+        beside["num_nodes"] = num_nodes
         beside |= {"time_column": time_column or None, "node_time": node_time_column or None}
         refuse_beside_tables(beside | {"directed": None if directed else False})
         typed = TypedFiles(
             nodes=node_tables(nodes),
-            edges=relation_files(edges),
+            edges=relation_files("edges", edges),
             labels=_path("labels", labels),
             node_type=node_type,
             label=label,
@@ -210,6 +212,7 @@ def import_graph(
             task=task,
             splits=splits,
             seed=seed,
+            label_edges=relation_files("label_edges", label_edges),
         )
         return import_tables(folder, typed, feature_type, *how)
     if isinstance(edges, Mapping):
@@ -231,7 +234,7 @@ def import_graph(
         ),
         task=task,
         seed=seed,
-        label_edges=_paths("label_edges", label_edges),
+        label_edges=() if isinstance(label_edges, Mapping) else _paths("label_edges", label_edges),
         num_nodes=None if num_nodes is None else checks.whole("num_nodes", num_nodes, least=1),
         node_type=node_type,
         node_time=node_time_column,
@@ -240,7 +243,12 @@ def import_graph(
     try:
         parts: Any = files.read()
         if isinstance(parts, TypedParts):
+            parts = parts.with_links(relation_files("label_edges", label_edges))
             return write_parts(folder, parts, files, feature_type, *how)
+        if isinstance(label_edges, Mapping):
+            raise InputError(
+                "label_edges are given by relation, but the graph has no types: pass the files."
+            )
         (feature_type,) = feature_types(feature_type, [""]).values()
         if num_nodes is not None and num_nodes != parts.nodes.number:
             raise InputError(

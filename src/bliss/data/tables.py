@@ -137,7 +137,7 @@ def parse_text(
                 f"header or a row: give it a header, such as {', '.join(list(header)[:3])}."
             )
     if has_header and not body.has_rows:
-        raise InputError(f"{field}={str(file)!r} has a header but no rows: add the rows.")
+        raise NoRowsError(f"{field}={str(file)!r} has a header but no rows: add the rows.")
     return body.table(tuple(fields) if has_header else (), skip=has_header), delimiter
 
 
@@ -231,6 +231,10 @@ def _check_columns(shown: str, number: int) -> None:
             f"{shown} has more than {MOST_COLUMNS:,} columns, which take too much memory as a "
             "table: keep those that are needed, or save features as .npy or .npz."
         )
+
+
+class NoRowsError(InputError):
+    """A table has a header and no rows."""
 
 
 class _Line(NamedTuple):

@@ -1,4 +1,4 @@
-"""Import of a graph with types: sort the edges of all relations on disk, and write a store."""
+"""Import of a heterogeneous graph: sort the edges of all relations on disk, and write a store."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from bliss.data.sorting import EdgeSorter, SortedEdges, chunk_rows, disk_bytes
 from bliss.data.store import StrPath, open_store, write_graph_header
 from bliss.data.table_encoder import TableEncoder
 from bliss.data.typed_nodes import TypedNodes, labels_of_type, reverse_of, splits_of_type
-from bliss.data.typed_parts import TypedFiles, TypedParts, numbered, typed_splits
+from bliss.data.typed_parts import FROM_EDGES, TypedFiles, TypedParts, numbered, typed_splits
 from bliss.data.typed_store import GROUP_FILES, open_types
 from bliss.errors import InputError
 from bliss.graph import EdgeType, GraphTypes, Norm
@@ -34,7 +34,7 @@ _CHUNK = 1 << 22  # edges that are divided into groups at once
 
 @dataclass(frozen=True)
 class TypedPlan:
-    """How to sort the edges of a graph with types."""
+    """How to sort the edges of a heterogeneous graph."""
 
     parts: TypedParts
     reverse: bool  # whether to add the reverse of every relation that has none
@@ -65,8 +65,9 @@ class TypedPlan:
     @property
     def is_weighted(self) -> bool:
         """Whether edges have weights: those of all relations, or of none."""
-        weighted = [one for one, source in self.parts.edges.items() if source.is_weighted]
-        plain = [one for one, source in self.parts.edges.items() if not source.is_weighted]
+        some = {one: source for one, source in self.parts.edges.items() if source.number != 0}
+        weighted = [one for one, source in some.items() if source.is_weighted]
+        plain = [one for one, source in some.items() if not source.is_weighted]
         if weighted and plain:
             raise InputError(
                 f"relation {','.join(weighted[0])} has weights, but {','.join(plain[0])} has none: "
@@ -81,9 +82,10 @@ class TypedPlan:
         number, is_weighted = {one: r for r, one in enumerate(self.edge_types)}, self.is_weighted
         sorter = EdgeSorter(folder, int(first[-1]), is_weighted, True, self.memory, len(number))
         read = given = 0
+        notes: list[str] = []
         with sorter:
             for edge_type, back in self.relations.items():
-                named = ",".join(edge_type)
+                named, before = ",".join(edge_type), read
                 for edges in self._chunks(edge_type):
                     source = edges.source + place[edge_type[0]]
                     target = edges.target + place[edge_type[2]]
@@ -94,6 +96,8 @@ class TypedPlan:
                     read += source.size
                     given += source.size * (1 if back is None else 2)
                     self.progress(f"reading edges of {named}: {read:,}", None)
+                if read == before:
+                    notes.append(f"Relation {named} has no edges.")
             check_some(read)
             merged = sorter.write(lambda share: self.progress("sorting edges", share))
         write_groups(folder, int(first[-1]))
@@ -102,7 +106,7 @@ class TypedPlan:
         header = {"types": {"node_types": self.types.num_nodes, "edge_types": self.edge_types}}
         types = open_types(folder, header)
         write_graph_header(folder, norm, int(first[-1]), merged.num_edges, types=types)
-        return WrittenGraph(merged.num_edges, self._summary(merged, read, given))
+        return WrittenGraph(merged.num_edges, self._summary(merged, read, given, notes))
 
     def _chunks(self, edge_type: EdgeType) -> Any:
         nodes = self.parts.nodes
@@ -111,10 +115,13 @@ class TypedPlan:
             rows = max(rows, end.number) if end.names is not None else rows
         return numbered(self.parts.edges[edge_type], edge_type, nodes, rows)
 
-    def _summary(self, edges: SortedEdges, read: int, given: int) -> dict[str, Any]:
+    def _summary(
+        self, edges: SortedEdges, read: int, given: int, found: Sequence[str]
+    ) -> dict[str, Any]:
         """What was done to the edges, for dataset.json."""
         parts = self.parts
         notes = [*parts.notes, *(note for one in parts.edges.values() for note in one.notes)]
+        notes += found
         for name, source in parts.features.items():
             notes += [f"{name}: {note}" for note in source.notes]
         notes += parts.labels.notes
@@ -190,6 +197,8 @@ def typed_content(plan: TypedPlan, files: Files, feature_types: Mapping[str, str
         splits=splits,
         names=None,
         typed=TypedNodes(empty, parts.node_type, names, encoders),
+        label_edges=parts.label_edges,
+        time_unit="" if parts.label_edges is None else parts.label_edges.time_unit,
         typed_rows=rows,
     )
 
@@ -243,39 +252,42 @@ def refuse_beside_tables(given: Mapping[str, Any]) -> None:
     for name, value in given.items():
         if value is not None:
             raise InputError(
-                f"{name}={value!r} was given beside nodes, the tables of a graph with types: leave "
-                "it out."
+                f"{name}={value!r} was given beside nodes, the tables of a heterogeneous graph: "
+                "leave it out."
             )
 
 
-def node_tables(given: Mapping[str, StrPath | int]) -> dict[str, Path | int]:
-    """By type, a table of nodes, or the number of nodes without features."""
+def node_tables(given: Mapping[str, StrPath | int]) -> dict[str, Path | int | None]:
+    """By type, a table of nodes, or the number of nodes without features; None: those of edges."""
     return {
-        name: checks.whole(f"nodes of {name!r}", one, least=1)
+        name: None
+        if str(one) == FROM_EDGES
+        else checks.whole(f"nodes of {name!r}", one, least=1)
         if isinstance(one, int)
         else checks.path("nodes", one)
         for name, one in given.items()
     }
 
 
-def relation_files(given: Any) -> dict[EdgeType, tuple[Path, ...]]:
-    """Files of edges by relation."""
+def relation_files(field: str, given: Any) -> dict[EdgeType, tuple[Path, ...]]:
+    """Files of edges, or of links, by relation."""
     if given is None:
         return {}
     if not isinstance(given, Mapping):
+        shown = [str(one) for one in given] if isinstance(given, (list, tuple)) else str(given)
         raise InputError(
-            f"edges={given!r} must be files by relation, because there are several tables of "
+            f"{field}={shown!r} must be files by relation, because there are several types of "
             "nodes: write author,writes,paper=writes.csv."
         )
     found = {}
     for key, files in given.items():
         if not isinstance(key, tuple) or len(key) != 3 or not all(key):
             raise InputError(
-                f"edges has the relation {key!r}, but a relation is a source type, a name and a "
+                f"{field} has the relation {key!r}, but a relation is a source type, a name and a "
                 "target type: write author,writes,paper=writes.csv."
             )
         several = files if isinstance(files, (list, tuple)) else [files]
-        found[key] = tuple(checks.path("edges", file) for file in several)
+        found[key] = tuple(checks.path(field, file) for file in several)
     return found
 
 

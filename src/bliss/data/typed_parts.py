@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import gzip
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from bliss import checks
-from bliss.arrays import IntArray
+from bliss.arrays import NO_IDS, IntArray
 from bliss.data.edges import EdgeColumns, Edges, EdgeSource, chained, find_ends, held, open_edges
 from bliss.data.features import (
     FeatureColumns,
@@ -23,19 +25,22 @@ from bliss.data.formats import is_table
 from bliss.data.from_data import data_labels, data_splits
 from bliss.data.from_hetero import labelled_types, type_features
 from bliss.data.import_files import Files
+from bliss.data.label_edges import LabelEdges
 from bliss.data.labels import Labels
 from bliss.data.nodes import ID_NAMES, Nodes
 from bliss.data.problems import Problems
 from bliss.data.safe_reading import reading
 from bliss.data.splits import SplitSource
 from bliss.data.table_encoder import TableEncoder
-from bliss.data.tables import open_parquet
+from bliss.data.tables import NoRowsError, open_parquet
 from bliss.data.typed_nodes import chosen_type
 from bliss.errors import InputError
 from bliss.graph import EdgeType
 from bliss.graph.conversion import hetero_arguments
 from bliss.storage.files import check_regular
 
+FROM_EDGES = "edges"
+"""In the place of a table of nodes: the nodes of the type are those that its edges name."""
 _CHECKED_ROWS = 1 << 22  # edges that are looked at together
 
 
@@ -50,13 +55,41 @@ class TypedParts:
     labels: Labels  # of the nodes of this type
     splits: SplitSource | None = None  # None: the files have no splits
     notes: tuple[str, ...] = ()
+    label_edges: LabelEdges | None = None
+
+    def with_links(self, files: Mapping[EdgeType, tuple[Path, ...]]) -> TypedParts:
+        """The same with the links in files of one relation, if there are any."""
+        return replace(self, label_edges=read_links(files, self.nodes, self.edges))
+
+
+def read_links(
+    files: Mapping[EdgeType, tuple[Path, ...]],
+    nodes: Mapping[str, Nodes],
+    edge_types: Collection[EdgeType],
+) -> LabelEdges | None:
+    """The links in files of one relation; None without files."""
+    if not files:
+        return None
+    (edge_type, own), *others = files.items()
+    if others or edge_type not in edge_types:
+        raise InputError(
+            f"label_edges are given for {'; '.join(map(','.join, files))}, but must be links of "
+            f"one relation: choose one of {'; '.join(map(','.join, edge_types))}."
+        )
+    source, _, target = edge_type
+    links = LabelEdges.read(own, nodes[source], nodes[target], edge_type)
+    numbers = np.array([one.number for one in nodes.values()])
+    first = dict(zip(nodes, (np.cumsum(numbers) - numbers).tolist(), strict=True))
+    pairs = links.pairs + np.array([[first[source]], [first[target]]])
+    return replace(links, pairs=pairs, edge_type=edge_type)
 
 
 @dataclass(frozen=True)
 class TypedFiles:
     """Tables of nodes and of edges by type, and how to read them."""
 
-    nodes: Mapping[str, Path | int]  # a table of features, or a number of nodes without any
+    nodes: Mapping[str, Path | int | None]
+    """A table of features, or a number of nodes without any; None: the ids that edges name."""
     edges: Mapping[EdgeType, tuple[Path, ...]]
     labels: Path | None
     node_type: str | None
@@ -69,6 +102,7 @@ class TypedFiles:
     task: str
     splits: SplitSource | None
     seed: int
+    label_edges: Mapping[EdgeType, tuple[Path, ...]]
 
     def check(self) -> None:
         """Raise an error if relations or options name types that are not there."""
@@ -82,8 +116,8 @@ class TypedFiles:
                 if end not in self.nodes:
                     raise InputError(
                         f"relation {','.join(edge_type)} is between unknown types, {end!r} is none "
-                        f"of {', '.join(self.nodes)}: pass its nodes (--nodes {end}=FILE), or "
-                        "correct the relation."
+                        f"of {', '.join(self.nodes)}: pass its nodes (--nodes {end}=FILE, or "
+                        f"{end}={FROM_EDGES} for those that edges name), or correct the relation."
                     )
         for name in self.feature_columns:
             if name.partition(".")[0] not in self.nodes or "." not in name:
@@ -100,10 +134,10 @@ class TypedFiles:
             for name, place in self.nodes.items()
             if isinstance(place, Path) and self.labels is not None and _same(place, self.labels)
         ]
-        if self.node_type is None and not tables:
+        if self.node_type is None and not tables and self.labels is not None:
             raise InputError(
-                "no type of nodes has labels: pass --node-type TYPE with --labels FILE, which may "
-                "be its table of nodes."
+                f"labels={str(self.labels)!r} is no table of nodes: pass the type that its labels "
+                "belong to (--node-type TYPE)."
             )
         return chosen_type(self.nodes, self.node_type, tables)
 
@@ -135,18 +169,42 @@ class TypedFiles:
         )
 
     def open_relation(self, edge_type: EdgeType) -> EdgeSource:
-        """The files of a relation."""
-        files = self.edges[edge_type]
-        return chained(files, [open_edges(file, None, self.edge_columns) for file in files])
+        """The files of a relation; a table that is a header alone has no edges."""
+        files, columns = self.edges[edge_type], replace(self.edge_columns, edge_type=edge_type)
+        try:
+            return chained(files, [open_edges(file, None, columns) for file in files])
+        except NoRowsError:
+            if len(files) > 1:
+                raise
+            return held(Edges(NO_IDS, NO_IDS, None))
+
+    def open_nodes(self, name: str) -> FeatureSource:
+        """The file of the nodes of a type, or the ids that its edges name."""
+        if self.nodes[name] is not None:
+            return open_table(self.of_type(name))
+        ids = distinct(
+            getattr(chunk, end)
+            for edge_type in self.edges
+            for end, kind in zip(("source", "target"), edge_type[::2], strict=True)
+            if kind == name
+            for chunk in self.open_relation(edge_type).chunks(_CHECKED_ROWS)
+        )
+        if not len(ids):
+            raise InputError(
+                f"type {name!r} has no edges, but its nodes are those that edges name "
+                f"({name}={FROM_EDGES}): pass a table or a number of nodes."
+            )
+        return FeatureSource((len(ids), 0), lambda: iter(()), ids)
 
     def read(self) -> TypedParts:
         """Open all files, and read labels."""
         own = self.labelled
-        features = {name: open_table(self.of_type(name)) for name in self.nodes}
+        features = {name: self.open_nodes(name) for name in self.nodes}
         nodes = {name: self.of_type(name).read_nodes(features[name]) for name in self.nodes}
         edges = {edge_type: self.open_relation(edge_type) for edge_type in self.edges}
         labels = self.of_type(own).read_labels(nodes[own])
-        return TypedParts(nodes, features, edges, own, labels, self.splits)
+        parts = TypedParts(nodes, features, edges, own, labels, self.splits)
+        return parts.with_links(self.label_edges)
 
     def problems(self) -> list[str]:
         """Every problem of the files, with the type or relation that it belongs to."""
@@ -154,7 +212,7 @@ class TypedFiles:
         nodes: dict[str, Nodes] = {}
         for name in self.nodes:
             with problems.collecting(f"nodes {name}: "):
-                source = open_table(self.of_type(name))
+                source = self.open_nodes(name)
                 nodes[name] = self.of_type(name).read_nodes(source)
                 for _ in finite_rows("features", source.chunks()) if source.shape[1] else ():
                     pass
@@ -163,11 +221,28 @@ class TypedFiles:
                 for _ in numbered(self.open_relation(edge_type), edge_type, nodes, _CHECKED_ROWS):
                     pass
         with problems.collecting():
+            if len(nodes) == len(self.nodes):
+                read_links(self.label_edges, nodes, self.edges)
+        with problems.collecting():
             own = self.labelled
             if own in nodes:
                 files = self.of_type(own)
                 files._splits(self.splits, nodes[own], files.read_labels(nodes[own]))
         return problems.found
+
+
+def distinct(columns: Iterable[Any]) -> Any:
+    """Distinct ids of several columns, increasing: a pyarrow array of int64 or text."""
+    import pyarrow as arrow
+    from pyarrow import compute
+
+    parts = [compute.unique(arrow.array(one)) for one in columns if len(one)]
+    if not parts:
+        return arrow.array([], arrow.int64())
+    are_numbers = all(arrow.types.is_integer(part.type) for part in parts)
+    kind = arrow.int64() if are_numbers else arrow.large_string()
+    found = compute.unique(arrow.concat_arrays([part.cast(kind) for part in parts]))
+    return found.take(compute.sort_indices(found))
 
 
 def open_table(files: Files) -> FeatureSource:
@@ -203,6 +278,8 @@ def numbered(source: EdgeSource, edge_type: EdgeType, nodes: Mapping[str, Nodes]
     for chunk in source.chunks(rows):
         if ends[0] is None or ends[1] is None:  # its own problem is named
             return
+        if not len(chunk.source):
+            continue
         edges = find_ends(chunk, ends[0], ends[1])
         if edges.weight is not None:
             size = len(edges.source)

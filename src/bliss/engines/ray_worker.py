@@ -87,7 +87,7 @@ def _train(job: Job, config: TrainConfig, group: Group) -> dict[str, Any]:
         train.report(metrics(record), checkpoint=checkpoint)
 
     def on_evaluation(evaluation: Evaluation) -> None:
-        score = short_name(evaluation.metric)
+        score = short_name(evaluation.metric, config.objective.ranks)
         value = score_text(evaluation.metric, evaluation.val_score)
         shown = f"loss {evaluation.loss:.4f}  val {score} {value}"
         say(f"step {evaluation.step}/{config.training.steps}  {shown}")

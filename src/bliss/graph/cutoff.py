@@ -41,8 +41,7 @@ class Cutoff:
         """
         if not strict and time.size and time.max() == _LAST:
             raise InputError(
-                f"time holds {_LAST}, the largest whole number, after which there is no other: "
-                "pass a smaller time."
+                f"time holds {_LAST}, the largest whole number of int64: pass a smaller time."
             )
         before: IntArray = time if strict else time + 1
         if window is None:
@@ -155,12 +154,15 @@ def check_edge_times(time: Any, indptr: IntArray) -> IntArray:
     return times
 
 
-def seen_at(times: IntArray, time: int, strict: bool = False) -> BoolArray:
-    """Edges that are seen at one time. bool[E]."""
+def seen_at(
+    times: IntArray, time: int, strict: bool = False, window: int | None = None
+) -> BoolArray:
+    """Edges that are seen at one time, in a window if there is one. bool[E]."""
     if not times.size:
         raise InputError(
             "the graph has no times: build it with time_attr=..., or import it with --time-column."
         )
     latest = check_times("time", np.asarray([time]), 1, "graph")
-    seen: BoolArray = times < Cutoff.of(latest, strict).before
-    return seen
+    cutoff = Cutoff.of(latest, strict, window)
+    seen: BoolArray = times < cutoff.before
+    return seen if window is None else seen & ((times >= cutoff.after) | (times == ALWAYS))

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from bliss.arrays import Array
-from bliss.links.fractions import WHOLE, Window
+from bliss.errors import InputError
+from bliss.links.fractions import SPLITS, WHOLE, Window
 
 LATER = 3
 """Split of what is later than the window of test: neither learnt from nor seen."""
@@ -32,3 +33,15 @@ def split_by_time(time: Array, shares: Sequence[float], window: Window = WHOLE) 
     first[inside] = np.searchsorted(time, time[first[inside]])
     split: Array = np.searchsorted(first, np.arange(time.size), side="right").astype(np.int8)
     return split
+
+
+def check_some(split: Array, time: Array, unit: str, window: Window, remedy: str) -> None:
+    """Raise an error if a split by time has no seeds. split, time [N]; unit: nodes or links."""
+    for number, name in enumerate(SPLITS):
+        if (split == number).any():
+            continue
+        fewer = "choose fewer windows, or " if window.of > 1 else ""
+        raise InputError(
+            f"the {name} split by time has no {unit}: those of one time are in one split, and "
+            f"{time.size:,} {unit} have {np.unique(time).size:,} different times: {fewer}{remedy}."
+        )

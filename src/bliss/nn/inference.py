@@ -86,7 +86,7 @@ def infer(
         The graph, with V nodes.
     x
         Features [V, F]; may be memory-mapped, and in float16 or bfloat16, which are converted to
-        float32. For a `Blockwise` model of a graph with types, {type: [n_t, F_t]}.
+        float32. For a `Blockwise` model of a heterogeneous graph, {type: [n_t, F_t]}.
     chunk_edges, chunk_bytes
         Maximum number of edges of a chunk, and of bytes of its inputs. A chunk has at least one
         node.
@@ -195,7 +195,9 @@ def _infer_types(
             "nodes and out have no effect on a model of dictionaries: leave them out, and select "
             "rows of its result."
         )
-    check_types(x, graph.types.num_nodes, "nodes")
+    ends = {end for source, _, target in graph.types.edge_types for end in (source, target)}
+    counts = graph.types.num_nodes  # a type without relations needs no features
+    check_types(x, {n: own if n in ends or n in x else 0 for n, own in counts.items()}, "nodes")
     checks.whole("chunk_edges", chunk_edges, least=1)
 
     def observe(number: int, *survey: Any) -> None:

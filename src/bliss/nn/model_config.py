@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 
 FEEDBACK = ("softmax", "scores")
 RELATIONAL = ("rsage", "rgat")
-"""Networks of graphs with types."""
+"""Networks for heterogeneous graphs."""
 MODELS = ("sage", "gcn", "gat", "gatv2", "lightgcn", *RELATIONAL)
+PROJECTIONS = ("activated", "linear")
 NORMALISATIONS = ("none", "layer", "batch")
 
 
@@ -23,18 +24,22 @@ class ModelConfig:
     """Settings of a network."""
 
     model: str = "sage"
-    """Kind of layer; lightgcn (of links, see docs/links.md) has no weights, and as outputs the mean
-    over layers; rsage and rgat are those of graphs with types (docs/types.md)."""
+    """Kind of layer; lightgcn is for links (docs/links.md): its layers have no weights, and its
+    outputs are the mean over layers; rsage and rgat are for heterogeneous graphs
+    (docs/types.md)."""
     layers: int = 3
     """Number of layers; budgets need one entry per sampled layer."""
     hidden: int = 256
-    """Width of hidden layers, all heads together; of links, also of the outputs."""
+    """Width of hidden layers, all heads together; for links, also of the outputs."""
     embedding: int = 0
-    """Width of a learnt vector of each node, beside its features; 0: none. For graphs without
-    features and, of graphs with types, for the types without features."""
+    """Width of a learnt embedding of each node, in addition to its features; 0: none. For graphs
+    without features and, in heterogeneous graphs, for node types without features."""
     bases: int = 0
     """Number B of matrices V_b that relations share, W_r = sum_b a_rb V_b, with rsage and rgat; 0:
     a matrix per relation."""
+    projection: str = "activated"
+    """Projection of the features of each type, with rsage and rgat: activated (ReLU or ELU of a
+    linear map) or linear, which an exact first hop needs."""
     heads: int = 4
     """Attention heads of hidden layers; the last layer has one."""
     dropout: float = 0.1
@@ -72,6 +77,12 @@ class ModelConfig:
                 f"bases={self.bases} has no effect with model={self.model!r}, which has no "
                 "relations: choose rsage or rgat, or leave it out."
             )
+        checks.choice("projection", self.projection, PROJECTIONS)
+        if self.projection != "activated" and not self.is_relational:
+            raise InputError(
+                f"projection={self.projection!r} has no effect with model={self.model!r}, which "
+                "takes features as they are: choose rsage or rgat, or leave it out."
+            )
         for name in ("residual", "input_residual", "bias"):
             checks.flag(name, getattr(self, name))
         for name in ("dropout", "attention_dropout"):
@@ -97,8 +108,13 @@ class ModelConfig:
 
     @property
     def is_relational(self) -> bool:
-        """Whether the network is one of graphs with types of nodes and edges."""
+        """Whether the network is for heterogeneous graphs."""
         return self.model in RELATIONAL
+
+    @property
+    def has_linear_inputs(self) -> bool:
+        """Whether the first layer takes features, or a linear map of them."""
+        return not self.is_relational or self.projection == "linear"
 
     @property
     def is_light(self) -> bool:

@@ -57,7 +57,7 @@ def comparison_section(
     nets = list(dict.fromkeys((row.dataset, row.model) for row in file.rows))
     parts, summary, tiles = [], [], []
     left = list(supplements)
-    goal = Goal(short_name(file.metric), file.target_score)
+    goal = Goal(short_name(file.metric, file.ranks), file.target_score)
     for dataset, model in nets:
         rows = [row for row in file.rows if (row.dataset, row.model) == (dataset, model)]
         fitting = [s for s in left if (s.dataset, s.model) == (dataset, model)]

@@ -21,7 +21,7 @@ from bliss.report.cells import (
     text,
 )
 from bliss.report.load import Run
-from bliss.report.score_tables import score_tables
+from bliss.report.score_tables import ranks_of, score_tables
 from bliss.report.sections import (
     CurveEntry,
     Details,
@@ -125,7 +125,7 @@ def _mean_times(results: Sequence[RunResult]) -> dict[str, float]:
 def _score(runs: Sequence[Run]) -> str:
     """Name of the score of the runs."""
     metrics = [line.metric for run in runs for line in (run.result, *run.metrics[-1:]) if line]
-    return short_name(metrics[0] if metrics else "f1")
+    return short_name(metrics[0] if metrics else "f1", ranks_of(runs))
 
 
 def _table(runs: Sequence[Run]) -> ReportTable:
@@ -201,7 +201,7 @@ def _scores(runs: Sequence[Run]) -> dict[str, list[float]]:
 
 def _result_words(result: RunResult) -> str:
     policy = f" ({result.policy})" if result.policy else ""
-    title = title_of(result.metric)
+    title = title_of(result.metric, result.ranks)
     score = f"{'an' if title[0] in 'aAR' else 'a'} {title}"
     return (
         f"{result.sampler}{policy} trained {result.model} on {result.dataset} for "

@@ -23,6 +23,12 @@ def score_tables(runs: Sequence[Run]) -> list[ReportTable]:
     return tables
 
 
+def ranks_of(runs: Sequence[Run]) -> dict[str, int]:
+    """K of the metrics of links, where it is the same in all runs that have a result."""
+    found = [run.result.ranks for run in runs if run.result]
+    return {k: v for k, v in (found or [{}])[0].items() if all(one.get(k) == v for one in found)}
+
+
 def _scores(runs: Sequence[Run]) -> ReportTable:
     """A row for each run and split, a column for each metric."""
     rows = [
@@ -43,7 +49,7 @@ def _scores(runs: Sequence[Run]) -> ReportTable:
         {
             "Run": lambda row: text(row[0].name),
             "Nodes": lambda row: text(SPLIT_NAMES.get(row[1], row[1])),
-            **{short_name(metric): column(metric) for metric in metrics},
+            **{short_name(metric, ranks_of(runs)): column(metric) for metric in metrics},
         },
         "Scores of the best step with full neighbourhoods. AUC and AP (average precision) of "
         "several labels are means over labels.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from bliss.errors import InputError
 from bliss.policies.base import Policy
 from bliss.samplers.config_base import SamplerConfig
 from bliss.samplers.configs import ASGCNConfig
@@ -23,7 +24,7 @@ class ASGCN(LayerSampler):
     coefficients are learnt: alpha_ij times an attention of x_i and x_j, whose parameters also
     determine the masses. Here the coefficients are the graph's or the network's attention, and the
     sampler learns g alone. ``combine="root"`` and ``shared_parameters=True`` are choices of the
-    authors' code. docs/samplers.md lists what differs.
+    authors' code. docs/deviations.md lists what differs.
 
     Cost: two passes over the frontier's edges, and a product with the features of every candidate,
     O(candidates F), which dominates if features are wide. State: O(F) per layer.
@@ -36,6 +37,11 @@ class ASGCN(LayerSampler):
     config: ASGCNConfig
 
     def _make_policy(self) -> Policy:
+        if isinstance(self.features, list):
+            raise InputError(
+                "AS-GCN's masses are a function of features of one width, but x has features by "
+                "type: pass x [V, F], in the order of types, or choose another sampler."
+            )
         return self.config.policy_config.build(self.graph, self.layers, x=self.features)
 
     def _make_draw(self) -> Draw:

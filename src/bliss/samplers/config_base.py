@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 Unit = Literal["sources", "neighbours", "none"]
 Thinning = Literal["exact", "paper"]
-FirstHop = Literal["auto", "sampled", "exact"]
-HistoryKind = Literal["none", "nodes", "surveys"]
+FirstHop = Literal["auto", "sampled", "exact", "history"]
+HistoryKind = Literal["auto", "none", "nodes", "surveys"]
 HistoryType = Literal["float32", "float16"]
 Influence = Literal["auto", "none", "prior"]
 LONGEST_COIN = 1 << 32
@@ -51,7 +51,7 @@ class SamplerConfig:
         seed: int = 0,
         norm: Any = None,
         x: Any = None,
-        widths: Sequence[int] = (),
+        widths: Sequence[Any] = (),
         folder: Path | None = None,
     ) -> Sampler:
         """Build the sampler for a graph, or anything that `Graph.of` accepts."""
@@ -106,8 +106,15 @@ class SamplerConfig:
         """Whether the sampler needs fixed coefficients, so that attention is not supported."""
         return self.is_first_hop_exact or self.has_history
 
-    def with_first_hop(self, suits: bool) -> SamplerConfig:
-        """A copy in which first_hop="auto" is decided. `suits`: whether it can and may be exact."""
+    def decided(
+        self, suits_first_hop: bool, suits_history: bool = False, has_fixed_inputs: bool = True
+    ) -> SamplerConfig:
+        """A copy in which first_hop="auto" and history="auto" are decided.
+
+        `suits_first_hop` and `suits_history` say whether the network, the task and the graph allow
+        an exact first hop and a history. With a history, the first hop is exact if the inputs of
+        the network are fixed.
+        """
         return self
 
     def sampled_layers(self, layers: int) -> int:
@@ -208,14 +215,15 @@ class EstimatorConfig(SamplerConfig):
     estimator: Any = "ht"
     """Weights of kept edges; see docs/samplers.md."""
     first_hop: FirstHop = "sampled"
-    """Input layer: sampled, exact (features are aggregated once and exactly; not for attention), or
-    auto: in training exact for policy node, unless the network has attention or learnt embeddings,
-    there are as many budgets as layers, or the sums take more than 4 GiB; otherwise sampled. With
-    exact, budgets are those of the layers above."""
+    """Input layer: sampled, exact (features aggregated once; not for attention), history (of learnt
+    inputs), or auto: in training exact for policy node, unless the network has attention or learnt
+    inputs, there are as many budgets as layers, or the sums take more than 4 GiB; otherwise
+    sampled. With exact, budgets are those of the layers above."""
     history: HistoryKind = "none"
-    """Sample only the change of a node's input since it was last seen (nodes) or since the last
-    survey, a full evaluation (surveys); or sample the whole input (none). Sets first_hop exact,
-    and needs an unbiased estimator, such as ht; not for attention."""
+    """Sample only the change of a node's input since it was last sampled (nodes) or since the last
+    full evaluation (surveys); or sample the whole input (none). Sets first_hop exact, or history if
+    inputs are learnt, and needs an unbiased estimator, such as ht; not for attention. See
+    docs/histories.md for auto."""
     history_type: HistoryType = "float32"
     """Type of the numbers of a history: float32, or float16 (half the memory)."""
     history_folder: str | None = None
@@ -229,8 +237,14 @@ class EstimatorConfig(SamplerConfig):
         checks.choice("first_hop", self.first_hop, get_args(FirstHop))
         checks.choice("history", self.history, get_args(HistoryKind))
         checks.choice("history_type", self.history_type, get_args(HistoryType))
+        if self.first_hop == "history" and not self.has_history:
+            raise InputError(
+                "first_hop='history' has no effect without a history: choose history nodes or "
+                "surveys, too, or first_hop sampled."
+            )
         if self.has_history:
-            object.__setattr__(self, "first_hop", "exact")
+            hop = "history" if self.first_hop == "history" else "exact"
+            object.__setattr__(self, "first_hop", hop)
             if not estimator.is_unbiased:
                 raise InputError(
                     f"estimator={self.estimator!r} is biased, but history={self.history!r} needs "
@@ -240,7 +254,7 @@ class EstimatorConfig(SamplerConfig):
     @property
     def times_refused(self) -> str:
         """A history and an exact first hop sum over neighbours of any time."""
-        if not self.is_first_hop_exact:
+        if not self.is_first_hop_exact and not self.has_history:
             return super().times_refused
         return (
             "a history or an exact first hop sums over neighbours of any time: choose history none "
@@ -260,29 +274,40 @@ class EstimatorConfig(SamplerConfig):
     @property
     def has_history(self) -> bool:
         """Whether the sampler has a history, so that `build` needs widths."""
-        return self.history != "none"
+        return self.history in ("nodes", "surveys")
 
     @property
     def needs_surveys(self) -> bool:
         """Whether the history is written only by evaluations of all nodes."""
         return self.history == "surveys"
 
-    def with_first_hop(self, suits: bool) -> SamplerConfig:
-        """A copy in which first_hop="auto" is decided. `suits`: whether it can and may be exact."""
-        if self.first_hop != "auto":
-            return self
-        return replace(
-            self, first_hop="exact" if suits and self.policy_name == "node" else "sampled"
-        )
+    def decided(
+        self, suits_first_hop: bool, suits_history: bool = False, has_fixed_inputs: bool = True
+    ) -> SamplerConfig:
+        """A copy in which first_hop="auto" and history="auto" are decided; see the base class.
+
+        Both are for policy node alone, and a history for an exact first hop, an unbiased estimator
+        and coins of one step alone.
+        """
+        first_hop, history, is_node = self.first_hop, self.history, self.policy_name == "node"
+        if first_hop == "auto":
+            first_hop = "exact" if suits_first_hop and is_node else "sampled"
+        if history == "auto":
+            is_suited = suits_history and is_node and first_hop == "exact"
+            history = "nodes" if is_suited and self.allows("history", "nodes") else "none"
+        if self.has_history and not has_fixed_inputs:
+            first_hop = "history"
+        return replace(self, first_hop=first_hop, history=history)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CoinConfig(EstimatorConfig):
-    """Settings of a sampler whose coins belong to nodes, so that they may last several steps."""
+    """Settings of a sampler with a coin per node, which may last several steps."""
 
     coin_steps: int = 1
-    """Steps for which a node keeps its coin. With K, a K-th of the nodes change coins in a step, so
-    that batches share sources and less is read from disk; 1: new coins in every step."""
+    """Steps for which a node keeps its coin, the random number that decides whether it is kept.
+    More steps let consecutive batches share sources, so that less is read from disk; 1: new coins
+    in every step."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -307,11 +332,11 @@ class CoinConfig(EstimatorConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class InfluenceConfig(EstimatorConfig):
-    """Settings of a sampler that can weigh each target by its influence on the loss."""
+    """Settings of a sampler that can weight each target by its influence on the loss."""
 
     influence: Influence = "none"
-    """Weight of each target in the masses: none (all alike, as published), prior (its influence on
-    the loss, as far as the weights of the layers above tell), or auto: prior for policy node
+    """Weight of each target in the masses: none (equal weights, as published), prior (its influence
+    on the loss, estimated from the weights of the layers above), or auto: prior for policy node
     without a history, none otherwise."""
 
     def __post_init__(self) -> None:
@@ -336,7 +361,7 @@ class PolicySamplerConfig(EstimatorConfig):
 
     policies: ClassVar[Mapping[str, PolicyConfig]] = POLICIES
     policy: Any = "static"
-    """Policy that sets the masses; see docs/policies.md."""
+    """Policy that sets the masses (sampling weights) of nodes; see docs/policies.md."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -41,7 +41,7 @@ class FastGCN(Sampler):
     Targets are always kept (p_j = 1). Weights alpha_ij / p_j: unbiased. With "hajek", on the graph
     of the tests and 40 draws, the bias is 0.02 of an aggregate's size, while its error falls from
     0.31 to 0.17. Drawn nodes without an edge to a target are left out of the block. Not adaptive;
-    24 bytes per node. docs/samplers.md has the errors of all variants.
+    24 bytes per node. experiments/estimates has the errors of all variants.
 
     Known weakness: draws are independent of the targets. On a sparse graph most drawn nodes are
     not neighbours of a target, and a target may keep only its self-loop. `stats()` returns how

@@ -30,7 +30,7 @@ class GCNBS(NodeSampler):
     Its defaults are the constants of the authors' example: eta = 0.2 (their gamma), delta = 0.1
     (their eta), restart = 2000. The rule differs: theirs is log w_ij += max(0, delta r_ij) / d^2,
     d = |N_i|, with r_ij neither shifted nor scaled, nor divided by the probability of the draw.
-    docs/samplers.md compares how far q_ij moves. Use it with ``estimator="plain"``, the aggregate
+    experiments/estimates shows how far q_ij moves. Use it with ``estimator="plain"``, the aggregate
     of that paper: sum over kept edges of alpha_ij h_j |N_i| / k. It trades bias for variance: its
     expectation is sum_j (p_ij |N_i| / k) alpha_ij h_j, which is the full aggregate only if all p_ij
     of a target are equal.

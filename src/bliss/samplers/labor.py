@@ -41,8 +41,8 @@ class LABOR(EdgeSampler):
     The rows of weights alpha_ij / p_ij are normalised, as in the reference implementation: the
     Hajek estimator. estimator="ht" leaves them as they are and is unbiased. Neither has the error
     of neighbour sampling if messages are correlated, because the number of kept edges of a target
-    is random, k on average for LABOR-0 of the mean; it may be 0. docs/samplers.md has measurements.
-    Not adaptive, no state.
+    is random, k on average for LABOR-0 of the mean; it may be 0. experiments/estimates
+    has measurements. Not adaptive, no state.
 
     Cost: LABOR-0 of the mean makes one pass over the frontier's edges, without random reads. With
     other coefficients it makes a few; each iteration adds two to four, with one random read per

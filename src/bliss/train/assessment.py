@@ -30,4 +30,5 @@ def assess(
         splits=found,
         has_learnt=has_learnt,
         causes=[] if has_learnt else likely_causes(task),
+        ranks=task.config.objective.ranks,
     )

@@ -31,7 +31,7 @@ class DataConfig:
     """Encoding of features: row (each row with a sum above 1 is divided by its sum), standard (each
     column minus its mean, divided by its deviation), raw (no change), or auto (for imported graphs
     standard in dense columns, and no change in columns of 0 and 1 and in sparse ones; for named
-    data sets raw). Statistics are those of training nodes and stay with the run. See
+    data sets raw). Statistics are those of the training nodes, and the run stores them. See
     docs/graphs.md."""
     class_weights: str | tuple[float, ...] = "none"
     """Weights of classes in the loss: none, balanced (n / (C n_c) over training nodes; with several
@@ -54,7 +54,7 @@ class DataConfig:
         checks.whole("feature_cache", self.feature_cache)
 
 
-_OF_TIME = ("split", "order", "windows", "window")  # settings of nodes and links
+_OF_TIME = ("split", "order", "time_window", "windows", "window")  # settings of nodes and links
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +64,12 @@ class ObjectiveConfig:
     task: str = "node"
     """What is predicted: node (labels or targets of nodes) or link (edges between nodes; see
     docs/links.md)."""
+    edge_type: tuple[str, ...] = ()
+    """Relation of the predicted links in a heterogeneous graph: source type, name and target type,
+    separated by commas, or its name. Default: the only one that is no reverse of another."""
+    rev_edge_type: tuple[str, ...] = ()
+    """Its reverse relation, which is hidden and split with it. Default: that with its name after
+    rev_."""
     decoder: str = "dot"
     """Score of a link from the embeddings of its ends: dot (product), distmult (dot product with
     learnt weights) or mlp (of the elementwise product)."""
@@ -73,31 +79,36 @@ class ObjectiveConfig:
     negatives: int = 1
     """Negatives per link in training."""
     exclude: str = "reverse"
-    """Edges that a batch of links does not see: reverse (its links and their reverse), self (its
-    links), or none."""
+    """Edges hidden from a batch of links: reverse (its links and their reverse), self (its links),
+    or none."""
     split: str = AUTO
-    """How links or nodes are split: time (the latest for testing, of an import with times; nothing
-    sees what is later than itself, see docs/time.md), given (by an import; times are not used),
-    random (links alone), or auto: given if there are splits of links, otherwise time if there are
-    times of edges or, for nodes, of nodes, otherwise random, or given for nodes."""
+    """How links or nodes are split: time (by timestamp, the latest for testing; nothing later than
+    a link or node is used for it, see docs/time.md), given (by the import; timestamps are not
+    used), random (links only), or auto. For links, auto is given if the import has a split,
+    otherwise time if edges have timestamps, otherwise random; for nodes, it is time if nodes have
+    timestamps, otherwise given."""
     order: str = "random"
-    """Batches of a run by time: random, or time (seeds that are neighbours in time, in shuffled
+    """Batches with a split by time: random, or time (seeds with adjacent timestamps, in shuffled
     batches)."""
+    time_window: int = 0
+    """How far back in time a node or link sees, with a split by time: a number of units of the
+    timestamps (microseconds for dates), up to its own for a node and before it for a link; 0:
+    everything earlier."""
     windows: int = 1
     """Windows into which the test share of a split by time is cut. `bliss train --windows N` makes
-    a run for each: it trains on what is earlier and is tested on the window."""
+    a run for each, trained on everything earlier and tested on the window."""
     window: int = 0
     """Number of the one window to run, from 1; 0: all of them."""
     edge_split: tuple[float, ...] = FRACTIONS
     """Shares of train, validation and test links, separated by commas."""
     bipartite: bool = False
-    """Whether no source of a link is a target of another, as with users and items: negatives,
-    candidates and predictions are then targets alone."""
+    """Links lead from one set of nodes to another, as from users to items: negatives, candidates
+    and predictions are then targets only."""
     test_messages: str = "train"
-    """Edges that are messages when test links are scored: train, or train+val."""
+    """Edges that pass messages when test links are scored: train, or train+val."""
     candidates: str = "sampled"
     """Candidates of the metrics mrr, hits, recall and ndcg: sampled (random targets of the source
-    of each link), or all (all nodes that are no known target of the source)."""
+    of each link), or all (all nodes except the known targets of the source)."""
     ranked_negatives: int = 100
     """Negatives of each link with --candidates sampled."""
     hits: int = 10
@@ -107,6 +118,8 @@ class ObjectiveConfig:
 
     def __post_init__(self) -> None:
         checks.choice("task", self.task, TASKS)
+        for name in ("edge_type", "rev_edge_type"):
+            object.__setattr__(self, name, _edge_type(name, getattr(self, name)))
         checks.choice("decoder", self.decoder, ("dot", "mlp", "distmult"))
         checks.choice("link_loss", self.link_loss, ("bce", "bpr", "softmax"))
         checks.choice("exclude", self.exclude, ("reverse", "self", "none"))
@@ -116,6 +129,7 @@ class ObjectiveConfig:
         checks.choice("order", self.order, ("random", "time"))
         checks.flag("bipartite", self.bipartite)
         checks.whole("window", self.window)
+        checks.whole("time_window", self.time_window)
         if self.window > checks.whole("windows", self.windows, least=1):
             raise InputError(
                 f"window={self.window} is not one of windows={self.windows}: number them from 1."
@@ -157,6 +171,18 @@ class ObjectiveConfig:
     def is_link(self) -> bool:
         """Whether links are predicted."""
         return self.task == "link"
+
+    @property
+    def ranks(self) -> dict[str, int]:
+        """K of the metrics of links that have one."""
+        if not self.is_link:
+            return {}
+        return {"hits": self.hits, "recall": self.cutoff, "ndcg": self.cutoff}
+
+    @property
+    def seen_window(self) -> int | None:
+        """`time_window` as loaders and graphs take it; None: all that is earlier."""
+        return self.time_window or None
 
     @property
     def test_window(self) -> Window:
@@ -203,7 +229,7 @@ class LoopConfig:
     """Seed nodes, or links, per step and shard; for subgraph samplers see docs/subgraphs.md."""
     shards: int = 1
     """Batches that make a step, each with its own seeds, draws and gradient; several processes
-    divide them among themselves. See docs/scaling.md."""
+    divide them among themselves. See docs/processes.md."""
     reduction: str = "exact"
     """How gradients of several processes are added: exact (in the order of shards, the same bits
     for any number of processes), or allreduce (sends less)."""
@@ -225,7 +251,7 @@ class LoopConfig:
     """Steps between evaluations; a checkpoint follows each of them."""
     evaluate: str = AUTO
     """How networks are evaluated: full (exact, all nodes), split (exact, only the nodes of a split
-    and what they see), sampled (during training from sampled neighbourhoods, with a standard
+    and their neighbourhoods), sampled (during training from sampled neighbourhoods, with a standard
     error), or auto: split if a layer's outputs at all nodes take more than 4 GiB, otherwise full.
     See docs/larger-than-memory.md."""
     evaluate_draws: int = 4
@@ -234,8 +260,8 @@ class LoopConfig:
     """Let the policy learn exact norms and attention from full evaluations during training."""
     select: str = AUTO
     """Metric whose best validation score selects the best step: auto (f1, r2 for regression, or
-    auc for links), f1 (micro-F1), accuracy, macro_f1, auc or average_precision (of two classes,
-    several labels or links), loss (cross-entropy, the lowest), r2, mse or mae (the lowest), or, of
+    auc for links), f1 (micro-F1), accuracy, macro_f1, auc or average_precision (two classes,
+    several labels or links), loss (cross-entropy, the lowest), r2, mse or mae (the lowest), or, for
     links, mrr, hits, recall or ndcg."""
     patience: int = 0
     """Evaluations without a better validation score before the run stops; 0: never stop early."""
@@ -268,6 +294,18 @@ class LoopConfig:
                 f"prefetch={self.prefetch!r} must be 0 or 1: pass 1 to draw the next batch in a "
                 "thread, or 0 to draw each on request."
             )
+
+
+def _edge_type(field: str, given: Any) -> tuple[str, ...]:
+    """Names of a relation and of its ends: three, two or one of them, or none."""
+    names = (given,) if isinstance(given, str) and given else given
+    is_list = isinstance(names, (tuple, list)) and len(names) <= 3
+    if not is_list or not all(isinstance(name, str) and name for name in names):
+        raise InputError(
+            f"{field}={given!r} must be a source type, a name and a target type: write for "
+            "instance user,rates,item."
+        )
+    return tuple(names)
 
 
 def _class_weights(given: Any) -> str | tuple[float, ...]:

@@ -126,7 +126,8 @@ def own_time_outputs(
     assert task.objective.node_time is not None
     time, size = task.objective.node_time[nodes], task.config.training.batch_size
     of_task = task.model, task.graph, task.x, nodes, time, size, task.device
-    return outputs_in_time(*of_task, sampler, step, progress)
+    window = task.config.objective.seen_window
+    return outputs_in_time(*of_task, sampler, step, window, progress)
 
 
 def evaluate_and_survey(

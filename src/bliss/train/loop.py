@@ -47,6 +47,7 @@ from bliss.train.folder import REMEDY, RunFolder, settings_digest
 from bliss.train.incremental import Checkpoint
 from bliss.train.peak_memory import forget_peak, peak_mb
 from bliss.train.results import (
+    NO_RANKS,
     DataSchema,
     Evaluation,
     RunResult,
@@ -75,6 +76,7 @@ class StepProgress(NamedTuple):
     evaluated: int  # step of the last evaluation; 0 before the first
     val_score: float  # validation score of that evaluation
     metric: str = "f1"
+    ranks: Mapping[str, int] = NO_RANKS  # K of metrics of links
 
 
 class Trainer:
@@ -127,11 +129,9 @@ class Trainer:
         self.monitor = DivergenceMonitor(self.task)
         self.say = say if self.communicator.is_root else lambda _: None
         self.check_every = checks.whole("check_every", check_every)
-        if config.is_too_large_for_first_hop(self.task.graph.num_nodes, dataset.num_features):
-            self.say(
-                "The first hop is sampled, because the sums of all features take more than 4 GiB; "
-                "with --first-hop exact they are kept in a file."
-            )
+        graph = self.task.graph
+        for note in config.size_notes(graph.num_nodes, dataset.num_features, graph.has_times):
+            self.say(note)
 
     def run(
         self,
@@ -271,7 +271,7 @@ class Trainer:
             return SurveyedScores(scores, [])
         # The evaluation after the last step is no survey, so that a run may be extended.
         is_regular = self.stepper.steps % training.evaluate_every == 0
-        is_regular &= self.task.objective.node_time is None  # a survey knows no times
+        is_regular &= self.task.objective.is_survey
         if training.survey and is_regular and training.evaluate == "full":
             return evaluate_and_survey(self.task, self.stepper.sampler, splits, progress)
         return SurveyedScores(evaluate(self.task, splits, progress), [])
@@ -310,20 +310,16 @@ class Trainer:
         return 0 < self.config.training.patience <= self.progress.stale
 
     def _step_progress(self, loss: float) -> StepProgress:
-        return StepProgress(
-            self.stepper.steps,
-            self.config.training.steps,
-            loss,
-            self.progress.evaluated,
-            self.progress.val_score,
-            self.task.metric,
-        )
+        progress, ranks = self.progress, self.config.objective.ranks
+        of_run = self.stepper.steps, self.config.training.steps, loss
+        evaluation = progress.evaluated, progress.val_score, self.task.metric
+        return StepProgress(*of_run, *evaluation, ranks)
 
     def _finish(self) -> RunResult:
         """Evaluate the best weights once, on all splits, and write the result."""
         config, stepper, progress = self.config, self.stepper, self.progress
         if stepper.steps < config.training.steps:
-            score = short_name(self.task.metric)
+            score = short_name(self.task.metric, config.objective.ranks)
             self.say(
                 f"Stopped early at step {stepper.steps}: no better validation {score} in "
                 f"{progress.stale} evaluations (--patience {config.training.patience})."
@@ -357,6 +353,7 @@ class Trainer:
             has_learnt=assessment.has_learnt,
             causes=assessment.causes,
             window=self._window(),
+            ranks=config.objective.ranks,
         )
         self.folder.write_result(result)
         return result

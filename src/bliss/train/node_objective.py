@@ -38,6 +38,7 @@ class NodeObjective(NodeLabels):
     """Train and score on nodes with labels; see `Objective`."""
 
     order: str = "random"  # of batches, if nodes have times; see `ObjectiveConfig`
+    time_window: int | None = None  # number of times that a node sees; None: all
     unit = "nodes"
     unlearnable = (
         "The labels do not depend on the features and neighbours: check that rows of labels, "
@@ -77,11 +78,16 @@ class NodeObjective(NodeLabels):
     def loader(self, x: Tensor | TypedInputs, sampler: Sampler, **options: Any) -> NodeLoader:
         """Loader of training nodes."""
         if isinstance(x, TypedInputs):
-            return x.loader(self.y, sampler, self.train_nodes, **options)
+            assert self.dataset.typed is not None
+            name, typed = self.dataset.typed.node_type, x.data()
+            own = x.types.range_of(name)
+            typed[name].y = self.y[own]
+            return NodeLoader(typed, sampler, (name, self.train_nodes - own.start), **options)
         data = NodeData(x=x, y=self.y, num_nodes=self.dataset.graph.num_nodes)
         if self.node_time is not None:
             options["input_time"] = self.node_time[self.train_nodes]
             options["order"] = "time" if self.order == "time" else "given"
+            options["time_window"] = self.time_window
         return NodeLoader(data, sampler, self.train_nodes, **options)
 
     @property
@@ -108,6 +114,16 @@ class NodeObjective(NodeLabels):
     def messages(self, split: str) -> Graph:
         """All edges, for all splits."""
         return self.dataset.graph
+
+    @property
+    def train_messages(self) -> Graph:
+        """All edges."""
+        return self.dataset.graph
+
+    @property
+    def is_survey(self) -> bool:
+        """Whether nodes are scored with edges of all times."""
+        return self.node_time is None
 
     @property
     def notes(self) -> list[str]:
@@ -192,6 +208,7 @@ def node_objective(
         scale=scale,
         class_weight=None if weight is None else weight.to(device),
         order=config.objective.order,
+        time_window=config.objective.seen_window,
     )
 
 

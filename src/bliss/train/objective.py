@@ -83,10 +83,17 @@ class Objective(Protocol):
         ...
 
     def messages(self, split: str) -> Graph:
-        """Graph whose edges are messages when a split is scored; of "train", also in training.
+        """Graph whose edges are messages when a split is scored; of "all", in predictions."""
+        ...
 
-        "all" stands for predictions.
-        """
+    @property
+    def train_messages(self) -> Graph:
+        """Graph whose edges are messages in training."""
+        ...
+
+    @property
+    def is_survey(self) -> bool:
+        """Whether training and validation seeds are scored on the graph of training as a whole."""
         ...
 
     @property

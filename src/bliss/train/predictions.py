@@ -10,6 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,9 +19,11 @@ from bliss.data import Dataset
 from bliss.data.pairs import read_nodes, read_pairs
 from bliss.data.timestamps import parse_time
 from bliss.errors import InputError
+from bliss.loader.typed_links import link_pairs
 from bliss.storage.files import replacing
 from bliss.train.evaluation import full_logits, own_time_outputs
-from bliss.train.link_predictions import link_objective_of, pair_parts, top_parts
+from bliss.train.link_objective import LinkObjective
+from bliss.train.link_predictions import link_ends, link_objective_of, pair_parts, top_parts
 from bliss.train.losses import probabilities
 from bliss.train.task import Task
 
@@ -52,44 +55,54 @@ def prediction_parts(
 
     Arguments are those of `bliss.train.predict`.
     """
-    if at is not None:
-        task = task_at(task, at)
+    task = task_at(task, at)
     if pairs is None and top is None:
         return node_parts(task, nodes)
     if pairs is not None and top is not None:
         raise InputError("pairs and top are two kinds of predictions: pass one of them.")
-    link_objective_of(task)
-    dataset = task.dataset
+    (sources, first), (targets, second) = link_ends(task)
+    relation = link_objective_of(task).relation
     if pairs is not None:
         if isinstance(pairs, (str, PathLike)):
-            return pair_parts(task, read_pairs(checks.path("pairs", pairs), dataset))
-        return pair_parts(task, checks.node_pairs("pairs", pairs, dataset.graph.num_nodes))
+            edge_type = None if relation is None else relation.edge_type
+            found = read_pairs(checks.path("pairs", pairs), sources, targets, edge_type)
+            return pair_parts(task, found + np.array([[first], [second]]))
+        return pair_parts(task, link_pairs("pairs", pairs, task.dataset.graph, relation))
     assert top is not None
     if isinstance(nodes, str) and nodes == ALL:
         return top_parts(task, top)
     if isinstance(nodes, (str, PathLike)):
-        return top_parts(task, top, read_nodes(checks.path("nodes", nodes), dataset))
-    return top_parts(task, top, checks.seeds(nodes, dataset.graph.num_nodes, "nodes"))
+        return top_parts(task, top, read_nodes(checks.path("nodes", nodes), sources) + first)
+    return top_parts(task, top, checks.seeds(nodes, sources.number, "nodes") + first)
 
 
 def task_at(task: Task, at: Any) -> Task:
-    """The task on the graph as it was at a time: edges of at most this time are messages."""
-    dataset = task.dataset
+    """The task on the graph as it was at a time: edges of at most this time are messages.
+
+    With at=None, nodes are seen at their own times, and links after the last edge.
+    """
+    dataset, window = task.dataset, task.config.objective.seen_window
+    if at is None and (window is None or task.objective.node_time is not None):
+        return task
     if not dataset.graph.has_times:
         raise InputError(
             f"at={at!r}, but the run was not split by time, or the data has no times: leave it "
             "out, or train with split time on a graph with times."
         )
-    time = parse_time("at", at, dataset.time_unit)
-    past = replace(dataset, graph=dataset.graph.at(time), node_time=None)
-    objective = replace(task.objective, dataset=past)  # type: ignore[type-var]
-    return replace(task, dataset=past, graph=task.graph.at(time), objective=objective)
+    latest = int(dataset.graph.time.max())
+    time = latest if at is None else parse_time("at", at, dataset.time_unit)
+    past = replace(dataset, graph=dataset.graph.at(time), node_time=None)  # known links are all
+    objective: Any = replace(task.objective, dataset=past)  # type: ignore[type-var]
+    if isinstance(objective, LinkObjective):
+        objective = replace(objective, seen=dataset.graph.at(time, window=window))
+    graph = task.graph.at(time, window=window)
+    return replace(task, dataset=past, graph=graph, objective=objective)
 
 
 def node_parts(task: Task, nodes: str = ALL) -> Iterator[dict[str, list[Any]]]:
     """Predictions from full neighbourhoods for all nodes or a split, some thousand at a time.
 
-    In a graph with types, "all" are the nodes of the type that has labels.
+    In a heterogeneous graph, "all" are the nodes of the type that has labels.
     Nodes have the user's ids, and classes their names. With one class per node, the columns are
     node, label and probability. With several labels per node, label and probability list all labels
     above one half, separated by blanks, or by semicolons if they have names. For regression there
@@ -108,14 +121,11 @@ def node_parts(task: Task, nodes: str = ALL) -> Iterator[dict[str, list[Any]]]:
     else:
         everyone = torch.arange(dataset.graph.num_nodes)
         outputs = own_time_outputs(task, everyone if chosen is None else chosen)
-    names, first = dataset.names_of_labelled
+    known, first = dataset.nodes_of(None if dataset.typed is None else dataset.typed.node_type)
     for start in range(0, max(len(outputs), 1), _PART):
         part = outputs[start : start + _PART]
         ids = torch.arange(start, start + len(part)) if chosen is None else chosen[start:][:_PART]
-        ids = ids - first
-        columns: dict[str, list[Any]] = {
-            "node": ids.tolist() if names is None else [names[i] for i in ids.tolist()]
-        }
+        columns: dict[str, list[Any]] = {"node": known.ids((ids - first).numpy())}
         yield columns | _predicted(dataset, task.labels.predictions(part))
 
 

@@ -40,14 +40,21 @@ METRICS = {
 """Metrics by name; the first of a task selects the best step by default."""
 
 
-def title_of(metric: str) -> str:
-    """Name of a metric in sentences: "micro-F1"."""
-    return METRICS[metric].title if metric in METRICS else metric
+NO_RANKS: Mapping[str, int] = {}
 
 
-def short_name(metric: str) -> str:
-    """Name of a metric in tables and lines: "F1"."""
-    return METRICS[metric].short if metric in METRICS else metric
+def title_of(metric: str, ranks: Mapping[str, int] = NO_RANKS) -> str:
+    """Name of a metric in sentences: "micro-F1", or "hits@10" with the K of `ranks`."""
+    return _with_rank(METRICS[metric].title if metric in METRICS else metric, metric, ranks)
+
+
+def short_name(metric: str, ranks: Mapping[str, int] = NO_RANKS) -> str:
+    """Name of a metric in tables and lines: "F1", or "hits@10" with the K of `ranks`."""
+    return _with_rank(METRICS[metric].short if metric in METRICS else metric, metric, ranks)
+
+
+def _with_rank(name: str, metric: str, ranks: Mapping[str, int]) -> str:
+    return name.replace("@K", f"@{ranks[metric]}") if metric in ranks else name
 
 
 def gain(metric: str, score: float) -> float:
@@ -151,6 +158,8 @@ class Assessment(Record, frozen=True, kw_only=True, tag_field="kind", tag="asses
     standard errors of the loss or of micro-F1."""
     causes: list[str]
     """Likely causes if it has not learnt, the likeliest first."""
+    ranks: dict[str, int] = msgspec.field(default_factory=dict)
+    """K of the metrics hits, recall and ndcg of links."""
 
 
 class TimeWindow(Record, frozen=True, kw_only=True):
@@ -201,6 +210,8 @@ class RunResult(RunSettings, frozen=True, kw_only=True, omit_defaults=True):
     """Test nodes of class r (row) predicted as class c (column), up to 50 classes."""
     window: TimeWindow | None = None
     """Times of the test split, of a run by time."""
+    ranks: dict[str, int] = msgspec.field(default_factory=dict)
+    """K of the metrics hits, recall and ndcg of links."""
 
 
 class DataSchema(Record, frozen=True, kw_only=True):

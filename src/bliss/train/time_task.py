@@ -12,8 +12,9 @@ from torch import Tensor
 from bliss.arrays import IntArray
 from bliss.data import Dataset
 from bliss.errors import InputError
-from bliss.graph import Graph
+from bliss.graph import Cutoff, Graph
 from bliss.links import split_by_time
+from bliss.links.time_splits import check_some
 from bliss.loader.gather import Gather
 from bliss.nn.model import GNN
 from bliss.rng import Stream
@@ -40,16 +41,6 @@ def sees_times(config: ObjectiveConfig, dataset: Dataset) -> bool:
     return dataset.graph.has_times and is_by_time(config, dataset)
 
 
-def refuse_times(config: ObjectiveConfig, dataset: Dataset, command: str) -> None:
-    """Raise an error for a command that measures neighbourhoods of any time."""
-    if sees_times(config, dataset):
-        other = "random" if config.is_link else "given"
-        raise InputError(
-            f"{command} measures neighbourhoods without times, but the data is split by time: "
-            f"choose split {other}, whose neighbourhoods are those of all times."
-        )
-
-
 def timed_dataset(config: ObjectiveConfig, dataset: Dataset, scores: bool) -> Dataset:
     """The dataset as a run needs it: nodes split by time, or a graph whose times are not used.
 
@@ -61,20 +52,23 @@ def timed_dataset(config: ObjectiveConfig, dataset: Dataset, scores: bool) -> Da
             f"windows={config.windows} needs times: import them with --time-column, or "
             "--node-time-column for nodes."
         )
-    if config.order == "time" and not (by_time and dataset.graph.has_times):
-        raise InputError(
-            "order='time' needs a split by time and edges with times: import them with "
-            "--time-column, or leave order out."
-        )
+    for name, default in (("order", "random"), ("time_window", 0)):
+        given = getattr(config, name)
+        if given != default and not (by_time and dataset.graph.has_times):
+            raise InputError(
+                f"{name}={given!r} needs a split by time and edges with times: import them with "
+                f"--time-column, or leave {name} out."
+            )
     if not by_time or (not scores and not config.is_link and dataset.node_time is None):
         if not dataset.graph.has_times and dataset.node_time is None:
             return dataset
         graph, digest = dataset.graph.without_times(), dataset.fingerprint
         return replace(dataset, graph=graph, node_time=None, digest=digest)
-    if dataset.graph.types is not None:
+    if dataset.graph.types is not None and (not config.is_link or dataset.graph.has_times):
+        other = "random" if config.is_link else "given"
         raise InputError(
-            "split='time' is not supported for graphs with types: choose split given, or write "
-            "your own loop with Graph.of(data, time_attr=...) and BlockLoader."
+            f"split='time' is not supported for heterogeneous graphs: choose split {other}, or "
+            "write your own loop with Graph.of(data, time_attr=...) and loaders."
         )
     return dataset if config.is_link else _node_splits(config, dataset)
 
@@ -93,12 +87,9 @@ def _node_splits(config: ObjectiveConfig, dataset: Dataset) -> Dataset:
     shares = [size / max(nodes.size, 1) for size in sizes]
     split = split_by_time(time[nodes], shares, config.test_window)
     parts = {name: torch.from_numpy(nodes[split == n]) for n, name in enumerate(SPLITS)}
-    for name, part in parts.items():
-        if not len(part) and all(sizes):
-            raise InputError(
-                f"the {name} split by time has no nodes, because too many have the same time: "
-                "choose fewer windows, or other shares when you import the graph."
-            )
+    if all(sizes):
+        remedy = "change the shares when you import the graph, or choose split given"
+        check_some(split, time[nodes], "nodes", config.test_window, remedy)
     return replace(dataset, splits=parts, digest=dataset.fingerprint)
 
 
@@ -113,12 +104,13 @@ def outputs_in_time(
     device: torch.device,
     sampler: Sampler | None = None,
     step: int = Stream.EVALUATION,
+    window: int | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Tensor:
     """Outputs at nodes [N], each with what had happened by its time [N]. float32[N, C].
 
-    By default from full neighbourhoods, exact for each node; otherwise drawn by a sampler. Batches
-    are in the order of time.
+    With a window, each sees no more than this number of times. By default from full neighbourhoods,
+    exact for each node; otherwise drawn by a sampler. Batches are in the order of time.
     """
     layers = model.config.layers
     sampler = sampler or sampler_config("full").build(graph, (), layers=layers, seed=0)
@@ -130,7 +122,8 @@ def outputs_in_time(
         for number, start in enumerate(range(0, order.size, batch_size)):
             own = order[start : start + batch_size]
             gather.check()
-            blocks = sampler.sample(nodes[own], step + number, time=time[own])
+            seen = Cutoff.of(time[own], window=window)
+            blocks = sampler.sample(nodes[own], step + number, time=seen)
             rows = gather("x", x, blocks[0].src).float().to(device)
             part = model(rows, [block.to(device) for block in blocks]).float().cpu()
             if outputs is None:

@@ -151,6 +151,7 @@ def compare(
             skipped=made.skipped,
             notes=[*notes, *unmatched],
             metric=metric,
+            ranks=outcomes[0].result.ranks,
         )
         records.write(out / "compare.json", result)
     return result

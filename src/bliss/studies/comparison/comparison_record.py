@@ -6,6 +6,8 @@ standard deviations over seeds, None for one seed. Layers are listed input layer
 
 from __future__ import annotations
 
+import msgspec
+
 from bliss.storage.records import Record
 from bliss.studies.curves import Curve
 from bliss.studies.provenance import GraphFacts, Machine
@@ -115,3 +117,5 @@ class Comparison(Record, frozen=True, kw_only=True, tag_field="kind", tag="compa
     skipped: list[Skipped]
     notes: list[str]
     """Warnings that the numbers must be read with."""
+    ranks: dict[str, int] = msgspec.field(default_factory=dict)
+    """K of the metrics hits, recall and ndcg of links."""

@@ -126,7 +126,7 @@ def run_each(
         outcomes[run.name] = Outcome(run, result, folder.metrics(), folder.times())
         if on_progress:
             score = score_text(result.metric, result.test_score)
-            text = f"{label}: test {short_name(result.metric)} {score}"
+            text = f"{label}: test {short_name(result.metric, result.ranks)} {score}"
             on_progress(StudyProgress(done, total, text, True))
     return outcomes
 

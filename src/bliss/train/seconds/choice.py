@@ -169,7 +169,7 @@ def choose(
         evaluation_seconds=durations.evaluation,
         rows=rows,
         unmeasured=[name for name in offered if name not in {row.name for row in rows}],
-        causes=[] if pilot.has_learnt else likely_causes(pilot.task),
+        causes=[] if pilot.has_learnt else likely_causes(pilot.task, len(pilot.losses)),
         steps=schedule.steps,
         evaluations=schedule.evaluations,
         lines=[

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from statistics import mean, median
+from statistics import mean, median, stdev
 from typing import Any, NamedTuple
 
 import torch
@@ -31,6 +31,8 @@ LEAST_STEPS = 4
 DRAWS, MOST_DRAWS, SHARE = 2, 8, 0.015
 """Draws of a measurement, besides the first one, which is not timed: more of fast steps, as many as
 fit into a share of the pilot."""
+CLEARLY = 3
+"""Standard errors by which losses must be below that of a constant prediction."""
 LEAST_DRAWS = 2 * LEAST_STEPS + 2 + DRAWS + 1
 """Steps of the shortest pilot: training, reference and one measurement."""
 FIXED = {"schedule": "constant", "prefetch": 0, "lr_decay": 1.0, "steps": 10**18}
@@ -154,11 +156,23 @@ class TimedPilot:
                 raise TooSlow(self.spent * self.seconds + missing)
 
     def _learns(self) -> bool:
-        """Whether validation nodes or links, or else the latest losses, beat a constant."""
-        if self.constant is not None:
-            return is_beaten(self.constant)
-        latest = self.losses[-max(1, len(self.losses) // 4) :]
-        return sum(latest) / len(latest) < self.task.objective.constant_loss
+        """Whether validation nodes or links, or the latest seeds seen first, beat a constant.
+
+        The loss of a batch is that of the network before it has learnt from the batch. In the first
+        epoch it is therefore a loss of seeds that are new to the network, as validation is; and it
+        does not depend on running averages, such as those of batch normalisation, which are still
+        far off after a few steps. Their mean must be below the constant's loss by CLEARLY standard
+        errors.
+        """
+        if self.constant is not None and is_beaten(self.constant):
+            return True
+        batch = self.task.config.training.batch_size
+        new = self.losses[: self.task.objective.num_seeds // batch]
+        latest = new[-max(LEAST_STEPS, len(new) // 4) :]
+        if len(latest) < LEAST_STEPS:
+            return False
+        error = stdev(latest) / len(latest) ** 0.5
+        return bool(mean(latest) + CLEARLY * error < self.task.objective.constant_loss)
 
     def _evaluate(self, stepper: Stepper, limit: float) -> None:
         """Time an evaluation, and keep what it shows of the layers; give up if it takes long."""
@@ -171,7 +185,7 @@ class TimedPilot:
                 raise TooSlow(expected)
 
         try:
-            if task.config.training.evaluate == "full" and task.objective.node_time is None:
+            if task.config.training.evaluate == "full" and task.objective.is_survey:
                 outputs = self._survey(check, surveys)
                 for split in ("train", "val"):
                     nodes = task.objective.nodes(split)
