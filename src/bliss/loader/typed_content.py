@@ -67,14 +67,15 @@ class TypedContent:
 
     def _fill_nodes(self, batch: Any, blocks: Sequence[Block]) -> None:
         nodes = blocks[0].split(blocks[0].src)
-        targets = blocks[-1].split(blocks[-1].dst)
         for number, (name, gather) in enumerate(self.gathers.items()):
-            first, store = int(self.types.node_ptr[number]), self.data[name]
+            first, store = int(self.types.node_ptr[number]), self.data.get_node_store(name)
             gather.check_sizes(store)
-            own, n_id = batch[name], nodes[name] - first
+            own, n_id = batch.get_node_store(name), nodes[name] - first
             for key, value in store.items():
                 if isinstance(value, Tensor) and store.is_node_attr(key):
-                    rows = targets[name] - first if key == "y" else n_id
+                    rows = n_id
+                    if key == "y":
+                        rows = blocks[-1].split(blocks[-1].dst)[name] - first
                     value = gather(key, value, rows)
                 own[key] = value
             own.n_id = n_id
@@ -82,10 +83,10 @@ class TypedContent:
 
     def _fill_edges(self, batch: Any, blocks: Sequence[Block], skipped: Collection[str]) -> None:
         for number, (edge_type, of_edges) in enumerate(self._of_edges.items()):
-            own = batch[edge_type]
+            own = batch.get_edge_store(*edge_type)
             if self._has_edge_ids:
                 own.e_id = [block.e_id[block.by_type.edge_place[number]] for block in blocks]
-            for key, value in self.data[edge_type].items():
+            for key, value in self.data.get_edge_store(*edge_type).items():
                 if key in skipped:
                     continue
                 if key in of_edges:
