@@ -12,7 +12,7 @@ import pytest
 from experiments.coins import run as coins
 from experiments.links import page as links
 from experiments.planetoid import run as planetoid
-from experiments.seconds import figure, results, tables, validate
+from experiments.seconds import defaults, figure, results, tables, validate
 from experiments.seconds.cases import SAMPLERS
 from experiments.seconds.results import GRID_SECONDS, GRID_SEED, key
 from experiments.seconds.run import settings
@@ -41,6 +41,14 @@ def test_the_advice_shows_its_validation():
     text = validate.PAGE.read_text(encoding="utf-8")
     assert validate.page(text, validate.read()) == text
     assert "| PPI, GraphSAGE | 10 |" in text
+
+
+def test_the_page_on_choices_shows_what_defaults_were_measured():
+    text = defaults.PAGE.read_text(encoding="utf-8")
+    found = defaults.read()
+    assert defaults.page(text, found) == text
+    assert "| PPI, GraphSAGE, no dropout |" in text
+    assert all(run.steps == row.steps for row in found.rows for run in row.runs)
 
 
 def test_the_table_of_planetoid_is_of_every_cell_in_its_results():

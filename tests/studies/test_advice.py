@@ -340,7 +340,8 @@ def test_kinds_say_which_first_hop_they_have_and_so_do_their_commands(hop):
     assert list(kinds) == (list(names.values()) if hop == "auto" else [names[hop]])
     for kind in kinds.values():
         is_exact = kind.sampler.config.is_first_hop_exact
-        assert ("--first-hop exact" in command(given, kind)) == is_exact
+        written = command({}, kind)
+        assert ("--first-hop exact" in written) == ("--history none" in written) == is_exact
         again = resolve(**given | {"budgets": kind.sampler.budgets}).fitted(100)
         assert again.sampler.config.is_first_hop_exact == is_exact  # also without the option
 

@@ -251,6 +251,14 @@ def test_without_an_estimator_settings_are_those_of_training(sampler):
     assert made.starts[0].config == expected
 
 
+def test_a_history_takes_part_only_if_it_is_named():
+    labels = ["bliss", "bliss+history", "bliss+history=auto", "vrgcn"]
+    settings = {**SMALL, "budgets": (), "dropout": 0.0}
+    made = plan(Request.of(settings, labels, ["sage"], [0], [1.0]), 240)
+    histories = [one.config.sampler.config.history for one in made.starts]
+    assert histories == ["none", "nodes", "nodes", "nodes"]
+
+
 def test_a_default_first_hop_is_said():
     _, made = planned(["bliss", "pladies", "bliss+first_hop=sampled"])
     hops = [one.config.sampler.config.first_hop for one in made.starts]

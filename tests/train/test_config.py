@@ -69,6 +69,71 @@ def test_the_first_hop_is_sampled_where_sums_of_features_are_large(dataset, tmp_
         monkeypatch.setattr(config_module, "LARGE_BYTES", 4 * 240 * dataset.num_features - 1)
 
 
+HISTORIES = {
+    "nodes": [
+        {},
+        {"first_hop": "exact"},
+        {"budgets": (30, 20)},
+        {"history_type": "float16"},
+        {"dropout": 0.1, "history": "nodes"},  # it was given
+        {"sampler": "pladies", "history": "nodes"},
+    ],
+    "none": [
+        {"history": "none"},
+        {"dropout": 0.1},
+        {"model": "gcn"},
+        {"model": "gatv2"},
+        {"layers": 1},
+        {"first_hop": "sampled"},
+        {"budgets": (40, 30, 20)},
+        {"policy": "exp3"},
+        {"estimator": "hajek"},
+        {"coin_steps": 8},
+        {"shards": 2},
+        {"task": "link"},
+        {"task": "link", "model": "lightgcn", "embedding": 8},
+        {"sampler": "pladies", "first_hop": "exact"},
+        {"sampler": "pladies", "history": "auto", "first_hop": "exact"},
+        {"dataset": "cora"},
+        {"dataset": "ppi"},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"), [(one, name) for name, all_of in HISTORIES.items() for one in all_of]
+)
+def test_a_history_is_the_default_where_it_pays(given, expected):
+    config = resolve(**{"dropout": 0.0} | given).fitted(1000, 16)
+    assert config.sampler.config.history == expected
+    assert config.fitted(10**9, 16).sampler.config.history == expected  # it is decided once
+    assert TrainConfig.from_dict(config.to_dict()) == config
+
+
+def test_a_history_is_no_default_of_data_with_times():
+    for given in ({}, {"first_hop": "exact"}):  # the latter is refused elsewhere
+        config = resolve(dropout=0.0, **given)
+        assert config.fitted(1000, 16).sampler.config.has_history
+        assert not config.fitted(1000, 16, has_times=True).sampler.config.has_history
+
+
+def test_a_history_that_takes_much_memory_is_no_default(dataset, tmp_path, monkeypatch):
+    given = {"budgets": (), "dropout": 0.0}
+    size = settings(**given).history_bytes(240)
+    assert size == 4 * 240 * settings().network.hidden  # of one of two layers
+    said: list[str] = []
+    for place, most in (("nodes", size), ("none", size - 1)):
+        monkeypatch.setattr(config_module, "LARGE_HISTORY", most)
+        trainer = Trainer(settings(**given), dataset, tmp_path / place, said.append)
+        trainer.run()
+        assert trainer.folder.settings().sampler.config.history == place
+        assert [one.startswith("There is no history") for one in said].count(True) == (
+            place == "none"
+        )
+    for smaller in ({"history_type": "float16"}, {"history_folder": str(tmp_path)}):
+        assert settings(**given, **smaller).fitted(240).sampler.config.has_history
+
+
 def test_a_budget_is_missing_with_attention_which_has_no_exact_first_hop():
     with pytest.raises(InputError, match="3 layers"):
         resolve(model="gatv2", budgets=(30, 20))
@@ -183,7 +248,7 @@ def test_options_of_a_sampler_reach_it_and_survive_json(name, dataset, tmp_path)
     assert TrainConfig.from_dict(json.loads(json.dumps(chosen.to_dict()))) == chosen
     assert options.items() <= chosen.flat().items()
     sampler = make_trainer(dataset, tmp_path, sampler=name, budgets=(), **options).stepper.sampler
-    assert sampler.config == sampler_config(name, **options).with_first_hop(suits=True)
+    assert sampler.config == sampler_config(name, **options).decided(True, False)
     policy = getattr(getattr(sampler, "policy", None), "config", None)
     for option, value in options.items():
         assert getattr(policy, option, value) == value

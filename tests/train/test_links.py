@@ -140,8 +140,8 @@ def test_losses_are_their_formulas(kind):
     rows = [torch.stack([s(0, v) for v in (3, 2, 4)]), torch.stack([s(1, v) for v in (4, 3, 0)])]
     softmax = -sum(row.log_softmax(0)[0] for row in rows) / 2
     for name, expected in (("bce", bce), ("bpr", bpr), ("softmax", softmax)):
-        torch.testing.assert_close(link_loss(name, decoder, z, batch), expected)
-        flat = link_loss(name, Decoder("dot", 4), torch.zeros(5, 4, dtype=torch.float64), batch)
+        torch.testing.assert_close(link_loss(name, decoder, (z, z), batch), expected)
+        flat = link_loss(name, Decoder("dot", 4), (torch.zeros_like(z),) * 2, batch)
         least = constant_loss(name, 2)
         assert float(flat) == pytest.approx(least) if name != "bce" else least < float(flat)
 

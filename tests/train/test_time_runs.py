@@ -20,7 +20,7 @@ from bliss.graph import Cutoff
 from bliss.kernels.times import ALWAYS
 from bliss.links import LinkSplits, Window, split_by_time
 from bliss.report import write_report
-from bliss.studies import VarianceStudy, advise, compare
+from bliss.studies import compare
 from bliss.train import full_logits, predict, resolve, rolling
 from bliss.train.evaluation import own_time_outputs
 from bliss.train.task import build_task
@@ -289,7 +289,7 @@ def test_a_run_that_was_not_by_time_refuses_at(messages, tmp_path):
         predict(tmp_path, messages, pairs=np.array([[0], [1]]), at=5)
 
 
-def test_studies_know_times_or_refuse_them(messages, tmp_path):
+def test_comparisons_know_times(messages, tmp_path):
     given = {**SETTINGS, **LINK, "dataset": messages, "steps": 10, "batch_size": 100}
     del given["budgets"]
     options = {"budgets": "30,15", "match": "none", "say": lambda _: None}
@@ -297,10 +297,3 @@ def test_studies_know_times_or_refuse_them(messages, tmp_path):
     assert {row.sampler for row in made.rows} == {"bliss", "neighbor"}
     for folder in tmp_path.glob("*/result.json"):
         assert b"window" in folder.read_bytes()
-    config = resolve(**SETTINGS | LINK | {"sampler": "pladies"})
-    for study in (
-        lambda: advise(LINK, messages),
-        lambda: VarianceStudy(config, messages, ["node"], 5),
-    ):
-        with pytest.raises(InputError, match="measures neighbourhoods without times"):
-            study()

@@ -132,7 +132,6 @@ def refusals() -> dict[str, tuple]:
         "embedding": (DATA, {"embedding": 0}, "type venue of 'types' has no features"),
         "no need": (labelled, {}, "embedding=6 has no effect, because all types"),
         "labels": (unlabelled, {"embedding": 0}, "type 'author' of 'toy' has no labels"),
-        "links": (DATA, {"task": "link"}, "is trained on labels of nodes"),
         "loops": (DATA, {"self_loops": "remove"}, "self_loops='remove' has no effect"),
         "first hop": (DATA, {"first_hop": "exact", "budgets": (20,)}, "has a map per relation"),
         "subgraphs": (DATA, {"sampler": "saint-rw", "budgets": ()}, "the graph has types"),
@@ -165,7 +164,7 @@ def test_one_type_has_the_labels():
         Dataset.from_data(data)
     assert Dataset.from_data(data, node_type="author").typed.node_type == "author"
     del data["author"].y, data["paper"].y
-    with pytest.raises(InputError, match="no type has labels"):
-        Dataset.from_data(data)
+    unlabelled = Dataset.from_data(data)  # for links
+    assert (unlabelled.typed.node_type, unlabelled.num_outputs) == ("author", 0)
     with pytest.raises(InputError, match="node_type='editor' is not a type of nodes"):
         Dataset.from_data(data, node_type="editor")

@@ -204,10 +204,11 @@ def data_import(
         ),
     ] = "float32",
     label_edges: Annotated[
-        list[Path] | None,
+        list[str] | None,
         typer.Option(
             help="Links to learn and to score, in place of all edges: columns src, dst and by "
-            "choice split and time. Or three times, for train, val and test.",
+            "choice split and time. Or three times, for train, val and test. With types, "
+            "SOURCE,RELATION,TARGET=FILE, of one relation.",
             metavar="<path>",
         ),
     ] = None,
@@ -227,7 +228,7 @@ def data_import(
     with errors(debug):
         files = {"train": train_nodes, "val": val_nodes, "test": test_nodes}
         given: dict[str, Any] = {
-            "edges": parse_edges(edges, bool(nodes)),
+            "edges": parse_edges("edges", edges, bool(nodes)),
             "nodes": parse_nodes(nodes),
             "node_type": node_type,
             "reverse": not no_reverse,
@@ -252,7 +253,7 @@ def data_import(
             "seed": seed,
             "memory": memory,
             "feature_type": by_name("feature_type", feature_type),
-            "label_edges": label_edges or None,
+            "label_edges": parse_edges("label_edges", label_edges, has_relations(label_edges)),
             "num_nodes": num_nodes,
         }
         with shown_shares() as progress:
@@ -277,11 +278,21 @@ def _options_for(dataset: Dataset) -> str:
     """Options without which a data set cannot be trained on: of types, links and embeddings."""
     typed = dataset.typed
     options = "" if typed is None else " --model rsage"
-    if typed is None and dataset.num_outputs == 0:
-        options += " --task link"
+    if dataset.num_outputs == 0:
+        options += f" --task link{_relation_for(dataset)}"
     if dataset.num_features == 0 if typed is None else typed.without_features:
         options += " --embedding 64"
     return options
+
+
+def _relation_for(dataset: Dataset) -> str:
+    """The option that names the relation of links, if there are several."""
+    from bliss.data.typed_nodes import own_relations
+
+    types = dataset.graph.types
+    own = [] if types is None else own_relations(types.edge_types)
+    is_open = len(own) > 1 and dataset.label_edges is None
+    return f" --edge-type {','.join(own[0])}" if is_open else ""
 
 
 def parse_nodes(given: list[str] | None) -> dict[str, Path | int] | None:
@@ -300,8 +311,14 @@ def parse_nodes(given: list[str] | None) -> dict[str, Path | int] | None:
     return found
 
 
-def parse_edges(given: list[str] | None, has_types: bool) -> Any:
-    """Files of edges; with types, by relation."""
+def has_relations(given: list[str] | None) -> bool:
+    """Whether all files are given with their relation."""
+    relations = [one.partition("=")[0] for one in given or () if "=" in one]
+    return bool(given) and [one.count(",") for one in relations] == [2] * len(given or ())
+
+
+def parse_edges(field: str, given: list[str] | None, has_types: bool) -> Any:
+    """Files of edges, or of links; with types, by relation."""
     if not given:
         return None
     if not has_types:
@@ -312,7 +329,7 @@ def parse_edges(given: list[str] | None, has_types: bool) -> Any:
         parts = tuple(part.strip() for part in relation.split(","))
         if len(parts) != 3 or not all(parts) or not file:
             raise InputError(
-                f"edges={one!r} must be SOURCE,RELATION,TARGET=FILE, because there are tables of "
+                f"{field}={one!r} must be SOURCE,RELATION,TARGET=FILE, because there are tables of "
                 "nodes: write for instance author,writes,paper=writes.csv."
             )
         found.setdefault(parts, []).append(Path(file))

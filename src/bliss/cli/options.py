@@ -305,6 +305,8 @@ def parse(name: str, value: Any) -> Any:
     """Value of a setting: budgets and weights as numbers; options of samplers as JSON or text."""
     if name == "class_weights" and value not in ("none", "balanced"):
         return numbers(name, value, "1,2.5,1, or balanced")
+    if name in ("edge_type", "rev_edge_type"):
+        return tuple(part.strip() for part in value.split(","))
     if name == "edge_split":
         return numbers(name, value, "0.85,0.05,0.1")
     if name == "budgets":

@@ -15,6 +15,7 @@ from bliss import checks
 from bliss.arrays import Array, BoolArray, IntArray
 from bliss.data.label_edges import LabelEdges
 from bliss.data.names import NodeNames
+from bliss.data.nodes import Nodes
 from bliss.data.table_encoder import TableEncoder
 from bliss.data.timestamps import NUMBER
 from bliss.data.typed_nodes import TypedNodes
@@ -89,7 +90,7 @@ class Dataset:
                     "int64 ids: convert it."
                 )
         if self.label_edges is not None:
-            self.label_edges.check(nodes)
+            self.label_edges.check(self.graph)
         if self.node_time is not None:
             check_times("node_time", self.node_time, nodes, "node")
         if not self.time_unit and (self.graph.has_times or self.node_time is not None):
@@ -139,13 +140,12 @@ class Dataset:
         """F; the sum over types, if there are any."""
         return self.x.size(1) if self.typed is None else sum(self.typed.widths.values())
 
-    @property
-    def names_of_labelled(self) -> tuple[NodeNames | None, int]:
-        """Names of the nodes that can have labels, and the id of the first of them."""
-        if self.typed is None or self.graph.types is None:
-            return self.node_names, 0
-        own = self.typed.node_type
-        return self.typed.names.get(own), self.graph.types.range_of(own).start
+    def nodes_of(self, node_type: str | None) -> tuple[Nodes, int]:
+        """Nodes of a type with the user's ids, and the id of the first; None: all nodes."""
+        if node_type is None or self.typed is None or self.graph.types is None:
+            return Nodes(self.graph.num_nodes, self.node_names), 0
+        own = self.graph.types.range_of(node_type)
+        return Nodes(own.stop - own.start, self.typed.names.get(node_type)), own.start
 
     @property
     def features_nbytes(self) -> int:

@@ -146,9 +146,10 @@ class Files:
         return column_times("features", self.node_time, table.columns[place])
 
     def _with_links(self, parts: Parts) -> Parts:
-        if not self.label_edges:
+        if not self.label_edges or not isinstance(parts, Parts):  # with types, they are by relation
             return parts
-        return replace(parts, label_edges=LabelEdges.read(self.label_edges, parts.nodes))
+        links = LabelEdges.read(self.label_edges, parts.nodes, parts.nodes)
+        return replace(parts, label_edges=links)
 
     def read_whole(self, file: Path) -> Any:
         """`Parts` of a file that holds everything; of a HeteroData `TypedParts`."""
@@ -250,7 +251,7 @@ def find_problems(files: Files, feature_type: str) -> list[str]:
             files._splits(splits, nodes, labels)
     with problems.collecting():
         if nodes is not None and files.label_edges:
-            LabelEdges.read(files.label_edges, nodes)
+            LabelEdges.read(files.label_edges, nodes, nodes)
     return problems.found
 
 

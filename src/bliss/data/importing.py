@@ -78,7 +78,7 @@ def import_graph(
     num_nodes: int | None = None,
     memory: int | str | None = None,
     feature_type: str | Mapping[str, str] = "float32",
-    label_edges: StrPath | Sequence[StrPath] | None = None,
+    label_edges: StrPath | Sequence[StrPath] | Mapping[EdgeType, Any] | None = None,
     node_type: str | None = None,
     reverse: bool = True,
     progress: Progress = lambda what, share: None,
@@ -166,7 +166,8 @@ def import_graph(
     label_edges
         .csv or .parquet, for link tasks: the links to learn and to score, in place of all edges of
         the graph. Columns src and dst; by choice split (train, val or test) and time (a number); or
-        three files, of train, val and test. A link need not be an edge.
+        three files, of train, val and test. A link need not be an edge. With types, files by
+        relation, as `edges`, of one relation.
     node_type
         Type of the nodes that have labels. Default: the type whose file is that of the labels, or
         of a HeteroData the only one that has y.
@@ -193,12 +194,12 @@ def import_graph(
     how = reverse, own_norm, most, progress
     if nodes is not None:
         beside: dict[str, Any] = {"features": features, "graph": graph, "weight": weight}
-        beside |= {"num_nodes": num_nodes, "label_edges": label_edges}
+        beside["num_nodes"] = num_nodes
         beside |= {"time_column": time_column or None, "node_time": node_time_column or None}
         refuse_beside_tables(beside | {"directed": None if directed else False})
         typed = TypedFiles(
             nodes=node_tables(nodes),
-            edges=relation_files(edges),
+            edges=relation_files("edges", edges),
             labels=_path("labels", labels),
             node_type=node_type,
             label=label,
@@ -210,6 +211,7 @@ def import_graph(
             task=task,
             splits=splits,
             seed=seed,
+            label_edges=relation_files("label_edges", label_edges),
         )
         return import_tables(folder, typed, feature_type, *how)
     if isinstance(edges, Mapping):
@@ -231,7 +233,7 @@ def import_graph(
         ),
         task=task,
         seed=seed,
-        label_edges=_paths("label_edges", label_edges),
+        label_edges=() if isinstance(label_edges, Mapping) else _paths("label_edges", label_edges),
         num_nodes=None if num_nodes is None else checks.whole("num_nodes", num_nodes, least=1),
         node_type=node_type,
         node_time=node_time_column,
@@ -240,7 +242,12 @@ def import_graph(
     try:
         parts: Any = files.read()
         if isinstance(parts, TypedParts):
+            parts = parts.with_links(relation_files("label_edges", label_edges))
             return write_parts(folder, parts, files, feature_type, *how)
+        if isinstance(label_edges, Mapping):
+            raise InputError(
+                "label_edges are given by relation, but the graph has no types: pass the files."
+            )
         (feature_type,) = feature_types(feature_type, [""]).values()
         if num_nodes is not None and num_nodes != parts.nodes.number:
             raise InputError(

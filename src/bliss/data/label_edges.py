@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from bliss.data.npy import read_npy
 from bliss.data.tables import Table, read_table
 from bliss.data.timestamps import NUMBER, column_times, common_unit
 from bliss.errors import InputError
+from bliss.graph import EdgeType, Graph, GraphTypes
 from bliss.storage.files import check_regular
 
 SPLITS = ("train", "val", "test")
@@ -33,10 +34,13 @@ class LabelEdges:
     split: Array | None = None  # int8[P] position in SPLITS
     time: Array | None = None  # int64[P] or float64[P]
     time_unit: str = ""  # of times; see `timestamps`
+    edge_type: EdgeType | None = None  # relation of the pairs, in a graph with types
 
-    def check(self, num_nodes: int) -> None:
+    def check(self, graph: Graph) -> None:
         """Raise an error for pairs out of range, and for splits or times that do not fit."""
-        pairs = checks.node_pairs("label_edges", self.pairs, num_nodes)
+        pairs = checks.node_pairs("label_edges", self.pairs, graph.num_nodes)
+        if graph.types is not None:
+            self._check_type(pairs, graph.types)
         size = pairs.shape[1]
         for name, kinds in (("split", "i"), ("time", "if")):
             values = getattr(self, name)
@@ -53,26 +57,45 @@ class LabelEdges:
         if self.time is not None and not np.isfinite(self.time).all():
             raise InputError("label_edges has a time that is no finite number: correct it.")
 
+    def _check_type(self, pairs: IntArray, types: GraphTypes) -> None:
+        if self.edge_type not in types.edge_types:
+            raise InputError(
+                f"label_edges are of the relation {self.edge_type}, but must be of one of "
+                f"{', '.join(map(str, types.edge_types))}: name it."
+            )
+        for ids, name in zip(pairs, self.edge_type[::2], strict=True):
+            own = types.range_of(name)
+            if ids.size and not own.start <= int(ids.min()) <= int(ids.max()) < own.stop:
+                raise InputError(
+                    f"label_edges hold nodes that are not of type {name!r}, an end of their "
+                    "relation: pass ids of the graph, see graph.types.range_of."
+                )
+
     @property
     def files(self) -> dict[str, Array]:
         """The arrays by the name of their file in a store."""
         found = {file: getattr(self, name) for name, file in _FILES.items()}
         return {file: array for file, array in found.items() if array is not None}
 
+    @property
+    def header(self) -> dict[str, Any]:
+        """What dataset.json says about them."""
+        return {} if self.edge_type is None else {"label_edge_type": list(self.edge_type)}
+
     @classmethod
-    def open(cls, folder: Path, files: Mapping[str, str]) -> LabelEdges | None:
-        """Those of a store with these files; None if it has none."""
+    def open(cls, folder: Path, header: Mapping[str, Any]) -> LabelEdges | None:
+        """Those of a store with this dataset.json; None if it has none."""
+        files = header["files"]
         if _FILES["pairs"] not in files:
             return None
         found = {name: read_npy(folder / f) for name, f in _FILES.items() if f in files}
-        return cls(found["pairs"], found.get("split"), found.get("time"))
-
-    def with_unit(self, unit: str) -> LabelEdges:
-        """The same with the unit of their times."""
-        return replace(self, time_unit=unit) if self.time is not None else self
+        unit = str(header.get("time_unit", "")) if "time" in found else ""
+        names = tuple(map(str, header.get("label_edge_type", ())))
+        edge_type = None if len(names) != 3 else (names[0], names[1], names[2])
+        return cls(found["pairs"], found.get("split"), found.get("time"), unit, edge_type)
 
     @classmethod
-    def read(cls, files: Sequence[Path], nodes: Nodes) -> LabelEdges:
+    def read(cls, files: Sequence[Path], sources: Nodes, targets: Nodes) -> LabelEdges:
         """Read one table, or three, of train, val and test.
 
         Columns are src and dst, or the first two; of one table, by choice split, with the words
@@ -83,7 +106,7 @@ class LabelEdges:
                 f"label_edges has {len(files)} files, but must have one, or three, of train, val "
                 "and test: pass that many."
             )
-        parts = [_read_table(file, nodes) for file in files]
+        parts = [_read_table(file, (sources, targets)) for file in files]
         if len(parts) == 1:
             return parts[0]
         pairs = np.concatenate([part.pairs for part in parts], axis=1)
@@ -96,7 +119,7 @@ class LabelEdges:
         return cls(pairs, split, np.concatenate(times), common_unit(**units))
 
 
-def _read_table(file: Path, nodes: Nodes) -> LabelEdges:
+def _read_table(file: Path, nodes: tuple[Nodes, Nodes]) -> LabelEdges:
     field = "label_edges"
     check_regular(file, f"{field}={str(file)!r}")
     table = read_table(field, file, (*SOURCES, *TARGETS), may_lack_header=True)
@@ -108,7 +131,9 @@ def _read_table(file: Path, nodes: Nodes) -> LabelEdges:
             f"{field}={str(file)!r} must have one column of sources and one of targets: call them "
             "src and dst."
         )
-    pairs = np.stack([nodes.find(field, id_column(field, table, place)) for place in ends])
+    columns = (id_column(field, table, place) for place in ends)
+    found = zip(nodes, columns, strict=True)
+    pairs = np.stack([side.find(field, column) for side, column in found])
     splits, times = table.places("split"), table.places(*TIMES)
     split = _split_numbers(file, table, splits[0]) if splits else None
     if not times:

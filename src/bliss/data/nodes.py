@@ -28,6 +28,11 @@ class Nodes:
     number: int
     names: NodeNames | None = None  # None: ids are 0 to V - 1
 
+    def ids(self, numbers: IntArray) -> list[Any]:
+        """The user's ids of nodes. int64[N]."""
+        names = self.names
+        return numbers.tolist() if names is None else [names[node] for node in numbers.tolist()]
+
     def find(self, field: str, ids: Any) -> IntArray:
         """Numbers of nodes from ids: a NumPy array, or a pyarrow array. int64[N]."""
         import pyarrow as arrow

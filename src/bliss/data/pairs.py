@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 
 from bliss.arrays import IntArray
-from bliss.data.dataset import Dataset
 from bliss.data.edges import SOURCES, TARGETS
 from bliss.data.nodes import ID_NAMES, Nodes, id_column
 from bliss.data.tables import Table, read_table
@@ -15,7 +14,7 @@ from bliss.errors import InputError
 from bliss.storage.files import check_regular
 
 
-def read_pairs(file: Path, dataset: Dataset) -> IntArray:
+def read_pairs(file: Path, sources: Nodes, targets: Nodes) -> IntArray:
     """Pairs from a table with the columns src and dst, or two columns. int64[2, P]."""
     table = _table("pairs", file, (*SOURCES, *TARGETS), 2)
     first = int(table.has_counting_index())
@@ -25,14 +24,15 @@ def read_pairs(file: Path, dataset: Dataset) -> IntArray:
             f"pairs={str(file)!r} must have one column of sources and one of targets: call them "
             "src and dst."
         )
-    return np.stack([_find("pairs", table, place, dataset) for place in places])
+    ends = zip((sources, targets), places, strict=True)
+    return np.stack([nodes.find("pairs", id_column("pairs", table, at)) for nodes, at in ends])
 
 
-def read_nodes(file: Path, dataset: Dataset) -> IntArray:
+def read_nodes(file: Path, nodes: Nodes) -> IntArray:
     """Nodes from a table with a column of ids, in its order. int64[N]."""
     table = _table("nodes", file, ID_NAMES, 1)
     places = table.places(*ID_NAMES) or [int(table.has_counting_index())]
-    return _find("nodes", table, places[0], dataset)
+    return nodes.find("nodes", id_column("nodes", table, places[0]))
 
 
 def _table(field: str, file: Path, header: tuple[str, ...], columns: int) -> Table:
@@ -44,8 +44,3 @@ def _table(field: str, file: Path, header: tuple[str, ...], columns: int) -> Tab
             "needed: add them."
         )
     return table
-
-
-def _find(field: str, table: Table, place: int, dataset: Dataset) -> IntArray:
-    nodes = Nodes(dataset.graph.num_nodes, dataset.node_names)
-    return nodes.find(field, id_column(field, table, place))

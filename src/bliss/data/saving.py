@@ -107,6 +107,7 @@ def write_store(
             "multilabel": labels.task == "labels",
             "splits": {split: ids.size for split, ids in content.splits.items()},
         }
+        header |= {} if content.label_edges is None else content.label_edges.header
         if content.time_unit:
             header["time_unit"] = content.time_unit
         if labels.task == "regression":

@@ -131,7 +131,6 @@ def open_store(folder: StrPath) -> Dataset:
         "splits": {name: ids.size for name, ids in splits.items()},
     }
     _compare(path / DATASET_HEADER, {name: header.get(name) for name in sizes}, sizes)
-    links, unit = LabelEdges.open(path, header["files"]), str(header.get("time_unit", ""))
     return Dataset(
         str(header.get("name", path.name)),
         graph,
@@ -145,12 +144,12 @@ def open_store(folder: StrPath) -> Dataset:
         class_names=_class_names(path / DATASET_HEADER, header),
         encoder=_encoder(path / DATASET_HEADER, header, x.shape[-1]),
         imported=_imported(path / DATASET_HEADER, header),
-        label_edges=links if links is None else links.with_unit(unit),
+        label_edges=LabelEdges.open(path, header),
         typed=open_nodes(path, header, graph.types),
         node_time=_typed(path / NODE_TIME, read_npy(path / NODE_TIME), np.int64)
         if NODE_TIME in header["files"]
         else None,
-        time_unit=unit,
+        time_unit=str(header.get("time_unit", "")),
     )
 
 

@@ -197,6 +197,8 @@ def typed_content(plan: TypedPlan, files: Files, feature_types: Mapping[str, str
         splits=splits,
         names=None,
         typed=TypedNodes(empty, parts.node_type, names, encoders),
+        label_edges=parts.label_edges,
+        time_unit="" if parts.label_edges is None else parts.label_edges.time_unit,
         typed_rows=rows,
     )
 
@@ -265,24 +267,25 @@ def node_tables(given: Mapping[str, StrPath | int]) -> dict[str, Path | int]:
     }
 
 
-def relation_files(given: Any) -> dict[EdgeType, tuple[Path, ...]]:
-    """Files of edges by relation."""
+def relation_files(field: str, given: Any) -> dict[EdgeType, tuple[Path, ...]]:
+    """Files of edges, or of links, by relation."""
     if given is None:
         return {}
     if not isinstance(given, Mapping):
+        shown = [str(one) for one in given] if isinstance(given, (list, tuple)) else str(given)
         raise InputError(
-            f"edges={given!r} must be files by relation, because there are several tables of "
+            f"{field}={shown!r} must be files by relation, because there are several types of "
             "nodes: write author,writes,paper=writes.csv."
         )
     found = {}
     for key, files in given.items():
         if not isinstance(key, tuple) or len(key) != 3 or not all(key):
             raise InputError(
-                f"edges has the relation {key!r}, but a relation is a source type, a name and a "
+                f"{field} has the relation {key!r}, but a relation is a source type, a name and a "
                 "target type: write author,writes,paper=writes.csv."
             )
         several = files if isinstance(files, (list, tuple)) else [files]
-        found[key] = tuple(checks.path("edges", file) for file in several)
+        found[key] = tuple(checks.path(field, file) for file in several)
     return found
 
 

@@ -83,23 +83,37 @@ def splits_of_type(
 
 
 def chosen_type(types: Collection[str], given: str | None, labelled: Sequence[str]) -> str:
-    """The type whose nodes are to be learnt: `given`, or the only one that has labels."""
+    """The type whose nodes are to be learnt: `given`, or the only one that has labels.
+
+    Without labels, of which links have no need, it is the first.
+    """
     if given is not None:
         if given not in types:
             raise InputError(
                 f"node_type={given!r} is not a type of nodes: choose one of {', '.join(types)}."
             )
         return given
-    if len(labelled) != 1:
-        found = f"types {', '.join(labelled)} have" if labelled else "no type has"
-        remedy = "pass node_type (--node-type)" if labelled else "pass the labels of one"
-        raise InputError(f"{found} labels, but one type is learnt: {remedy}.")
-    return labelled[0]
+    if len(labelled) > 1:
+        raise InputError(
+            f"types {', '.join(labelled)} have labels, but one type is learnt: pass node_type "
+            "(--node-type)."
+        )
+    return next(iter(labelled or types))
 
 
 def reverse_of(edge_type: EdgeType, known: Collection[EdgeType]) -> EdgeType | None:
     """Name of the reverse of a relation: "rev_" and its name; None if it has one already."""
     source, name, target = edge_type
     back = target, f"rev_{name}", source
-    is_reverse = name.startswith("rev_") and (target, name[4:], source) in known
-    return None if back in known or is_reverse else back
+    return None if back in known or is_reverse(edge_type, known) else back
+
+
+def own_relations(edge_types: Sequence[EdgeType]) -> list[EdgeType]:
+    """Relations that are no reverse of another, by their names."""
+    return [one for one in edge_types if not is_reverse(one, edge_types)]
+
+
+def is_reverse(edge_type: EdgeType, known: Collection[EdgeType]) -> bool:
+    """Whether a relation is the reverse of another, by its name."""
+    source, name, target = edge_type
+    return name.startswith("rev_") and (target, name[4:], source) in known

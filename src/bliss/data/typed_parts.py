@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gzip
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from bliss import checks
 from bliss.arrays import NO_IDS, IntArray
@@ -23,6 +25,7 @@ from bliss.data.formats import is_table
 from bliss.data.from_data import data_labels, data_splits
 from bliss.data.from_hetero import labelled_types, type_features
 from bliss.data.import_files import Files
+from bliss.data.label_edges import LabelEdges
 from bliss.data.labels import Labels
 from bliss.data.nodes import ID_NAMES, Nodes
 from bliss.data.problems import Problems
@@ -50,6 +53,33 @@ class TypedParts:
     labels: Labels  # of the nodes of this type
     splits: SplitSource | None = None  # None: the files have no splits
     notes: tuple[str, ...] = ()
+    label_edges: LabelEdges | None = None
+
+    def with_links(self, files: Mapping[EdgeType, tuple[Path, ...]]) -> TypedParts:
+        """The same with the links in files of one relation, if there are any."""
+        return replace(self, label_edges=read_links(files, self.nodes, self.edges))
+
+
+def read_links(
+    files: Mapping[EdgeType, tuple[Path, ...]],
+    nodes: Mapping[str, Nodes],
+    edge_types: Collection[EdgeType],
+) -> LabelEdges | None:
+    """The links in files of one relation; None without files."""
+    if not files:
+        return None
+    (edge_type, own), *others = files.items()
+    if others or edge_type not in edge_types:
+        raise InputError(
+            f"label_edges are given for {'; '.join(map(','.join, files))}, but must be links of "
+            f"one relation: choose one of {'; '.join(map(','.join, edge_types))}."
+        )
+    source, _, target = edge_type
+    links = LabelEdges.read(own, nodes[source], nodes[target])
+    numbers = np.array([one.number for one in nodes.values()])
+    first = dict(zip(nodes, (np.cumsum(numbers) - numbers).tolist(), strict=True))
+    pairs = links.pairs + np.array([[first[source]], [first[target]]])
+    return replace(links, pairs=pairs, edge_type=edge_type)
 
 
 @dataclass(frozen=True)
@@ -69,6 +99,7 @@ class TypedFiles:
     task: str
     splits: SplitSource | None
     seed: int
+    label_edges: Mapping[EdgeType, tuple[Path, ...]]
 
     def check(self) -> None:
         """Raise an error if relations or options name types that are not there."""
@@ -100,10 +131,10 @@ class TypedFiles:
             for name, place in self.nodes.items()
             if isinstance(place, Path) and self.labels is not None and _same(place, self.labels)
         ]
-        if self.node_type is None and not tables:
+        if self.node_type is None and not tables and self.labels is not None:
             raise InputError(
-                "no type of nodes has labels: pass --node-type TYPE with --labels FILE, which may "
-                "be its table of nodes."
+                f"labels={str(self.labels)!r} is no table of nodes: pass the type that its labels "
+                "belong to (--node-type TYPE)."
             )
         return chosen_type(self.nodes, self.node_type, tables)
 
@@ -151,7 +182,8 @@ class TypedFiles:
         nodes = {name: self.of_type(name).read_nodes(features[name]) for name in self.nodes}
         edges = {edge_type: self.open_relation(edge_type) for edge_type in self.edges}
         labels = self.of_type(own).read_labels(nodes[own])
-        return TypedParts(nodes, features, edges, own, labels, self.splits)
+        parts = TypedParts(nodes, features, edges, own, labels, self.splits)
+        return parts.with_links(self.label_edges)
 
     def problems(self) -> list[str]:
         """Every problem of the files, with the type or relation that it belongs to."""
@@ -167,6 +199,9 @@ class TypedFiles:
             with problems.collecting(f"edges {','.join(edge_type)}: "):
                 for _ in numbered(self.open_relation(edge_type), edge_type, nodes, _CHECKED_ROWS):
                     pass
+        with problems.collecting():
+            if len(nodes) == len(self.nodes):
+                read_links(self.label_edges, nodes, self.edges)
         with problems.collecting():
             own = self.labelled
             if own in nodes:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bliss import checks
-from bliss.arrays import NO_IDS, NOTHING, Array, FloatArray, IntArray
+from bliss.arrays import NO_IDS, NOTHING, Array, BoolArray, FloatArray, IntArray
 from bliss.errors import InputError
 from bliss.graph.constructors import NORMS, GraphConstructors, Norm
 from bliss.graph.csc import (
@@ -262,16 +262,21 @@ class Graph(GraphConstructors):
         With a window, only edges of so many times are seen, the last of which is `time`, or the one
         before if strict. Makes new arrays, without times.
         """
-        seen = seen_at(self.time, time, strict, window)
-        count = np.concatenate([[0], np.cumsum(seen)])
+        graph = self.edge_subgraph(seen_at(self.time, time, strict, window))
+        arrays = graph.indptr, graph.indices, graph.weight, NO_IDS
+        return self._unchecked(graph.norm, graph.edge_id, graph.types, *arrays)
+
+    def edge_subgraph(self, kept: BoolArray) -> Graph:
+        """A graph of all nodes and some of the edges. Makes new arrays. kept: bool[E]."""
+        count = np.concatenate([np.zeros(1, np.int64), np.cumsum(kept)])
         indptr, types = count[self.indptr], None
         if self.types is not None:
-            relation = self.relation_of(np.flatnonzero(seen))
+            relation = self.relation_of(np.flatnonzero(kept))
             types = types_of(self.types.num_nodes, self.types.edge_types, indptr, relation)
-        weight = self.weight[seen] if self.weight.size else self.weight
-        edge_id = None if self.edge_id is None else self.edge_id[seen]
-        arrays = indptr, self.indices[seen], self.norm, weight, edge_id
-        return Graph(*arrays, types=types)
+        weight = self.weight[kept] if self.weight.size else self.weight
+        time = self.time[kept] if self.has_times else self.time
+        edge_id = None if self.edge_id is None else self.edge_id[kept]
+        return Graph(indptr, self.indices[kept], self.norm, weight, edge_id, time, types)
 
     def without_times(self) -> Graph:
         """The same edges, all of which are seen at any time; rows are sorted by source."""

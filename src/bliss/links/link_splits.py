@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from bliss import checks
-from bliss.arrays import NOTHING, Array, IntArray
+from bliss.arrays import Array, IntArray
 from bliss.errors import InputError
-from bliss.graph import WEIGHTED, Graph
+from bliss.graph import Graph
 from bliss.graph.csc import mean_self_loops
 from bliss.graph.cutoff import check_times
 from bliss.kernels.times import ALWAYS
@@ -144,9 +144,7 @@ class LinkSplits:
             )
         target = np.repeat(np.arange(graph.num_nodes), np.diff(graph.indptr))
         edges = np.stack([graph.indices.astype(np.int64), target])
-        wanted = _undirected(edges, graph.num_nodes)
-        place = np.searchsorted(code, wanted).clip(max=code.size - 1)
-        of_edge = np.where(code[place] == wanted, of_code[place], 0).astype(np.int8)
+        of_edge = _found(_undirected(edges, graph.num_nodes), code, of_code)
         of_edge[edges[0] == edges[1]] = LOOP
         train, val, test = (np.unique(pairs[:, split == number], axis=1) for number in range(3))
         return cls(graph, train, val, test, of_edge, is_symmetric=False)
@@ -166,10 +164,25 @@ class LinkSplits:
         order = np.lexsort(((pairs[0] < pairs[1]) == coin, code, time))
         return pairs[:, order], time[order]
 
-    @property
-    def num_absent(self) -> int:
-        """Training links that are no edges of the graph."""
-        position, _ = self.graph.edges_between(*self.train)
+    def within(self, graph: Graph, edges: IntArray) -> LinkSplits:
+        """The same splits in a graph that has other edges, too, which are messages of all splits.
+
+        edges  int64[M]  ids of the edges of `graph` that are links or their reverse
+        """
+        number = graph.num_nodes
+        parts = [_undirected(self.links(name), number) for name in SPLITS]
+        code = np.concatenate(parts)
+        of_code = np.repeat(np.arange(3, dtype=np.int8), [part.size for part in parts])
+        order = np.argsort(code, kind="stable")
+        target = np.searchsorted(graph.indptr, edges, side="right") - 1
+        ends = np.stack([graph.indices[edges].astype(np.int64), target])
+        split = np.full(graph.num_edges, LOOP, np.int8)
+        split[edges] = _found(_undirected(ends, number), code[order], of_code[order])
+        return replace(self, graph=graph, split=split)
+
+    def num_absent(self, graph: Graph) -> int:
+        """Training links that are no edges of a graph."""
+        position, _ = graph.edges_between(*self.train)
         return int(self.train.shape[1] - np.unique(position).size)
 
     @classmethod
@@ -194,18 +207,21 @@ class LinkSplits:
         kept = np.isin(self.split, [LOOP, *chosen])
         if kept.all():
             return self.graph
-        before = np.concatenate([np.zeros(1, np.int64), np.cumsum(kept)])
-        graph = self.graph
-        indptr, indices = before[graph.indptr], graph.indices[kept]
-        weight = graph.weight[kept] if graph.norm in WEIGHTED else None
-        if graph.has_times:
-            own = NOTHING if weight is None else weight
-            return Graph(indptr, indices, graph.norm, own, time=graph.time[kept])
-        if graph.norm == "weighted-mean":
+        graph, part = self.graph, self.graph.edge_subgraph(kept)
+        if graph.norm == "weighted-mean" and graph.types is None and not graph.has_times:
             means, _ = mean_self_loops(graph.indptr, graph.indices, graph.weight)
             if np.allclose(means, graph.weight, rtol=1e-5, atol=0.0):
-                weight, _ = mean_self_loops(indptr, indices, graph.weight[kept])
-        return Graph.from_csc(indptr, indices, weight, norm=graph.norm, self_loops="keep")
+                weight, _ = mean_self_loops(part.indptr, part.indices, part.weight)
+                return Graph(part.indptr, part.indices, graph.norm, weight)
+        return part
+
+
+def _found(wanted: IntArray, code: IntArray, of_code: Array) -> Array:
+    """Split of each pair by its code among those of links, increasing; 0 if it is none. int8[N]."""
+    if not code.size:
+        return np.zeros(wanted.size, np.int8)
+    place = np.searchsorted(code, wanted).clip(max=code.size - 1)
+    return np.where(code[place] == wanted, of_code[place], 0).astype(np.int8)
 
 
 def _by_order(order: IntArray, shares: Sequence[float]) -> Array:

@@ -15,7 +15,7 @@ from bliss.errors import InputError
 from bliss.graph import Cutoff, Graph, HiddenEdges
 from bliss.links import Negatives, NegativeSampling
 from bliss.loader.seed_times import SeedTimes
-from bliss.loader.typed_links import TypedLinks
+from bliss.loader.typed_links import TypedLinks, link_pairs
 
 EXCLUDE = ("reverse", "self", "none")
 """Edges that a batch of links does not see: its links and their reverse, its links, or none."""
@@ -50,7 +50,7 @@ class EdgeSeeds:
         """Seeds from the arguments of `LinkLoader`."""
         checks.choice("exclude", exclude, EXCLUDE)
         sampling = NegativeSampling.of(neg_sampling)
-        pairs = _pairs("edge_label_index", edge_label_index, graph, typed)
+        pairs = link_pairs("edge_label_index", edge_label_index, graph, typed)
         if pairs.shape[1] == 0:
             raise InputError(
                 "edge_label_index has no links, but a loader needs at least one: pass [2, P]."
@@ -64,7 +64,7 @@ class EdgeSeeds:
             return cls(graph, pairs, label, None, exclude, times, typed)
         listed = pairs if times is None else pairs[:, :0]
         if known is not None:
-            listed = np.concatenate([listed, _pairs("known", known, graph, typed)], axis=1)
+            listed = np.concatenate([listed, link_pairs("known", known, graph, typed)], axis=1)
         edges = graph
         if typed is not None:
             sampling, edges = typed.sampling(sampling), typed.own.graph
@@ -157,13 +157,6 @@ class EdgeBatch:
         """`attributes` of the relation and of the types of its ends."""
         assert self.typed is not None
         return self.typed.attributes(self.node, self.own)
-
-
-def _pairs(field: str, given: Any, graph: Graph, typed: TypedLinks | None) -> IntArray:
-    """Links as ids of the graph. int64[2, P]."""
-    if typed is not None:
-        return typed.pairs(field, given)
-    return checks.node_pairs(field, given, graph.num_nodes)
 
 
 def _labels(edge_label: Any, size: int, sampling: NegativeSampling | None) -> Tensor:

@@ -87,6 +87,17 @@ class TypedLinks:
                 return self.types.edge_types.index((target, other, source))
         return self.number if source == target else None
 
+    @property
+    def reverse_type(self) -> EdgeType | None:
+        """The reverse relation by its names."""
+        return None if self._reverse is None else self.types.edge_types[self._reverse]
+
+    @property
+    def edges(self) -> IntArray:
+        """Ids in the graph of all edges of the relation and of its reverse. int64[M]."""
+        parts = [self.own.edge] if self.reverse is None else [self.own.edge, self.reverse.edge]
+        return np.unique(np.concatenate(parts))
+
     @cached_property
     def reverse(self) -> RelationGraph | None:
         """The reverse relation."""
@@ -106,7 +117,8 @@ class TypedLinks:
                 raise InputError(
                     f"most links of {self.edge_type} are edges of {(kind, name, other)} in "
                     "reverse, which a network could read: pass rev_edge_types="
-                    f"{(kind, name, other)}, or exclude='self' to see them."
+                    f"{(kind, name, other)} (--rev-edge-type {kind},{name},{other}), or "
+                    "exclude='self' to see them."
                 )
 
     def pairs(self, field: str, given: Any) -> IntArray:
@@ -124,10 +136,13 @@ class TypedLinks:
         return np.stack(ends)
 
     def hidden(self, source: IntArray, target: IntArray, exclude: str) -> HiddenEdges:
-        """Edges of these links, and with exclude="reverse" of the reverse relation."""
+        """Edges of these links, and with exclude="reverse" their reverse in both relations."""
         edges = [self.own.edges_between(source, target)]
         if exclude == "reverse" and self.reverse is not None:
             edges.append(self.reverse.edges_between(target, source))
+            if self.edge_type[0] == self.edge_type[2]:  # v -> u may be an edge, too
+                edges.append(self.own.edges_between(target, source))
+                edges.append(self.reverse.edges_between(source, target))
         return HiddenEdges.of(self.graph, np.concatenate(edges))
 
     def sampling(self, sampling: NegativeSampling) -> NegativeSampling:
@@ -168,6 +183,13 @@ class TypedLinks:
             is_place = name in place or name == "edge_label_index"
             found[place.get(name, self.edge_type)][name] = local[value] if is_place else value
         return found
+
+
+def link_pairs(field: str, given: Any, graph: Graph, typed: TypedLinks | None) -> IntArray:
+    """Links [2, P] as ids of the graph; with types, from ids within the types of their ends."""
+    if typed is not None:
+        return typed.pairs(field, given)
+    return checks.node_pairs(field, given, graph.num_nodes)
 
 
 def _local(types: GraphTypes, nodes: IntArray) -> IntArray:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from bliss import checks
+from bliss.graph import EdgeType
 from bliss.nn.aggregate import aggregate
 from bliss.nn.block import Block
 from bliss.nn.model import GNN
 from bliss.nn.model_config import ModelConfig
+from bliss.nn.relational_model import RelationalGNN
 
 DECODERS = ("dot", "mlp", "distmult")
 _NUMBERS = 2**24  # products of embeddings that are held at once
@@ -70,6 +72,20 @@ class LinkGNN(GNN):
 
     def __init__(self, inputs: int, config: ModelConfig, decoder: str) -> None:
         super().__init__(inputs, inputs if config.is_light else config.hidden, config)
+        self.decoder = Decoder(decoder, self.widths[-1])
+
+
+class RelationalLinkGNN(RelationalGNN):
+    """A `RelationalGNN` whose outputs are embeddings, with the decoder of links, as `LinkGNN`."""
+
+    def __init__(
+        self,
+        inputs: Mapping[str, int],
+        edge_types: Sequence[EdgeType],
+        config: ModelConfig,
+        decoder: str,
+    ) -> None:
+        super().__init__(inputs, edge_types, config.hidden, config)
         self.decoder = Decoder(decoder, self.widths[-1])
 
 

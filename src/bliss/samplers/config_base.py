@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Unit = Literal["sources", "neighbours", "none"]
 Thinning = Literal["exact", "paper"]
 FirstHop = Literal["auto", "sampled", "exact"]
-HistoryKind = Literal["none", "nodes", "surveys"]
+HistoryKind = Literal["auto", "none", "nodes", "surveys"]
 HistoryType = Literal["float32", "float16"]
 Influence = Literal["auto", "none", "prior"]
 LONGEST_COIN = 1 << 32
@@ -106,8 +106,12 @@ class SamplerConfig:
         """Whether the sampler needs fixed coefficients, so that attention is not supported."""
         return self.is_first_hop_exact or self.has_history
 
-    def with_first_hop(self, suits: bool) -> SamplerConfig:
-        """A copy in which first_hop="auto" is decided. `suits`: whether it can and may be exact."""
+    def decided(self, suits_first_hop: bool, suits_history: bool = False) -> SamplerConfig:
+        """A copy in which first_hop="auto" and history="auto" are decided.
+
+        `suits_first_hop` and `suits_history` say whether the network, the task and the graph allow
+        an exact first hop and a history.
+        """
         return self
 
     def sampled_layers(self, layers: int) -> int:
@@ -215,7 +219,8 @@ class EstimatorConfig(SamplerConfig):
     history: HistoryKind = "none"
     """Sample only the change of a node's input since it was last seen (nodes) or since the last
     survey, a full evaluation (surveys); or sample the whole input (none). Sets first_hop exact,
-    and needs an unbiased estimator, such as ht; not for attention."""
+    and needs an unbiased estimator, such as ht; not for attention. See docs/histories.md for
+    auto."""
     history_type: HistoryType = "float32"
     """Type of the numbers of a history: float32, or float16 (half the memory)."""
     history_folder: str | None = None
@@ -260,20 +265,26 @@ class EstimatorConfig(SamplerConfig):
     @property
     def has_history(self) -> bool:
         """Whether the sampler has a history, so that `build` needs widths."""
-        return self.history != "none"
+        return self.history in ("nodes", "surveys")
 
     @property
     def needs_surveys(self) -> bool:
         """Whether the history is written only by evaluations of all nodes."""
         return self.history == "surveys"
 
-    def with_first_hop(self, suits: bool) -> SamplerConfig:
-        """A copy in which first_hop="auto" is decided. `suits`: whether it can and may be exact."""
-        if self.first_hop != "auto":
-            return self
-        return replace(
-            self, first_hop="exact" if suits and self.policy_name == "node" else "sampled"
-        )
+    def decided(self, suits_first_hop: bool, suits_history: bool = False) -> SamplerConfig:
+        """A copy in which first_hop="auto" and history="auto" are decided; see the base class.
+
+        Both are for policy node alone, and a history for an exact first hop, an unbiased estimator
+        and coins of one step alone.
+        """
+        first_hop, history, is_node = self.first_hop, self.history, self.policy_name == "node"
+        if first_hop == "auto":
+            first_hop = "exact" if suits_first_hop and is_node else "sampled"
+        if history == "auto":
+            is_suited = suits_history and is_node and first_hop == "exact"
+            history = "nodes" if is_suited and self.allows("history", "nodes") else "none"
+        return replace(self, first_hop=first_hop, history=history)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -82,6 +82,11 @@ class BlissConfig(PoissonConfig):
     auto: in training exact for policy node, unless the network has attention or learnt embeddings,
     there are as many budgets as layers, or the sums take more than 4 GiB; otherwise sampled. With
     exact, budgets are those of the layers above."""
+    history: HistoryKind = "auto"
+    """Sample only the change of a node's input since it was last seen (nodes) or since the last
+    survey, a full evaluation (surveys); or sample the whole input (none). Sets first_hop exact,
+    and needs an unbiased estimator, such as ht; not for attention. With auto, training has nodes
+    for GraphSAGE without dropout if it takes at most 1 GiB, otherwise none (docs/histories.md)."""
     influence: Influence = "auto"
     """Weight of each target in the masses: none (all alike, as published), prior (its influence on
     the loss, as far as the weights of the layers above tell), or auto: prior for policy node
@@ -237,7 +242,8 @@ class VRGCNConfig(NeighborConfig):
         super().__post_init__()
         if not self.has_history:
             raise InputError(
-                "history='none' turns VR-GCN into neighbour sampling: choose sampler neighbor."
+                f"history={self.history!r} turns VR-GCN into neighbour sampling: choose nodes or "
+                "surveys, or sampler neighbor."
             )
 
     def default_budgets(self, layers: int, num_nodes: int) -> tuple[int, ...]:

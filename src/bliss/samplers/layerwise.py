@@ -12,7 +12,7 @@ import numpy as np
 from bliss import checks
 from bliss.arrays import NOTHING, FloatArray, IntArray
 from bliss.errors import InputError
-from bliss.graph import Rows
+from bliss.graph import Cutoff, Rows
 from bliss.kernels import frontier
 from bliss.kernels.coins import CoinKey
 from bliss.nn.block import Block
@@ -87,15 +87,22 @@ class LayerSampler(PolicySampler):
             )
 
     def inclusion(
-        self, dst: Any, layer: int, influence: FloatArray = NOTHING, without: Any = None
+        self,
+        dst: Any,
+        layer: int,
+        influence: FloatArray = NOTHING,
+        without: Any = None,
+        cutoff: Cutoff | None = None,
     ) -> Inclusion:
         """Inclusion probabilities that `sample` would use for these targets.
 
         `influence` is that of each target, g_i^2 [D]; empty: 1 everywhere, as for seeds. `without`
-        are ids of edges that they do not see [H].
+        are ids of edges that they do not see [H]. With a `cutoff` [D], targets may be repeated at
+        several times; each is then one candidate.
         """
-        targets: IntArray = checks.seeds(dst, self.graph.num_nodes)
-        rows = replace(self.graph.rows(targets, without), influence=influence)
+        nodes: IntArray = checks.seeds(dst, self.graph.num_nodes, distinct=cutoff is None)
+        rows = replace(self.graph.rows(nodes, without, cutoff), influence=influence)
+        targets, _ = distinct_targets(rows, self._workspace())
         candidate, mass = self._masses(rows, layer, targets)
         budgets, types = self.divided[layer], self.graph.types
         if budgets is not None and types is not None:

@@ -20,15 +20,29 @@ from torch import Tensor
 from bliss.arrays import FloatArray
 from bliss.loader.seeds import SeedBatch
 from bliss.rng import Stream, derive_key, hashes
-from bliss.samplers import Full, Sampler
+from bliss.samplers import Full, LayerSampler, Sampler
+from bliss.studies.layer_errors import shared_full
 from bliss.train import Task
 
 
 def training_batch(task: Task, step: int, number: int) -> SeedBatch:
-    """A batch of training nodes or links for measurements: the first in the order of hashes."""
+    """A batch of training nodes or links for measurements: the first in the order of hashes.
+
+    If batches are in the order of time, it is one of those instead.
+    """
     key = derive_key(task.config.seed, Stream.FRONTIERS, step, number)
+    seeds, size = task.seed_loader.seeds, task.config.training.batch_size
+    if task.config.objective.order == "time" and seeds.times is not None:
+        starts = np.arange(0, len(seeds), size)
+        start = int(starts[np.argmin(hashes(key, starts))])
+        return seeds.batch(seeds.times.order[start : start + size], epoch=0)
     order = np.argsort(hashes(key, np.arange(task.objective.num_seeds)))
-    return task.seed_loader.seeds.batch(order[: task.config.training.batch_size], epoch=0)
+    return seeds.batch(order[:size], epoch=0)
+
+
+def shares_sources(task: Task, sampler: Sampler) -> bool:
+    """Whether sources see less than in trees of their own: those of layer-wise draws in time."""
+    return task.graph.has_times and isinstance(sampler, LayerSampler)
 
 
 def gradient(task: Task, sampler: Sampler, seeds: SeedBatch, step: int) -> Tensor:
@@ -47,9 +61,14 @@ def gradient(task: Task, sampler: Sampler, seeds: SeedBatch, step: int) -> Tenso
     return torch.cat(parts)
 
 
-def full_gradients(task: Task, batches: Sequence[SeedBatch]) -> Tensor:
-    """Gradients of batches with full neighbourhoods. float32[batches, P]."""
-    full = Full(task.graph, layers=task.config.network.layers)
+def full_gradients(task: Task, batches: Sequence[SeedBatch], is_shared: bool = False) -> Tensor:
+    """Gradients of batches with full neighbourhoods. float32[batches, P].
+
+    With `is_shared`, each source is shared in time as by layer-wise samplers, whose draws then
+    differ from these gradients by their sampling alone.
+    """
+    layers = task.config.network.layers
+    full = shared_full(task.graph, layers) if is_shared else Full(task.graph, layers=layers)
     return torch.stack([gradient(task, full, seeds, 0) for seeds in batches])
 
 

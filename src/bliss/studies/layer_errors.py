@@ -18,12 +18,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bliss.arrays import FloatArray, IntArray
-from bliss.graph import Graph, HiddenEdges
+from bliss.arrays import NOTHING, FloatArray, IntArray
+from bliss.graph import Cutoff, Graph, HiddenEdges
 from bliss.kernels import frontier
 from bliss.nn import GNN, infer_layer
 from bliss.nn.block import Block
-from bliss.samplers import Full
+from bliss.samplers import PLADIES, Full, LayerSampler
 from bliss.samplers.history import History
 
 
@@ -40,6 +40,7 @@ class Targets(NamedTuple):
     node: IntArray  # int64[D]
     influence: FloatArray  # float64[D] g_i^2
     without: HiddenEdges | None = None  # edges that the batch does not see
+    cutoff: Cutoff | None = None  # [D] times that each target may see; None: all
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,12 @@ class Frontier:
     stake: Stake
     changed: Mapping[str, Stake] = field(default_factory=dict)  # by the name of a history
     without: HiddenEdges | None = None
+    cutoff: Cutoff | None = None
+
+    @property
+    def num_targets(self) -> int:
+        """Candidates that are targets: a node at several times is one."""
+        return self.targets.size if self.cutoff is None else np.unique(self.targets).size
 
 
 def stakes(block: Block, alpha: Tensor, size: Tensor, influence: FloatArray) -> Stake:
@@ -65,17 +72,23 @@ def stakes(block: Block, alpha: Tensor, size: Tensor, influence: FloatArray) -> 
 
     alpha [E'], size s_j [S], influence g_i^2 [D] -> float64[S] each
     """
+    return _stakes(block.row, block.col, alpha, size, influence)
+
+
+def _stakes(row: Tensor, col: Tensor, alpha: Tensor, size: Tensor, influence: FloatArray) -> Stake:
+    """The same for edges from sources `row` to targets `col` [E']."""
     squared = alpha.double().square()
-    sums = torch.zeros(2, block.num_src, dtype=torch.float64)
-    sums[0].index_add_(0, block.row, squared)
-    sums[1].index_add_(0, block.row, squared * torch.from_numpy(influence)[block.col])
+    sums = torch.zeros(2, size.numel(), dtype=torch.float64)
+    sums[0].index_add_(0, row, squared)
+    sums[1].index_add_(0, row, squared * torch.from_numpy(influence)[col])
     absolute, weighted = (size.double().square() * sums).numpy()
     return Stake(absolute, weighted)
 
 
 def error(prob: FloatArray, stake: FloatArray) -> float:
     """V(p) = sum_j (1 / p_j - 1) c_j, the expected squared error of the aggregates."""
-    return float(((1 / prob - 1) * stake)[stake > 0].sum())
+    at_stake = stake > 0
+    return float(((1 / prob[at_stake] - 1) * stake[at_stake]).sum())
 
 
 def least_error(prob: FloatArray, num_dst: int, stake: FloatArray) -> float:
@@ -101,14 +114,20 @@ def exact_frontiers(
     """Stakes from the embeddings and the attention of full neighbourhoods.
 
     targets holds, for each layer, the targets of some batches. x is [V, F], on the CPU; the model
-    may be on any device. For each history, the frontiers above the first layer also hold the stakes
-    of the changes |h_j - h~_j|. Edges that a batch hides are missing among those of its targets;
+    may be on any device. With times, embeddings are those of sources shared in time (`timed`).
+    For each history, the frontiers above the first layer also hold the stakes of the changes
+    |h_j - h~_j|. Edges that a batch hides are missing among those of its targets;
     the embeddings h_j are those of the whole graph.
     """
     sampler, layers, frontiers, device = Full(graph, layers=1), list(model), [], model.device
+    features = x
     for layer, batches in enumerate(targets):
         size = torch.linalg.vector_norm(model.messages(x), dim=1)
-        for dst, influence, without in batches:
+        for dst, influence, without, cutoff in batches:
+            if cutoff is not None:
+                given = Targets(dst, influence, without, cutoff)
+                frontiers.append(timed(model, graph, features, layer, given))
+                continue
             (block,) = sampler.sample(dst, 0, without=without)
             alpha = block.edge_weight
             if model.config.is_attention:
@@ -125,9 +144,45 @@ def exact_frontiers(
                 name: stakes(block, alpha, change, influence) for name, change in changes.items()
             }
             frontiers.append(Frontier(layer, dst, influence, stake, changed, without))
-        if layer + 1 < len(targets):
+        if layer + 1 < len(targets) and not graph.has_times:
             x = infer_layer(layers[layer], graph, x, device=device)
     return frontiers
+
+
+def shared_full(graph: Graph, layers: int) -> LayerSampler:
+    """All neighbours, p_j = 1, with sources that a layer-wise sampler shares in time."""
+    return PLADIES(graph, [-1] * layers, estimator="ht")
+
+
+def timed(model: GNN, graph: Graph, x: Tensor, layer: int, targets: Targets) -> Frontier:
+    """Stakes of targets with times, from exact embeddings of the sources that they share.
+
+    A source that a layer-wise sampler shares sees no later than any of its targets. Its embedding
+    is that of the network over all sources below, shared in the same way. Parallel edges j -> i are
+    drawn together: alpha_ij is their sum. A node that is a target is kept with certainty; any other
+    node is one source.
+
+        c_j = |h_j|^2 sum_i g_i^2 (sum of alpha over the edges j -> i)^2
+    """
+    dst, influence, without, cutoff = targets
+    full, device = shared_full(graph, layer + 1), model.device
+    blocks = full.sample(dst, 0, without=without, time=cutoff)
+    inputs = x.index_select(0, blocks[0].src).to(device)
+    for own, block in zip(list(model)[:layer], blocks, strict=False):
+        inputs = own(inputs, block.to(device))
+    block = blocks[-1]
+    alpha = block.edge_weight
+    if model.config.is_attention:
+        alpha = model.attention(layer, inputs, block.to(device)).cpu()
+    size = torch.linalg.vector_norm(model.messages(inputs), dim=1).cpu()
+    pair, place = torch.unique(block.col * block.num_src + block.row, return_inverse=True)
+    total = torch.zeros(pair.numel(), dtype=torch.float64).index_add_(0, place, alpha.double())
+    row, col = pair % block.num_src, pair // block.num_src
+    of_source, node = _stakes(row, col, total, size, influence), block.src.numpy()
+    candidate = full.inclusion(dst, layer, NOTHING, without, cutoff).candidate
+    sums = [np.bincount(node, one, graph.num_nodes).astype(float) for one in of_source]
+    stake = Stake(*(one[candidate] for one in sums))
+    return Frontier(layer, dst, influence, stake, {}, without, cutoff)
 
 
 def _change(x: Tensor, history: History, layer: int, block: Block) -> Tensor:

@@ -13,11 +13,10 @@ from bliss.graph import EdgeType
 from bliss.loader import BlockLoader, LinkLoader, Seconds
 from bliss.nn.block import Block
 
-_USED = {
-    *("x", "y", "edge_label_index", "edge_label"),
-    *("src_index", "dst_pos_index", "dst_neg_index"),
-}
+_OF_LINKS = ("edge_label_index", "edge_label", "src_index", "dst_pos_index", "dst_neg_index")
+_USED = {"x", "y", *_OF_LINKS}
 """Tensors of a batch that networks and losses take."""
+_OF_SEEDS = {"y", "input_id", *_OF_LINKS}
 
 
 class NodeData(SimpleNamespace):
@@ -89,21 +88,13 @@ class TypedData(SimpleNamespace):
         """Number of nodes of all types."""
         return sum(self[name].num_nodes for name in self.node_types)
 
-    @property
-    def y(self) -> Tensor:
-        """Labels of the nodes of the only type that has some."""
-        return self._of_seeds("y")
-
-    @property
-    def input_id(self) -> Tensor:
-        """Positions of the seeds."""
-        return self._of_seeds("input_id")
-
-    def _of_seeds(self, name: str) -> Tensor:
-        found: Tensor = next(
-            one.get(name) for one in self.stores.values() if one.get(name) is not None
-        )
-        return found
+    def __getattr__(self, name: str) -> Tensor:
+        """What the seeds of a batch have: that of the only type or relation that has it."""
+        for store in self.__dict__.get("stores", {}).values() if name in _OF_SEEDS else ():
+            if (found := store.get(name)) is not None:
+                value: Tensor = found
+                return value
+        raise AttributeError(f"{type(self).__name__} has no {name!r}")
 
     def __getitem__(self, key: Any) -> NodeData:
         store: NodeData = self.stores.setdefault(key, NodeData())
@@ -128,9 +119,9 @@ class NodeLoader(BlockLoader):
 
 
 class LinkBatchLoader(LinkLoader):
-    """A `LinkLoader` whose data and batches are `NodeData`. Runs tell of absent links."""
+    """A `LinkLoader` with such data and batches, too. Runs tell of absent links."""
 
     _tells_absent = False
 
     def _new_batch(self) -> Any:
-        return NodeData()
+        return NodeData() if isinstance(self.data, NodeData) else TypedData({})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import torch
 
@@ -31,25 +33,34 @@ def likely_causes(task: Task, steps: int | None = None) -> list[str]:
 
 def _unscaled_features(task: Task) -> list[str]:
     nodes = sample(task.objective.train_nodes)
-    x = _features(task, nodes).double()
+    return [text for of, x in _features(task, nodes) for text in _unscaled(of, x.double())]
+
+
+def _unscaled(of: str, x: torch.Tensor) -> list[str]:
+    """What is wrong with the scale of features [N, F]; `of` names their type."""
     deviation = x.std(0, correction=0)
     far = torch.maximum(deviation, x.mean(0).abs())  # a large mean hides the rest, too
     if not far.numel() or not float(far.max()) > LARGE:
         return []
     widest, least = int(far.argmax()), _smallest(deviation)
+    mean = float(x[:, widest].mean())
     return [
-        f"Features are not scaled: column {widest} has the mean {float(x[:, widest].mean()):.3g} "
-        f"and the deviation {float(deviation[widest]):.3g}, the smallest deviation is {least:.3g}. "
+        f"Features{of} are not scaled: column {widest} has the mean {mean:.3g} and the deviation "
+        f"{float(deviation[widest]):.3g}, the smallest deviation is {least:.3g}. "
         "Train with --features standard, or scale each column to mean 0 and deviation 1."
     ]
 
 
-def _features(task: Task, nodes: torch.Tensor) -> torch.Tensor:
-    """Encoded features of training nodes. int64[N] -> [N, F]."""
+def _features(task: Task, nodes: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
+    """Encoded features of training nodes, by type. int64[N] -> [N, F]."""
     if task.typed is None:
-        return task.x.index_select(0, nodes)
-    own = task.typed.node_type
-    return task.typed.x[own].index_select(0, nodes - task.typed.types.range_of(own).start)
+        yield "", task.x.index_select(0, nodes)
+        return
+    for name, x in task.typed.x.items():
+        own = task.typed.types.range_of(name)
+        chosen = nodes[(nodes >= own.start) & (nodes < own.stop)] - own.start
+        if len(chosen) and name not in task.typed.learnt:
+            yield f" of type {name}", x.index_select(0, chosen)
 
 
 def _smallest(deviation: torch.Tensor) -> float:

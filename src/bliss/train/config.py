@@ -21,6 +21,9 @@ from bliss.train.config_parts import (
 LARGE_BYTES = 2**32
 """Bytes of numbers of all nodes above which "auto" avoids them: evaluate (outputs of a layer) means
 "split", first_hop (sums of features) means "sampled"."""
+LARGE_HISTORY = 2**30
+"""Bytes of a history in memory above which history="auto" means "none". A survey needs as many
+again while it is written, and so does every checkpoint on disk."""
 PARTS = {
     "data": DataConfig,
     "objective": ObjectiveConfig,
@@ -58,7 +61,7 @@ class TrainConfig:
     """Batches, optimizer, evaluation and processes."""
 
     def __post_init__(self) -> None:
-        kind = self.sampler.config.with_first_hop(self._suits_exact_first_hop())
+        kind = self.sampler.config.decided(self._suits_exact_first_hop())
         evaluate = self.training.evaluate
         if self.sampler.budgets:
             kind.check_budgets(self.sampler.budgets, self.network.layers)
@@ -93,11 +96,6 @@ class TrainConfig:
                 f"embedding={network.embedding} is learnt, but sampler {self.sampler.name!r} with "
                 "these options needs features that do not change: leave it out, or sample the "
                 "first hop, too."
-            )
-        if network.is_relational and self.objective.is_link:
-            raise InputError(
-                f"model={network.model!r} is trained on labels of nodes: leave task out, or use "
-                "bliss.LinkLoader for links of a graph with types."
             )
         if network.is_light and not self.objective.is_link:
             raise InputError(
@@ -155,9 +153,12 @@ class TrainConfig:
         return self.training.seed
 
     def fitted(self, num_nodes: int, num_features: int = 0, has_times: bool = False) -> TrainConfig:
-        """Copy with first_hop, budgets and evaluate filled in for a graph of this size."""
+        """Copy with first_hop, history, budgets and evaluate filled in for a graph of this size."""
         is_fixed = not has_times and not _is_large(num_nodes, num_features)
-        kind = self.sampler.config.with_first_hop(self._suits_exact_first_hop() and is_fixed)
+        suits_history = self._suits_history() and self.history_bytes(num_nodes) <= LARGE_HISTORY
+        kind = self.sampler.config.decided(
+            self._suits_exact_first_hop() and is_fixed, suits_history and not has_times
+        )
         budgets, evaluate = self.sampler.budgets, self.training.evaluate
         if self.sampler.needs_budgets:
             budgets = kind.default_budgets(self.network.layers, num_nodes)
@@ -175,11 +176,32 @@ class TrainConfig:
         """Whether a hidden layer's outputs at all nodes take more than 4 GiB."""
         return _is_large(num_nodes, self.network.hidden)
 
-    def is_too_large_for_first_hop(self, num_nodes: int, num_features: int) -> bool:
-        """Whether first_hop="auto" means "sampled" for this graph only because of its size."""
+    def size_notes(self, num_nodes: int, num_features: int) -> list[str]:
+        """Sentences on what "auto" leaves out for this graph only because of its size."""
         kind = self.sampler.config
-        chosen = kind.with_first_hop(self._suits_exact_first_hop())
-        return chosen != kind and chosen.is_first_hop_exact and _is_large(num_nodes, num_features)
+        wanted = kind.decided(self._suits_exact_first_hop(), self._suits_history())
+        exact = kind.decided(False).is_first_hop_exact  # it was given
+        if wanted.is_first_hop_exact and not exact and _is_large(num_nodes, num_features):
+            return [
+                "The first hop is sampled, because the sums of all features take more than 4 GiB; "
+                "with --first-hop exact they are kept in a file."
+            ]
+        size, was_given = self.history_bytes(num_nodes), kind.has_history
+        if wanted.has_history and not was_given and size > LARGE_HISTORY:
+            return [
+                f"There is no history, because it would take {size / 2**30:.1f} GiB, more than 1; "
+                "pass --history nodes to have it, with --history-type float16 in half the memory "
+                "or with --history-folder in a file."
+            ]
+        return []
+
+    def history_bytes(self, num_nodes: int) -> int:
+        """Bytes of memory of a history of the inputs of all layers but the first."""
+        options = self.sampler.config.to_dict()
+        if options.get("history_folder") is not None:
+            return 0
+        width = 2 if options.get("history_type") == "float16" else 4
+        return width * num_nodes * self.network.hidden * (self.network.layers - 1)
 
     def _suits_exact_first_hop(self) -> bool:
         """Whether first_hop="auto" may mean "exact" with this network and these budgets."""
@@ -189,6 +211,16 @@ class TrainConfig:
         has_input_budget = len(self.sampler.budgets) == network.layers
         can_be = network.layers > 1 and not network.is_attention and has_fixed_inputs
         return can_be and not has_input_budget
+
+    def _suits_history(self) -> bool:
+        """Whether history="auto" may mean "nodes" with this network, task and loop.
+
+        With dropout, a second pass without it doubles the time of a step, and several processes
+        would exchange what is written into a history. Networks and tasks are those for which it
+        was measured to pay; see docs/choose.md.
+        """
+        plain = self.network.model == "sage" and not self.network.dropout
+        return plain and not self.objective.is_link and self.training.shards == 1
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
         """Settings by part and field, as plain values, for JSON."""

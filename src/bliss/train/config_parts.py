@@ -64,6 +64,12 @@ class ObjectiveConfig:
     task: str = "node"
     """What is predicted: node (labels or targets of nodes) or link (edges between nodes; see
     docs/links.md)."""
+    edge_type: tuple[str, ...] = ()
+    """Relation whose links are predicted, of a graph with types: source type, name and target type,
+    separated by commas, or its name. Default: the only one that is no reverse of another."""
+    rev_edge_type: tuple[str, ...] = ()
+    """Its reverse relation, which is hidden and split with it. Default: that with its name after
+    rev_."""
     decoder: str = "dot"
     """Score of a link from the embeddings of its ends: dot (product), distmult (dot product with
     learnt weights) or mlp (of the elementwise product)."""
@@ -110,6 +116,8 @@ class ObjectiveConfig:
 
     def __post_init__(self) -> None:
         checks.choice("task", self.task, TASKS)
+        for name in ("edge_type", "rev_edge_type"):
+            object.__setattr__(self, name, _edge_type(name, getattr(self, name)))
         checks.choice("decoder", self.decoder, ("dot", "mlp", "distmult"))
         checks.choice("link_loss", self.link_loss, ("bce", "bpr", "softmax"))
         checks.choice("exclude", self.exclude, ("reverse", "self", "none"))
@@ -284,6 +292,18 @@ class LoopConfig:
                 f"prefetch={self.prefetch!r} must be 0 or 1: pass 1 to draw the next batch in a "
                 "thread, or 0 to draw each on request."
             )
+
+
+def _edge_type(field: str, given: Any) -> tuple[str, ...]:
+    """Names of a relation and of its ends: three, two or one of them, or none."""
+    names = (given,) if isinstance(given, str) and given else given
+    is_list = isinstance(names, (tuple, list)) and len(names) <= 3
+    if not is_list or not all(isinstance(name, str) and name for name in names):
+        raise InputError(
+            f"{field}={given!r} must be a source type, a name and a target type: write for "
+            "instance user,rates,item."
+        )
+    return tuple(names)
 
 
 def _class_weights(given: Any) -> str | tuple[float, ...]:

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from bliss.nn.decoders import Decoder
-from bliss.train.batch import NodeData
+from bliss.train.batch import NodeData, TypedData
 
 
 def negative_mode(loss: str) -> str:
@@ -24,16 +24,22 @@ def negative_mode(loss: str) -> str:
     return "binary" if loss == "bce" else "triplet"
 
 
-def link_loss(loss: str, decoder: Decoder, z: Tensor, batch: NodeData) -> Tensor:
-    """Loss of a batch of `LinkLoader` with negatives of `negative_mode`. z [D, H]."""
+def link_loss(
+    loss: str, decoder: Decoder, ends: tuple[Tensor, Tensor], batch: NodeData | TypedData
+) -> Tensor:
+    """Loss of a batch of `LinkLoader` with negatives of `negative_mode`.
+
+    ends  embeddings of sources [D, H] and of targets [D', H], the same tensor without types
+    """
+    z, z_target = ends
     if loss == "bce":
         source, target = batch.edge_label_index
-        scores: Tensor = decoder(_rows(z, source), _rows(z, target))
+        scores: Tensor = decoder(_rows(z, source), _rows(z_target, target))
         return functional.binary_cross_entropy_with_logits(scores, batch.edge_label)
     source = _rows(z, batch.src_index)
     negative = batch.dst_neg_index.view(len(source), -1)  # [B, K]
-    positive = decoder(source, _rows(z, batch.dst_pos_index))  # [B]
-    scores = decoder(source[:, None], _rows(z, negative))  # [B, K]
+    positive = decoder(source, _rows(z_target, batch.dst_pos_index))  # [B]
+    scores = decoder(source[:, None], _rows(z_target, negative))  # [B, K]
     if loss == "bpr":
         margin: Tensor = functional.softplus(scores - positive[:, None])
         return margin.mean()

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from bliss.data import Dataset
 from bliss.graph import Graph
-from bliss.links import LinkSplits
+from bliss.links import LinkSplits, NegativeSampling
+from bliss.loader.typed_links import TypedLinks
 from bliss.nn.decoders import Decoder
 from bliss.samplers.base import Sampler
 from bliss.train.batch import LinkBatchLoader, NodeData
@@ -23,6 +24,7 @@ from bliss.train.link_scores import LinkScores
 from bliss.train.link_sides import ALL_NODES, Sides
 from bliss.train.metrics import metrics_of
 from bliss.train.results import Constant, SplitAssessment
+from bliss.train.typed_inputs import TypedInputs
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +43,7 @@ class LinkObjective:
     metric: str
     seed: int
     sides: Sides = ALL_NODES
+    relation: TypedLinks | None = None  # that of the links, in a graph with types
     seen: Graph | None = None  # messages of predictions; None: all edges
     unit = "links"
     kind = "link"
@@ -49,6 +52,11 @@ class LinkObjective:
         "The links do not depend on the features and neighbours: check that rows of features and "
         "edges belong to the same nodes."
     )
+
+    @property
+    def graph(self) -> Graph:
+        """Graph whose edges are known links: all edges, or those of the relation."""
+        return self.dataset.graph if self.relation is None else self.relation.own.graph
 
     @property
     def num_outputs(self) -> int:
@@ -70,11 +78,18 @@ class LinkObjective:
         """Least loss of a score that is the same for all pairs."""
         return constant_loss(self.config.link_loss, self.config.negatives)
 
-    def loader(self, x: Tensor, sampler: Sampler, **options: Any) -> LinkBatchLoader:
+    def loader(self, x: Tensor | TypedInputs, sampler: Sampler, **options: Any) -> LinkBatchLoader:
         """Loader of training links, whose edges their batch does not see."""
-        mode = negative_mode(self.config.link_loss)
-        sampling = self.sides.sampling(mode, self.config.negatives, len(x))
-        options |= {"neg_sampling": sampling, "exclude": self.config.exclude}
+        mode, number = negative_mode(self.config.link_loss), self.config.negatives
+        options["exclude"] = self.config.exclude
+        if isinstance(x, TypedInputs):
+            assert self.relation is not None
+            options["neg_sampling"] = NegativeSampling(mode, number)
+            options["rev_edge_types"] = self.relation.reverse_type
+            first = [[side.start] for side in self.relation.sides]
+            links = self.relation.edge_type, self.splits.train - first
+            return LinkBatchLoader(x.data(), sampler, links, **options)
+        options["neg_sampling"] = self.sides.sampling(mode, number, len(x))
         if self.splits.time is not None:  # what is not earlier is not seen, whatever it links
             options |= {"edge_label_time": self.splits.time["train"], "exclude": None}
             options["order"] = "time" if self.config.order == "time" else "given"
@@ -84,7 +99,12 @@ class LinkObjective:
 
     def loss(self, outputs: Tensor, batch: NodeData) -> Tensor:
         """Training loss of a batch of links, from the embeddings of their ends. [D, H] -> []."""
-        return link_loss(self.config.link_loss, self.decoder, outputs.float(), batch)
+        z = outputs.float()
+        ends = z, z
+        if self.relation is not None:
+            by_type, (source, _, target) = batch.blocks[-1].split(z), self.relation.edge_type
+            ends = by_type[source], by_type[target]
+        return link_loss(self.config.link_loss, self.decoder, ends, batch)
 
     def nodes(self, split: str) -> None:
         """All nodes, because negatives may be any."""
@@ -136,8 +156,8 @@ class LinkObjective:
     @cached_property
     def link_scores(self) -> LinkScores:
         """Metrics of the links of each split."""
-        graph, config = self.dataset.graph, self.config
-        return LinkScores(graph, config, self.splits, self.sides, self.decoder, self.seed)
+        sides, decoder = self.sides, self.decoder
+        return LinkScores(self.graph, self.config, self.splits, sides, decoder, self.seed)
 
     @property
     def node_time(self) -> None:
@@ -151,13 +171,17 @@ class LinkObjective:
     @property
     def notes(self) -> list[str]:
         """What the user should know before training."""
-        number, absent = self.num_seeds, self.splits.num_absent if self.num_seeds else 0
-        if not absent:
-            return []
-        return [
-            f"{absent:,} of {number:,} training links are no edges of the graph: they are learnt, "
-            "but are no messages."
-        ]
+        number, found = self.num_seeds, []
+        if self.relation is not None:
+            reverse = self.relation.reverse_type
+            hidden = "no relation" if reverse is None else ",".join(reverse)
+            found.append(f"Links of {','.join(self.relation.edge_type)}; their reverse: {hidden}.")
+        if number and (absent := self.splits.num_absent(self.graph)):
+            found.append(
+                f"{absent:,} of {number:,} training links are no edges of the graph: they are "
+                "learnt, but are no messages."
+            )
+        return found
 
     def scores(
         self,

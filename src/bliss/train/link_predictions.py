@@ -11,8 +11,9 @@ from torch import Tensor
 
 from bliss import checks
 from bliss.arrays import FloatArray, IntArray
-from bliss.data import Dataset
+from bliss.data.nodes import Nodes
 from bliss.errors import InputError
+from bliss.graph import Graph
 from bliss.links.link_ranking import MEMORY
 from bliss.train.evaluation import full_logits
 from bliss.train.link_objective import LinkObjective
@@ -30,6 +31,13 @@ def link_objective_of(task: Task) -> LinkObjective:
             "leave them out, or train with task='link' (--task link)."
         )
     return task.objective
+
+
+def link_ends(task: Task) -> tuple[tuple[Nodes, int], tuple[Nodes, int]]:
+    """Nodes that can be sources, and targets, with the user's ids, and the first id of each."""
+    relation, dataset = link_objective_of(task).relation, task.dataset
+    source, _, target = (None,) * 3 if relation is None else relation.edge_type
+    return dataset.nodes_of(source), dataset.nodes_of(target)
 
 
 def pair_parts(task: Task, pairs: IntArray) -> Iterator[dict[str, list[Any]]]:
@@ -53,45 +61,45 @@ def top_parts(
     """The `number` targets of the highest scores of each node [N], best first, as columns.
 
     The node itself and targets of its edges are left out, so that a node with few other nodes has
-    fewer rows. With the setting bipartite, nodes are by default all sources, and targets are all
-    targets of links. Scores of some nodes are computed at a time, at most `MEMORY` bytes of them.
+    fewer rows. With types or the setting bipartite, nodes are by default all that can be sources,
+    and targets all that can be targets. Scores of some nodes are computed at a time, at most
+    `MEMORY` bytes of them.
     """
-    objective, graph = link_objective_of(task), task.dataset.graph
-    if checks.whole("top", number, least=1) >= graph.num_nodes:
+    objective = link_objective_of(task)
+    graph, sides = objective.graph, objective.sides
+    everyone = np.arange(graph.num_nodes)
+    sources = nodes if nodes is not None else everyone if sides.sources is None else sides.sources
+    candidates = everyone if sides.targets is None else sides.targets
+    others = candidates.size - int(sides.sources is None or sides.loops.size > 0)
+    if checks.whole("top", number, least=1) > others:
         raise InputError(
-            f"top={number} exceeds the {graph.num_nodes - 1} other nodes of the graph: lower it."
+            f"top={number} exceeds the {others} other nodes that can be targets: lower it."
         )
-    sides = objective.sides
-    sources = np.arange(graph.num_nodes) if sides.sources is None else sides.sources
-    sources = sources if nodes is None else nodes
-    is_target = torch.ones(graph.num_nodes, dtype=torch.bool)
-    if sides.targets is not None:
-        is_target = torch.from_numpy(np.isin(np.arange(graph.num_nodes), sides.targets))
-    indptr, targets = _targets(task)
+    indptr, targets = _targets(graph)
     z, device = _embeddings(task), objective.decoder.device
-    everyone = z.to(device)
-    size = max(MEMORY // (4 * graph.num_nodes), 1)
+    pool = (z if sides.targets is None else z[torch.from_numpy(candidates)]).to(device)
+    size = max(MEMORY // (4 * candidates.size), 1)
     for start in range(0, sources.size, size):
         own = sources[start : start + size]
         with torch.no_grad():
-            scores = objective.decoder.matrix(everyone[torch.from_numpy(own)], everyone).cpu()
+            scores = objective.decoder.matrix(z[torch.from_numpy(own)].to(device), pool).cpu()
         for row, node in enumerate(own):
-            scores[row, torch.from_numpy(targets[indptr[node] : indptr[node + 1]])] = -torch.inf
-            scores[row, node] = -torch.inf
-        scores[:, ~is_target] = -torch.inf
+            known = np.append(targets[indptr[node] : indptr[node + 1]], node)
+            place = np.searchsorted(candidates, known).clip(max=candidates.size - 1)
+            scores[row, torch.from_numpy(place[candidates[place] == known])] = -torch.inf
         best = scores.topk(number, dim=1)
         is_new = best.values > -torch.inf  # [C, K]
         source = np.repeat(own, is_new.sum(1).numpy())
-        yield _columns(task, source, best.indices[is_new].numpy(), best.values[is_new].numpy())
+        target = candidates[best.indices[is_new].numpy()]
+        yield _columns(task, source, target, best.values[is_new].numpy())
 
 
 def _embeddings(task: Task) -> Tensor:
     return full_logits(task, graph=task.graph_of("all"))
 
 
-def _targets(task: Task) -> tuple[IntArray, IntArray]:
+def _targets(graph: Graph) -> tuple[IntArray, IntArray]:
     """Targets of the edges of each node, by node: the graph compressed by source."""
-    graph = task.dataset.graph
     target = np.repeat(np.arange(graph.num_nodes), np.diff(graph.indptr))
     order = np.argsort(graph.indices, kind="stable")
     count = np.bincount(graph.indices, minlength=graph.num_nodes)
@@ -101,17 +109,12 @@ def _targets(task: Task) -> tuple[IntArray, IntArray]:
 def _columns(
     task: Task, source: IntArray, target: IntArray, scores: FloatArray
 ) -> dict[str, list[Any]]:
+    (sources, first), (targets, second) = link_ends(task)
     columns = {
-        "source": _names(task.dataset, source),
-        "target": _names(task.dataset, target),
+        "source": sources.ids(source - first),
+        "target": targets.ids(target - second),
         "score": scores.tolist(),
     }
     if link_objective_of(task).config.link_loss == "bce":
         columns["probability"] = torch.sigmoid(torch.from_numpy(scores)).tolist()
     return columns
-
-
-def _names(dataset: Dataset, nodes: IntArray) -> list[Any]:
-    """The user's ids."""
-    names = dataset.node_names
-    return nodes.tolist() if names is None else [names[node] for node in nodes.tolist()]

@@ -50,7 +50,7 @@ class LinkScores:
       or all targets
     """
 
-    graph: Graph  # all edges
+    graph: Graph  # whose edges are known links
     config: ObjectiveConfig
     splits: LinkSplits
     sides: Sides
@@ -168,11 +168,11 @@ class LinkScores:
 
     @cached_property
     def _known(self) -> IntArray:
-        """Edges of the graph and links of all splits. int64[2, K]."""
+        """Edges of the graph, links of all splits, and nodes with themselves. int64[2, K]."""
         graph = self.graph
         target = np.repeat(np.arange(graph.num_nodes), np.diff(graph.indptr))
         edges = np.stack([graph.indices.astype(np.int64), target])
-        return np.concatenate([edges, self._links], axis=1)
+        return np.concatenate([edges, self._links, self.sides.loops], axis=1)
 
     @cached_property
     def _links(self) -> IntArray:

@@ -129,11 +129,12 @@ class Trainer:
         self.monitor = DivergenceMonitor(self.task)
         self.say = say if self.communicator.is_root else lambda _: None
         self.check_every = checks.whole("check_every", check_every)
-        if config.is_too_large_for_first_hop(self.task.graph.num_nodes, dataset.num_features):
-            self.say(
-                "The first hop is sampled, because the sums of all features take more than 4 GiB; "
-                "with --first-hop exact they are kept in a file."
-            )
+        for note in (
+            ()
+            if self.task.graph.has_times
+            else config.size_notes(self.task.graph.num_nodes, dataset.num_features)
+        ):
+            self.say(note)
 
     def run(
         self,

@@ -78,7 +78,11 @@ class NodeObjective(NodeLabels):
     def loader(self, x: Tensor | TypedInputs, sampler: Sampler, **options: Any) -> NodeLoader:
         """Loader of training nodes."""
         if isinstance(x, TypedInputs):
-            return x.loader(self.y, sampler, self.train_nodes, **options)
+            assert self.dataset.typed is not None
+            name, typed = self.dataset.typed.node_type, x.data()
+            own = x.types.range_of(name)
+            typed[name].y = self.y[own]
+            return NodeLoader(typed, sampler, (name, self.train_nodes - own.start), **options)
         data = NodeData(x=x, y=self.y, num_nodes=self.dataset.graph.num_nodes)
         if self.node_time is not None:
             options["input_time"] = self.node_time[self.train_nodes]

@@ -10,6 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,10 +19,11 @@ from bliss.data import Dataset
 from bliss.data.pairs import read_nodes, read_pairs
 from bliss.data.timestamps import parse_time
 from bliss.errors import InputError
+from bliss.loader.typed_links import link_pairs
 from bliss.storage.files import replacing
 from bliss.train.evaluation import full_logits, own_time_outputs
 from bliss.train.link_objective import LinkObjective
-from bliss.train.link_predictions import link_objective_of, pair_parts, top_parts
+from bliss.train.link_predictions import link_ends, link_objective_of, pair_parts, top_parts
 from bliss.train.losses import probabilities
 from bliss.train.task import Task
 
@@ -58,18 +60,19 @@ def prediction_parts(
         return node_parts(task, nodes)
     if pairs is not None and top is not None:
         raise InputError("pairs and top are two kinds of predictions: pass one of them.")
-    link_objective_of(task)
-    dataset = task.dataset
+    (sources, first), (targets, second) = link_ends(task)
     if pairs is not None:
         if isinstance(pairs, (str, PathLike)):
-            return pair_parts(task, read_pairs(checks.path("pairs", pairs), dataset))
-        return pair_parts(task, checks.node_pairs("pairs", pairs, dataset.graph.num_nodes))
+            found = read_pairs(checks.path("pairs", pairs), sources, targets)
+            return pair_parts(task, found + np.array([[first], [second]]))
+        relation = link_objective_of(task).relation
+        return pair_parts(task, link_pairs("pairs", pairs, task.dataset.graph, relation))
     assert top is not None
     if isinstance(nodes, str) and nodes == ALL:
         return top_parts(task, top)
     if isinstance(nodes, (str, PathLike)):
-        return top_parts(task, top, read_nodes(checks.path("nodes", nodes), dataset))
-    return top_parts(task, top, checks.seeds(nodes, dataset.graph.num_nodes, "nodes"))
+        return top_parts(task, top, read_nodes(checks.path("nodes", nodes), sources) + first)
+    return top_parts(task, top, checks.seeds(nodes, sources.number, "nodes") + first)
 
 
 def task_at(task: Task, at: Any) -> Task:
@@ -117,14 +120,11 @@ def node_parts(task: Task, nodes: str = ALL) -> Iterator[dict[str, list[Any]]]:
     else:
         everyone = torch.arange(dataset.graph.num_nodes)
         outputs = own_time_outputs(task, everyone if chosen is None else chosen)
-    names, first = dataset.names_of_labelled
+    known, first = dataset.nodes_of(None if dataset.typed is None else dataset.typed.node_type)
     for start in range(0, max(len(outputs), 1), _PART):
         part = outputs[start : start + _PART]
         ids = torch.arange(start, start + len(part)) if chosen is None else chosen[start:][:_PART]
-        ids = ids - first
-        columns: dict[str, list[Any]] = {
-            "node": ids.tolist() if names is None else [names[i] for i in ids.tolist()]
-        }
+        columns: dict[str, list[Any]] = {"node": known.ids((ids - first).numpy())}
         yield columns | _predicted(dataset, task.labels.predictions(part))
 
 

@@ -16,8 +16,9 @@ from bliss.errors import InputError, ResourceError
 from bliss.graph import WEIGHTED, EdgeType, Graph
 from bliss.links import LinkSplits
 from bliss.loader.seed_loader import SeedLoader
+from bliss.loader.typed_links import TypedLinks
 from bliss.nn.block import Block
-from bliss.nn.decoders import LightGCN, LinkGNN
+from bliss.nn.decoders import LightGCN, LinkGNN, RelationalLinkGNN
 from bliss.nn.model import GNN
 from bliss.nn.model_config import RELATIONAL
 from bliss.nn.relational_model import RelationalGNN
@@ -29,7 +30,7 @@ from bliss.train.config import TrainConfig
 from bliss.train.config_parts import AUTO
 from bliss.train.learnt_rows import LearntBatch, LearntRows
 from bliss.train.link_objective import LinkObjective
-from bliss.train.link_sides import sides_of, split_links
+from bliss.train.link_sides import relation_of, sides_of, split_links
 from bliss.train.metrics import selecting_metric
 from bliss.train.node_labels import NodeLabels
 from bliss.train.node_objective import node_objective
@@ -137,13 +138,19 @@ def build_task(
     dataset = timed_dataset(config.objective, dataset, scores)
     network = config.network
     check_types(dataset, network.model, network.is_relational, network.embedding)
-    labels = None if config.objective.is_link else node_objective(config, dataset, device, trains)
+    labels, relation = None, None
+    if config.objective.is_link:
+        relation = relation_of(dataset, config.objective)
+        if relation is not None:
+            config = config.with_settings(edge_type=relation.edge_type)
+    else:
+        labels = node_objective(config, dataset, device, trains)
     has_times = dataset.graph.has_times
     config = config.fitted(dataset.graph.num_nodes, dataset.num_features, has_times)
     torch.manual_seed(torch_seed(config.seed, Stream.WEIGHTS))
     outputs = 0 if labels is None else labels.num_outputs
     model = build_network(config, NetworkSchema.of(dataset), outputs).to(device)
-    objective = labels or _link_objective(config, dataset, model, scores)
+    objective = labels or _link_objective(config, dataset, relation, model, scores)
     encoder = encoder or fit_encoder(config, dataset, objective.train_nodes)
     x, typed = dataset.x, None
     if isinstance(encoder, TypedEncoder):
@@ -199,6 +206,9 @@ def build_network(config: TrainConfig, schema: NetworkSchema, outputs: int) -> G
     if schema.node_types:
         learnt = config.network.embedding
         widths = {name: width or learnt for name, width in schema.node_types.items()}
+        if config.objective.is_link:
+            decoder = config.objective.decoder
+            return RelationalLinkGNN(widths, schema.edge_types, config.network, decoder)
         return RelationalGNN(widths, schema.edge_types, outputs, config.network)
     inputs = schema.features + config.network.embedding
     if inputs == 0:
@@ -213,15 +223,15 @@ def build_network(config: TrainConfig, schema: NetworkSchema, outputs: int) -> G
 
 
 def _link_objective(
-    config: TrainConfig, dataset: Dataset, model: GNN, scores: bool
+    config: TrainConfig, dataset: Dataset, relation: TypedLinks | None, model: GNN, scores: bool
 ) -> LinkObjective:
     """Split the links, to be trained on or scored; the decoder is that of the network."""
-    assert isinstance(model, LinkGNN)
+    assert isinstance(model, (LinkGNN, RelationalLinkGNN))
     metric = selecting_metric(config.training.select, LinkObjective.kind, config.network.hidden)
-    sides = sides_of(dataset, config)
-    splits = split_links(dataset, config) if scores else LinkSplits.none(dataset.graph)
+    sides = sides_of(dataset, config, relation)
+    splits = split_links(dataset, config, relation) if scores else LinkSplits.none(dataset.graph)
     objective = LinkObjective(
-        dataset, config.objective, splits, model.decoder, metric, config.seed, sides
+        dataset, config.objective, splits, model.decoder, metric, config.seed, sides, relation
     )
     number = objective.link_scores.num_candidates
     config.objective.check_candidates(number, "add nodes that can be targets")

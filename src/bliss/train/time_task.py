@@ -41,16 +41,6 @@ def sees_times(config: ObjectiveConfig, dataset: Dataset) -> bool:
     return dataset.graph.has_times and is_by_time(config, dataset)
 
 
-def refuse_times(config: ObjectiveConfig, dataset: Dataset, command: str) -> None:
-    """Raise an error for a command that measures neighbourhoods of any time."""
-    if sees_times(config, dataset):
-        other = "random" if config.is_link else "given"
-        raise InputError(
-            f"{command} measures neighbourhoods without times, but the data is split by time: "
-            f"choose split {other}, whose neighbourhoods are those of all times."
-        )
-
-
 def timed_dataset(config: ObjectiveConfig, dataset: Dataset, scores: bool) -> Dataset:
     """The dataset as a run needs it: nodes split by time, or a graph whose times are not used.
 
@@ -74,10 +64,11 @@ def timed_dataset(config: ObjectiveConfig, dataset: Dataset, scores: bool) -> Da
             return dataset
         graph, digest = dataset.graph.without_times(), dataset.fingerprint
         return replace(dataset, graph=graph, node_time=None, digest=digest)
-    if dataset.graph.types is not None:
+    if dataset.graph.types is not None and (not config.is_link or dataset.graph.has_times):
+        other = "random" if config.is_link else "given"
         raise InputError(
-            "split='time' is not supported for graphs with types: choose split given, or write "
-            "your own loop with Graph.of(data, time_attr=...) and BlockLoader."
+            f"split='time' is not supported for graphs with types: choose split {other}, or write "
+            "your own loop with Graph.of(data, time_attr=...) and loaders."
         )
     return dataset if config.is_link else _node_splits(config, dataset)
 

@@ -19,7 +19,7 @@ from bliss.nn.block import Block
 from bliss.nn.inference import OUTPUT_BYTES_IN_MEMORY
 from bliss.nn.relational_model import RelationalGNN
 from bliss.storage.limits import allocating
-from bliss.train.batch import NodeData, NodeLoader, TypedData
+from bliss.train.batch import NodeData, TypedData
 from bliss.train.learnt_rows import LearntBatch, LearntRows
 
 
@@ -36,9 +36,9 @@ class TypedEncoder:
         The nodes of other types have no labels, so that their statistics say nothing about them.
         """
         typed, types = nodes_of(dataset)
-        first = types.range_of(typed.node_type).start
+        own = types.range_of(typed.node_type)
         chosen = {name: torch.arange(len(x)) for name, x in typed.x.items()}
-        chosen[typed.node_type] = nodes - first
+        chosen[typed.node_type] = nodes[(nodes >= own.start) & (nodes < own.stop)] - own.start
         return cls(
             {
                 name: FeatureEncoder.fit(method if x.size(1) else "raw", x, chosen[name])
@@ -93,7 +93,6 @@ class TypedInputs:
     """Inputs of a network by type: encoded features, or rows of the embedding."""
 
     types: GraphTypes
-    node_type: str  # of the seeds
     x: Mapping[str, Tensor]  # [n_t, F_t]; of a type without features, rows of the embedding
     learnt: Mapping[str, int]  # first row, in the embedding, of each type without features
 
@@ -102,16 +101,13 @@ class TypedInputs:
         """Width of the input of each type."""
         return {name: x.size(1) for name, x in self.x.items()}
 
-    def loader(self, y: Tensor, sampler: Any, nodes: Tensor, **options: Any) -> NodeLoader:
-        """Loader of batches of some nodes. y [V] or [V, C] and nodes int64[N] of the graph."""
-        own = self.types.range_of(self.node_type)
+    def data(self) -> TypedData:
+        """What loaders gather batches from: the features that are not learnt."""
         stores = {
             name: NodeData(num_nodes=number, **({} if name in self.learnt else {"x": self.x[name]}))
             for name, number in self.types.num_nodes.items()
         }
-        stores[self.node_type].y = y[own]
-        data = TypedData(stores, self.types.edge_types)
-        return NodeLoader(data, sampler, (self.node_type, nodes - own.start), **options)
+        return TypedData(stores, self.types.edge_types)
 
     def of_batch(
         self, batch: TypedData, embedding: LearntRows | None
@@ -167,7 +163,7 @@ def typed_inputs(
             embedding = LearntRows(torch.empty(total, width))
         for name, first in missing.items():
             x[name] = embedding.value[first : first + types.num_nodes[name]]
-    return TypedInputs(types, typed.node_type, x, missing), embedding
+    return TypedInputs(types, x, missing), embedding
 
 
 def check_types(dataset: Dataset, model: str, is_relational: bool, embedding: int) -> None:

@@ -31,7 +31,7 @@ from bliss.studies.advice.pilot import Pilot
 from bliss.studies.provenance import machine
 from bliss.train import TrainConfig, resolve
 from bliss.train.results import title_of
-from bliss.train.time_task import refuse_times
+from bliss.train.time_task import sees_times
 
 PILOT_STEPS = 60
 """Steps of a pilot."""
@@ -83,9 +83,10 @@ def advise(
     checks.whole("pilot_steps", pilot_steps, least=2)
     checks.positive("limit", limit, "start with 0.1.")
     given = {k: v for k, v in settings.items() if v is not None and k != "budgets"}
-    refuse_times(resolve(**given).objective, dataset, "bliss advise")
-    size = dataset.graph.num_nodes, dataset.num_features
-    eligible = {name: config.fitted(*size) for name, config in _eligible(given).items()}
+    has_times = sees_times(resolve(**given).objective, dataset)
+    size = dataset.graph.num_nodes, dataset.num_features, has_times
+    offered = _eligible(given, has_times)
+    eligible = {name: config.fitted(*size) for name, config in offered.items()}
     teacher = max(eligible.values(), key=lambda config: config.sampler.config.has_history)
     say(f"Pilot: {pilot_steps} steps with {teacher.sampler.name}")
     pilot = Pilot(teacher, dataset, pilot_steps)
@@ -128,7 +129,8 @@ def advise(
         rows=rows,
         limit=limit,
         batch_noise=noise,
-        variance_note=_variance_note(rows[-1] if compare else best, noise, limit, pilot),
+        variance_note=_variance_note(rows[-1] if compare else best, noise, limit, pilot)
+        + _sharing_note(pilot),
         causes=[],
         fits=[c.fit() for c in dict.fromkeys(c for _, c in choices) if len(c.settings) > 1],
         pilot_steps=pilot.steps,
@@ -170,18 +172,21 @@ def _no_advice(pilot: Pilot, config: TrainConfig, limit: float, started: float) 
     )
 
 
-def _eligible(given: Mapping[str, Any]) -> dict[str, TrainConfig]:
+def _eligible(given: Mapping[str, Any], has_times: bool) -> dict[str, TrainConfig]:
     """Settings of what can be advised; raises an error if there is nothing."""
     if (lasting := resolve(**given).sampler.config.lasting) > 1:
         raise InputError(
             f"coin_steps={lasting} is not known to the pilot, whose expected errors assume new "
             "coins in every step: leave it out, and add it to the command that is advised."
         )
-    eligible = configs(given)
+    eligible = configs(given, has_times)
+    kind = resolve(**given).sampler
+    if not eligible and has_times and (reason := kind.config.times_refused):
+        raise InputError(f"times are not possible with sampler {kind.name!r}, because {reason}.")
     if not eligible:
         names = dict.fromkeys(str(kind["sampler"]) for kind in KINDS.values())
         raise InputError(
-            f"no advice is known for sampler={resolve(**given).sampler.name!r} with these options: "
+            f"no advice is known for sampler={kind.name!r} with these options: "
             f"choose one of {', '.join(names)}, with the estimator ht or hajek, or pass budgets as "
             "numbers."
         )
@@ -192,10 +197,11 @@ def command(given: Mapping[str, Any], config: TrainConfig, root: Path | None = N
     """The command that trains with a choice, and with all settings that were given."""
     options = {**given, "dataset": config.data.dataset, "model": config.network.model}
     options["sampler"] = config.sampler.name
-    chosen = config.flat()
+    chosen, is_exact = config.flat(), config.sampler.config.is_first_hop_exact
     for name in ("estimator", "first_hop", "history"):
-        if (value := chosen.get(name)) not in (None, "none", "sampled"):
-            options[name] = value
+        value = chosen.get(name)
+        if value not in (None, "none", "sampled") or (value == "none" and is_exact):
+            options[name] = value  # by default, an exact first hop may come with a history
     if config.sampler.budgets:
         options["budgets"] = ",".join(map(str, config.sampler.budgets))
     words = ["bliss", "train"]
@@ -251,6 +257,19 @@ def _variance_note(row: AdviceRow, batch_noise: float, limit: float, pilot: Pilo
     return (
         f"With the {row.name} settings, sampling adds {error:.2g} of the gradient's square{ratio}: "
         f"the variance of sampling {verdict} there."
+    )
+
+
+def _sharing_note(pilot: Pilot) -> str:
+    """Sentence on what layer-wise samplers lose by sharing sources in time; empty without times."""
+    if not pilot.task.graph.has_times:
+        return ""
+    is_ordered = pilot.task.config.objective.order == "time"
+    remedy = "" if is_ordered else "; --order time makes it smaller"
+    return (
+        " Sources that layer-wise samplers share in time see less than in trees of their own. This "
+        f"changes the gradient by {pilot.sharing_error:.2g} of its square, which is not counted as "
+        f"an error{remedy}."
     )
 
 

@@ -17,13 +17,15 @@ from bliss.train.config import PLACES
 
 KINDS: Mapping[str, Mapping[str, Any]] = {
     "pladies": {"sampler": "pladies"},
-    "bliss": {"sampler": "bliss", "first_hop": "sampled"},
-    "bliss, exact first hop": {"sampler": "bliss", "first_hop": "exact"},
+    "bliss": {"sampler": "bliss", "first_hop": "sampled", "history": "none"},
+    "bliss, exact first hop": {"sampler": "bliss", "first_hop": "exact", "history": "none"},
     "bliss, history": {"sampler": "bliss", "history": "nodes", "estimator": "ht"},
     "neighbor": {"sampler": "neighbor"},
     "full": {"sampler": "full"},
 }
 """What is considered, by name."""
+OPEN = {"first_hop": "auto", "history": "auto"}.items()
+"""Values of options that leave them to the choice."""
 REFERENCES = ("pladies", "neighbor", "full")
 """Kinds that every choice is compared with."""
 SCALES = (1 / 8, 1 / 2, 2.0)
@@ -36,11 +38,13 @@ MOST_NEIGHBOURS = 1024
 """Largest fanout considered."""
 
 
-def configs(given: Mapping[str, Any]) -> dict[str, TrainConfig]:
-    """Settings of the kinds that agree with the given ones, with default budgets or none."""
+def configs(given: Mapping[str, Any], has_times: bool = False) -> dict[str, TrainConfig]:
+    """Settings of the kinds that agree with the given ones, with default budgets or none.
+
+    With times, kinds that sum over edges of any time are left out.
+    """
     given = {**given, **({"sampler": str(given["sampler"]).lower()} if "sampler" in given else {})}
-    if given.get("first_hop") == "auto":
-        del given["first_hop"]
+    given = {name: value for name, value in given.items() if (name, value) not in OPEN}
     chosen: dict[str, TrainConfig] = {}
     for name, kind in KINDS.items():
         if any(given.get(key, value) != value for key, value in kind.items()):
@@ -49,7 +53,7 @@ def configs(given: Mapping[str, Any]) -> dict[str, TrainConfig]:
             config = resolve(**{**given, **kind})
         except InputError:  # an option that this sampler does not have, or attention
             continue
-        if _is_supported(config):
+        if _is_supported(config) and not (has_times and config.sampler.config.times_refused):
             chosen = {other: same for other, same in chosen.items() if same != config}
             chosen[name] = config  # by its most specific name
     return chosen
@@ -74,6 +78,8 @@ def _is_supported(config: TrainConfig) -> bool:
     if is_nodewise and (not is_uniform or options["history"] != "none"):
         return False
     if is_nodewise and config.sampler.config.weighs_targets:
+        return False
+    if options.get("temporal_strategy") == "last":  # keeps the newest, and draws nothing
         return False
     return options["estimator"] in ("ht", "hajek")
 

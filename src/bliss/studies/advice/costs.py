@@ -67,7 +67,7 @@ def count(graph: Graph, blocks: Sequence[Block], widths: Sequence[int]) -> list[
             block.num_dst,
             block.num_src,
             block.num_edges,
-            0 if _is_looked_up(block) else int(graph.degree[block.dst.numpy()].sum()),
+            0 if _is_looked_up(block) else _in_edges(graph, block),
             widths[number],
             widths[number + 1],
         )
@@ -107,6 +107,13 @@ def fit_costs(works: Sequence[Work], ms: Sequence[float], sums_history: bool) ->
     coefficient: FloatArray = np.asarray(scaled / scale)
     residual = float(np.median(np.abs(matrix @ coefficient - 1)))
     return CostModel(coefficient, residual)
+
+
+def _in_edges(graph: Graph, block: Block) -> int:
+    """Edges that the targets of a block may see; with times, those of their past."""
+    if block.rows is not None and block.rows.cutoff is not None:
+        return block.rows.num_edges
+    return int(graph.degree[block.dst.numpy()].sum())
 
 
 def _is_looked_up(block: Block) -> bool:

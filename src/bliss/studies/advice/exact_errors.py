@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 
 from bliss.arrays import NOTHING, BoolArray, FloatArray, IntArray
-from bliss.graph import Graph, HiddenEdges
+from bliss.graph import Graph, HiddenEdges, Rows
 from bliss.nn import GNN, infer
 from bliss.nn.block import Block
 from bliss.nn.inference import LayerSurvey
@@ -54,6 +54,26 @@ class LayerError(NamedTuple):
     def relative(self) -> float:
         """Share of the error in the square of the aggregates."""
         return self.error / self.square if self.square > 0 else 0.0
+
+
+class ExactRows(NamedTuple):
+    """Exact quantities of the edges [E'] and groups [G] of some rows."""
+
+    edge: IntArray  # int64[E']
+    alpha: FloatArray  # float32[E']
+    apart: FloatArray  # float32[E'] |h_j - mu_i / sum_k alpha_ik|^2
+    square: FloatArray  # float32[G] |mu_i|^2
+
+    def pairs(self, indptr: IntArray, sources: IntArray) -> ExactRows:
+        """The same with parallel edges of a group, which are drawn together, as one edge.
+
+        indptr [G + 1], sources [E']; `edge` is then the source.
+        """
+        group = np.repeat(np.arange(indptr.size - 1), np.diff(indptr))
+        code = group * (int(sources.max(initial=0)) + 1) + sources.astype(np.int64)
+        _, first, place = np.unique(code, return_index=True, return_inverse=True)
+        alpha = np.bincount(place, self.alpha).astype(float)
+        return ExactRows(sources[first], alpha, self.apart[first], self.square)
 
 
 class ExactLayer:
@@ -112,22 +132,35 @@ class ExactLayer:
         if without is not None:
             self._is_known[without.node] = False
 
-    @torch.no_grad()
     def _learn(self, dst: IntArray, without: HiddenEdges | None) -> None:
-        (block,) = self._full.sample(dst, 0, without=without)
+        rows = self.graph.rows(dst, without)
+        found = self._exact(rows)
+        self.square[rows.group_id] = found.square
+        self._squared[found.edge] = found.alpha**2
+        self._spread[found.edge] = found.alpha**2 * found.apart
+
+    def in_time(self, rows: Rows) -> ExactRows:
+        """Exact quantities of rows that end at the times of their targets."""
+        if self.graph.types is not None:  # targets have several groups
+            return self._exact(rows)
+        part = np.cumsum(rows.degree) * max(self.sketch.size(1), 1) // CHUNK
+        groups = np.split(np.arange(rows.degree.size), np.flatnonzero(np.diff(part)) + 1)
+        parts = [self._exact(rows.of_groups(own)) for own in groups]
+        return ExactRows(*(np.concatenate(one) for one in zip(*parts, strict=True)))
+
+    @torch.no_grad()
+    def _exact(self, rows: Rows) -> ExactRows:
+        (block,) = self._full.sample(rows.dst, 0, without=rows.hidden, time=rows.cutoff)
         alpha = self._alpha(block)
         message = self.sketch.index_select(0, block.src[block.row])  # [E', F]
-        rows = self.graph.rows(dst, without)
         group = torch.arange(rows.degree.size).repeat_interleave(torch.from_numpy(rows.degree))
         mean = torch.zeros(rows.degree.size, message.size(1))
         mean.index_add_(0, group, alpha[:, None] * message)
-        self.square[rows.group_id] = mean.square().sum(1).numpy()
+        square = mean.square().sum(1).numpy()
         total = torch.zeros(rows.degree.size).index_add_(0, group, alpha)
         mean /= torch.where(total == 0, 1.0, total)[:, None]
         apart = (message - mean.index_select(0, group)).square().sum(1)
-        edge = block.edge.numpy()
-        self._squared[edge] = alpha.square().numpy()
-        self._spread[edge] = (alpha.square() * apart).numpy()
+        return ExactRows(block.edge.numpy(), alpha.numpy(), apart.numpy(), square)
 
     def _alpha(self, block: Block) -> Tensor:
         """Exact coefficients of a full block's edges. float32[E']."""
@@ -201,6 +234,10 @@ class ExactErrors:
             Result of `changes`, for a sampler with a history.
         without
             Edges that the batch does not see. Exact inputs of layers are those of all edges.
+
+        With times, rows and coefficients are those up to the times of the targets; exact inputs of
+        layers above the first are those of all times. The fit to measured errors of the gradient
+        (`budgets.fit_sensitivity`) takes up what this misses.
         """
         assert isinstance(sampler.config, EstimatorConfig)
         kind = "hajek" if self.is_attention else sampler.config.estimator
@@ -209,6 +246,9 @@ class ExactErrors:
         influence = self._influence(sampler, blocks[skipped:])
         for number, block in enumerate(blocks[skipped:]):
             exact, dst = self.layers[number + skipped], block.dst.numpy()
+            if block.rows is not None and block.rows.cutoff is not None:
+                errors.append(self._in_time(sampler, block.rows, number, kind, influence[number]))
+                continue
             exact.learn(dst, without)
             rows = self.graph.rows(dst, without)
             indptr, edge = rows.edges()
@@ -223,6 +263,28 @@ class ExactErrors:
                 value = _nodewise_error(indptr, squares, centre, sampler.budgets[number])
             errors.append(LayerError(value, float(exact.square[rows.group_id].sum())))
         return errors
+
+    def _in_time(
+        self, sampler: Sampler, rows: Rows, number: int, kind: str, influence: FloatArray
+    ) -> LayerError:
+        """Error of one layer for rows that end at the times of their targets."""
+        exact, (indptr, edge) = self.layers[number], rows.edges()
+        found = exact.in_time(rows)
+        sources: IntArray = self.graph.indices[edge]
+        if isinstance(sampler, LayerSampler):
+            found = found.pairs(indptr, sources)
+            sources = found.edge
+        base = found.apart if kind == "hajek" else exact.size[sources]
+        squares = found.alpha.astype(np.float64) ** 2 * base
+        if isinstance(sampler, LayerSampler):
+            seen = rows.hidden, rows.cutoff
+            chosen = sampler.inclusion(rows.dst, number, influence, *seen)
+            stake: FloatArray = np.bincount(sources, squares, self.graph.num_nodes).astype(float)
+            value = error(chosen.prob, stake[chosen.candidate])
+        else:
+            centre = found.square if kind == "ht" else np.zeros(indptr.size - 1)
+            value = _nodewise_error(indptr, squares, centre, sampler.budgets[number])
+        return LayerError(value, float(found.square.sum()))
 
     def _influence(self, sampler: Sampler, blocks: Sequence[Block]) -> list[FloatArray]:
         """g_i^2 of the targets of each sampled layer; empty arrays if the sampler has none."""

@@ -21,7 +21,7 @@ from bliss.samplers import Sampler
 from bliss.studies.advice.budgets import Budgets
 from bliss.studies.advice.costs import LayerWork, Work, count, mean_work
 from bliss.studies.advice.exact_errors import ExactErrors, LayerError
-from bliss.studies.gradients import full_gradients, gradient, training_batch
+from bliss.studies.gradients import full_gradients, gradient, shares_sources, training_batch
 from bliss.train import Stepper, Task, TrainConfig, assess, build_task
 from bliss.train.divergence import DivergenceMonitor
 
@@ -118,6 +118,17 @@ class Pilot:
         """Gradients of the batches."""
         return Noise(full_gradients(self.task, self.batches))
 
+    @cached_property
+    def shared(self) -> Noise:
+        """Gradients of the batches with all sources, shared in time as layer-wise samplers do."""
+        return Noise(full_gradients(self.task, self.batches, is_shared=True))
+
+    @property
+    def sharing_error(self) -> float:
+        """|g' - g|^2 / |g|^2 of gradients g' with shared sources and g with trees of their own."""
+        difference = self.shared.gradients - self.noise.gradients
+        return float(difference.square().sum(1).mean()) / max(self.noise.square, 1e-300)
+
     @property
     def is_fitted(self) -> bool:
         """Whether the loss fell below FITTED of its first value: the training seeds are fitted."""
@@ -149,18 +160,23 @@ class Pilot:
     def _surveys(self, sampler: Sampler) -> bool:
         """Whether evaluations during training survey the network for this sampler."""
         config = self.task.config.training
-        return sampler.learns_from_surveys and config.survey and config.evaluate == "full"
+        is_survey = config.evaluate == "full" and self.task.objective.is_survey
+        return sampler.learns_from_surveys and config.survey and is_survey
 
     def gradient_error(self, sampler: Sampler, budgets: Budgets, first: int = 0) -> float:
-        """Measured r: mean of |g^ - g|^2 over batches, over that of |g|^2."""
+        """Measured r: mean of |g^ - g|^2 over batches, over that of |g|^2.
+
+        With times, g of a layer-wise sampler is that of all sources that it may share.
+        """
+        noise = self.shared if shares_sources(self.task, sampler) else self.noise
         with with_budgets(sampler, budgets):
             errors = [
                 float((gradient(self.task, sampler, seeds, first + number) - exact).square().sum())
                 for number, (seeds, exact) in enumerate(
-                    zip(self.batches, self.noise.gradients, strict=True)
+                    zip(self.batches, noise.gradients, strict=True)
                 )
             ]
-        return sum(errors) / len(errors) / max(self.noise.square, 1e-300)
+        return sum(errors) / len(errors) / max(noise.square, 1e-300)
 
     def expected(
         self,

@@ -16,6 +16,7 @@ from bliss.samplers.estimators import ESTIMATORS
 from bliss.studies.comparison.sizes import Budgets, sized_by
 from bliss.train import TrainConfig, resolve
 from bliss.train.config import PLACES
+from bliss.train.config_parts import AUTO
 
 ALIASES = ("labor-0",)  # second names of a sampler
 ALL_SAMPLERS = ("bliss", *(name for name in SAMPLERS if name not in (*ALIASES, "bliss")))
@@ -87,10 +88,13 @@ def settings_of(
     """Settings of a sampler with the estimator, and a note if it does not offer that.
 
     It then has its own default, or an unbiased estimator if it has a history. With OWN, it has
-    that of `bliss train`. Of the budgets, it takes those of its unit.
+    that of `bliss train`. Of the budgets, it takes those of its unit. It has a history only if that
+    is asked for, so that samplers are compared on equal terms.
     """
     given = {k: v for k, v in settings.items() if k not in ("budgets", "estimator")}
     given |= {"model": model, "sampler": sampler.name} | dict(sampler.options)
+    if "history" not in given and getattr(SAMPLERS[sampler.name], "history", "") == AUTO:
+        given["history"] = "none"
     options = {k: v for k, v in given.items() if k not in PLACES}
     own = getattr(SAMPLERS[sampler.name], "estimator", None)
     is_set = estimator != OWN and own is not None and "estimator" not in sampler.options

@@ -24,13 +24,20 @@ from bliss import checks
 from bliss.arrays import NOTHING, FloatArray
 from bliss.data import Dataset
 from bliss.errors import InputError
+from bliss.graph import Cutoff
 from bliss.loader.seeds import SeedBatch, draw_blocks
+from bliss.nn.block import Block
 from bliss.policies import POLICIES
 from bliss.rng import Stream
 from bliss.samplers import PLADIES, Bliss, LayerSampler
 from bliss.samplers.config_base import EstimatorConfig
 from bliss.samplers.influence import of_sources
-from bliss.studies.gradients import full_gradients, squared_errors, training_batch
+from bliss.studies.gradients import (
+    full_gradients,
+    shares_sources,
+    squared_errors,
+    training_batch,
+)
 from bliss.studies.layer_errors import Frontier, Targets, error, exact_frontiers, least_error
 from bliss.studies.variance.variance_record import (
     AgeRatios,
@@ -43,7 +50,6 @@ from bliss.studies.variance.variance_record import (
 )
 from bliss.train import Stepper, TrainConfig, build_task
 from bliss.train.task import torch_seed
-from bliss.train.time_task import refuse_times
 
 FRONTIERS = 4
 """Batches whose variance is summed at a checkpoint, and whose gradients are measured."""
@@ -96,8 +102,12 @@ class VarianceStudy:
                 f"coin_steps={lasting} must be 1 here, because errors are measured over "
                 "independent draws: leave it out."
             )
-        refuse_times(config.objective, dataset, "bliss variance")
         self.task = build_task(config, dataset)
+        if self.survey_every and not self.task.objective.is_survey:
+            raise InputError(
+                f"survey_every={survey_every} has no meaning here, because surveys see edges of "
+                "any time, and nodes or links of this split those of their past: leave it out."
+            )
         self.stepper = Stepper(self.task)
         self.config = config = self.task.config
         self.fixed = PLADIES(self.task.graph, config.sampler.budgets, **self._options)
@@ -137,7 +147,7 @@ class VarianceStudy:
                 f"history=True has no meaning for model={config.network.model!r}, which learns its "
                 "coefficients or has a map per relation: choose model sage or gcn, or leave it out."
             )
-        return Bliss(
+        made = Bliss(
             task.graph,
             config.sampler.budgets[1:],
             policy=policy,
@@ -147,6 +157,9 @@ class VarianceStudy:
             widths=task.model.widths[:-1],
             x=task.x,
         )
+        if task.graph.has_times:
+            made.check_times()
+        return made
 
     def _surveyed_students(self) -> dict[str, Bliss]:
         learners = {n: one for n, one in self.students.items() if one.learns_from_surveys}
@@ -225,18 +238,19 @@ class VarianceStudy:
     def _targets(self, seeds: SeedBatch, step: int) -> list[Targets]:
         """Targets of each layer of a draw and their influence, input layer first."""
         blocks, hidden = draw_blocks(self.fixed, seeds, Stream.MEASUREMENT + step), seeds.without
-        found = [Targets(blocks[-1].dst.numpy(), np.ones(blocks[-1].num_dst), hidden)]
+        ones = np.ones(blocks[-1].num_dst)
+        found = [Targets(blocks[-1].dst.numpy(), ones, hidden, _cutoff(blocks[-1]))]
         for block in blocks[:0:-1]:
             influence = of_sources(
                 block, found[-1].influence, has_attention=self.config.network.is_attention
             )
-            found.append(Targets(block.src.numpy(), influence, hidden))
+            found.append(Targets(block.src.numpy(), influence, hidden, block.cutoff))
         return found[::-1]
 
     def _gradient_errors(self) -> dict[str, GradientError]:
         """r of PLADIES and of every student, for the network as it is."""
         batches = self._seeds(self.stepper.steps)
-        exact = full_gradients(self.task, batches)
+        exact = full_gradients(self.task, batches, shares_sources(self.task, self.fixed))
         return {
             name: gradient_error(squared_errors(self.task, one, batches, exact, DRAWS), exact)
             for name, one in ({"pladies": self.fixed} | self.students).items()
@@ -299,6 +313,11 @@ class VarianceStudy:
         ]
 
 
+def _cutoff(block: Block) -> Cutoff | None:
+    """Times that the targets of a block may see; None: all."""
+    return None if block.rows is None else block.rows.cutoff
+
+
 def _errors(
     sampler: LayerSampler, frontiers: list[Frontier], kind: str, name: str = ""
 ) -> tuple[float, float]:
@@ -314,11 +333,12 @@ def _errors(
             continue
         influence = frontier.influence if sampler.config.weighs_targets else NOTHING
         layer = frontier.layer - skipped
-        prob = sampler.inclusion(frontier.targets, layer, influence, frontier.without).prob
+        seen = frontier.without, frontier.cutoff
+        prob = sampler.inclusion(frontier.targets, layer, influence, *seen).prob
         changed = frontier.changed.get(name)
         sampled = stake if changed is None else getattr(changed, kind)
         own += error(prob, sampled)
-        least += least_error(prob, frontier.targets.size, stake)
+        least += least_error(prob, frontier.num_targets, stake)
     return own, least
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from bliss.data import Dataset
 from bliss.errors import InputError, ResourceError
 from bliss.train.config import LARGE_BYTES, TrainConfig
+from bliss.train.config_parts import AUTO
 from bliss.train.recipe import resolve
 from bliss.train.seconds.gradient_noise import Form, Size
 from bliss.train.time_task import sees_times
@@ -143,7 +144,8 @@ def kinds(
     A sampler that is none of KINDS is the only kind if it is given. Budgets without a sampler are
     those of layer-wise ones.
     """
-    given = {name: value for name, value in given.items() if value is not None}
+    is_open = {"first_hop": AUTO, "history": AUTO}
+    given = {k: v for k, v in given.items() if v is not None and is_open.get(k) != v}
     if "sampler" in given:
         given["sampler"] = str(given["sampler"]).lower()
     tried = KINDS
