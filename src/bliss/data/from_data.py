@@ -77,8 +77,9 @@ def from_data(
 
         if time_attr is not None:
             raise InputError(
-                f"time_attr={time_attr!r} was given with a HeteroData, but runs know no times of "
-                "graphs with types: leave it out, or use Graph.of(data, time_attr=...) and loaders."
+                f"time_attr={time_attr!r} was given with a HeteroData, but runs do not support "
+                "times of heterogeneous graphs: leave it out, or use Graph.of(data, time_attr=...) "
+                "and a loader."
             )
         weights = norm if checks.flag("edge_weight", edge_weight) else "mean"
         return from_hetero(data, name, node_type, weights, undirected, splits, split, task, seed)

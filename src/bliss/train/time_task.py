@@ -67,8 +67,8 @@ def timed_dataset(config: ObjectiveConfig, dataset: Dataset, scores: bool) -> Da
     if dataset.graph.types is not None and (not config.is_link or dataset.graph.has_times):
         other = "random" if config.is_link else "given"
         raise InputError(
-            f"split='time' is not supported for graphs with types: choose split {other}, or write "
-            "your own loop with Graph.of(data, time_attr=...) and loaders."
+            f"split='time' is not supported for heterogeneous graphs: choose split {other}, or "
+            "write your own loop with Graph.of(data, time_attr=...) and loaders."
         )
     return dataset if config.is_link else _node_splits(config, dataset)
 
