@@ -107,11 +107,11 @@ def test_grouping_sorts_by_target_then_source(seed, index_type):
 
 @pytest.mark.parametrize("index_type", [np.int32, np.int64])
 @pytest.mark.parametrize("seed", range(25))
-@pytest.mark.parametrize("is_coded", [False, True])
-def test_scan_agrees_bit_for_bit_and_clears_what_it_used(seed, index_type, is_coded):
+@pytest.mark.parametrize("values", ["none", "plain", "coded"])
+def test_scan_agrees_bit_for_bit_and_clears_what_it_used(seed, index_type, values):
     case = Case(seed, index_type)
-    value, table = case.value, NOTHING
-    if is_coded:
+    value, table = case.value if values == "plain" else NOTHING, NOTHING
+    if values == "coded":
         value = case.random.integers(0, 256, case.edges).astype(np.uint8)
         table = case.random.random(256).astype(np.float32)
     edges = *case.rows.ranges, case.indices, case.dst
@@ -233,6 +233,25 @@ def test_kept_sources_and_edges_agree_draw_for_draw(seed):
     ):
         np.testing.assert_array_equal(ours, twin)
     assert not bits.any()
+
+
+def test_edges_of_groups_that_follow_each_other_agree():
+    """Short groups are passed over together, up to a number of edges."""
+    random = np.random.default_rng(0)
+    bound = np.sort(random.permutation(6000)[:120])
+    bound[40:45] = bound[40]  # groups without edges
+    indices = random.integers(0, 500, 6000).astype(np.int32)
+    pointer = np.arange(bound.size)
+    source = random.permutation(500)[:90]
+    rows = pointer, bound[:-1].copy(), bound[1:].copy(), indices, source
+    scratch = np.zeros(16, np.uint32), np.empty(500, np.int32), np.empty(6001, np.int64)
+    for ours, twin in zip(gather(*rows, *scratch), reference.gather(*rows), strict=True):
+        np.testing.assert_array_equal(ours, twin)
+
+
+def test_inverses_agree():
+    degree = np.array([3, 0, 1, 7, 49])
+    np.testing.assert_array_equal(frontier.inverse(degree), reference.inverse(degree))
 
 
 @cases

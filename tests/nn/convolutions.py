@@ -300,9 +300,9 @@ random inputs and parameters, and has no values per edge other than the graph's 
 
 | convolution | status | weights, or reason | bias | without | history |
 |---|---|---|---|---|---|"""
-TYPES = f"""## Graphs with types
+TYPES = f"""## Heterogeneous graphs
 
-On blocks of a graph with types ([types.md](types.md)), `block.propagate` also takes a `HeteroConv` and
+On blocks of a heterogeneous graph ([types.md](types.md)), `block.propagate` also takes a `HeteroConv` and
 `HGTConv`, with inputs by type, and `RGCNConv` and others that take `edge_type`, with the rows of all
 types as one tensor. `HeteroConv` is as exact as the convolutions of its relations; these take their
 degrees and softmaxes from one relation each. The bias is that of one layer on a graph of {NODES} nodes

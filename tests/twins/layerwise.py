@@ -77,6 +77,11 @@ def scan(
     return distinct[appearance], total[appearance]
 
 
+def inverse(degree: IntArray) -> FloatArray:
+    """1 / degree, and 0 where it is 0. [N]."""
+    return np.array([1 / n if n else 0.0 for n in degree.tolist()])
+
+
 def collect_mass(
     candidate: IntArray, squares: FloatArray, code: IntArray, table: FloatArray, power: float
 ) -> FloatArray:

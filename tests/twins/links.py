@@ -56,14 +56,12 @@ def split_ranges(
     return pointer, start, stop, degree
 
 
-def typed_ranges(
-    dst: IntArray, group_ptr: IntArray, group_start: IntArray, group_relation: IntArray
-) -> tuple[IntArray, ...]:
-    number = group_ptr[dst + 1] - group_ptr[dst]
-    owner = np.repeat(np.arange(dst.size), number)
+def typed_ranges(dst: IntArray, group_ptr: IntArray, group_start: IntArray) -> tuple[IntArray, ...]:
+    target_ptr = np.concatenate([[0], np.cumsum(group_ptr[dst + 1] - group_ptr[dst])])
     parts = [np.arange(group_ptr[i], group_ptr[i + 1]) for i in dst]
     group = np.concatenate([np.empty(0, np.int64), *parts])
-    return owner, group, group_relation[group], group_start[group], group_start[group + 1]
+    start, stop = group_start[group], group_start[group + 1]
+    return target_ptr, start, stop, stop - start
 
 
 def is_edge(indptr: IntArray, indices: IntArray, is_sorted: bool, j: int, i: int) -> bool:
@@ -142,7 +140,3 @@ def places_by_range(nodes, bounds):
     kind = np.searchsorted(bounds, nodes, side="right") - 1
     places = [np.flatnonzero(kind == t) for t in range(len(bounds) - 1)]
     return np.concatenate([[0], np.cumsum([own.size for own in places])]), np.concatenate(places)
-
-
-def first_groups(owner, num_dst):
-    return np.searchsorted(owner, np.arange(num_dst + 1))

@@ -71,7 +71,7 @@ def advise(
             if (pilot_steps, limit) != (PILOT_STEPS, LIMIT):
                 raise InputError(
                     "pilot_steps and limit have no effect with --seconds, which sets the length of "
-                    "the pilot and accepts any error that pays: leave them out."
+                    "the pilot and does not limit the error: leave them out."
                 )
             config, started = check_timed(settings, seconds), perf_counter()
             loaded = load_dataset(config.data.dataset, root, seed=config.seed)

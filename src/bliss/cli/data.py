@@ -91,8 +91,8 @@ def data_import(
     nodes: Annotated[
         list[str] | None,
         typer.Option(
-            help="Of a graph with types, TYPE=FILE for each type of nodes, a file as --features; "
-            "or TYPE=NUMBER of nodes without features.",
+            help="For a heterogeneous graph: TYPE=FILE for each node type, in the formats of "
+            "--features; or TYPE=NUMBER of nodes without features.",
             metavar="<type=path>",
         ),
     ] = None,
@@ -142,33 +142,35 @@ def data_import(
     time_column: Annotated[
         str,
         typer.Option(
-            help="Column of the times of --edges, or attribute of a .pt of --graph: whole numbers "
-            "or ISO dates. See docs/time.md."
+            help="Column of timestamps in --edges, or edge attribute of a .pt file in --graph: "
+            "whole numbers or ISO dates. See docs/time.md."
         ),
     ] = "",
     node_time_column: Annotated[
         str,
         typer.Option(
-            help="Column of the times of nodes in --features; without --time-column, an edge is "
-            "as old as its source."
+            help="Column of node timestamps in --features; without --time-column, an edge has the "
+            "timestamp of its source."
         ),
     ] = "",
     max_categories: Annotated[
         int,
         typer.Option(
-            help="Most categories of a text column that become a feature each; those of a column "
-            "with more are hashed into so many features."
+            help="Largest number of categories of a text column that become a feature each; those "
+            "of a column with more are hashed into this number of features."
         ),
     ] = 64,
     like: Annotated[
         Path | None,
-        typer.Option(help="Store whose encoding of columns is used, for a network trained on it."),
+        typer.Option(
+            help="Imported graph whose encoding is used again, for a network trained on it."
+        ),
     ] = None,
     norm: Annotated[
         str,
         typer.Option(
-            help="How weighted edges are aggregated: weighted-mean (weights of a node's in-edges "
-            "sum to 1), or weights (their sum)."
+            help="How weighted edges are aggregated: weighted-mean (weights are divided by their "
+            "sum at each node), or weights (used as they are)."
         ),
     ] = "weighted-mean",
     task: Annotated[
@@ -177,8 +179,8 @@ def data_import(
     split: Annotated[
         str | None,
         typer.Option(
-            help="Shares of train, validation and test nodes, drawn by --seed; default those of "
-            "--graph, or 0.6,0.2,0.2."
+            help="Fractions of train, validation and test nodes, drawn with --seed; default the "
+            "masks of --graph, or 0.6,0.2,0.2."
         ),
     ] = None,
     train_nodes: Nodes = None,
@@ -206,8 +208,8 @@ def data_import(
     label_edges: Annotated[
         list[str] | None,
         typer.Option(
-            help="Links to learn and to score, in place of all edges: columns src, dst and by "
-            "choice split and time. Or three times, for train, val and test. With types, "
+            help="Links to train on and to score, instead of all edges: columns src, dst and "
+            "optionally split and time. Or repeat it for train, val and test files. With --nodes, "
             "SOURCE,RELATION,TARGET=FILE, of one relation.",
             metavar="<path>",
         ),

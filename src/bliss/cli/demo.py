@@ -27,7 +27,7 @@ def demo(
     """Compare bliss with neighbour sampling in the same seconds, on embedded graphs.
 
     Trains twelve networks: for labels with attention, labels with a history, links, and labels of a
-    graph with types, with bliss and with neighbour sampling at two fanouts. It takes about a
+    heterogeneous graph, with bliss and with neighbour sampling at two fanouts. It takes about a
     minute, and longer once, when the kernels are compiled.
     """
     with errors(debug):

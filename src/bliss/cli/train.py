@@ -379,16 +379,16 @@ def predict(
     ] = "all",
     pairs: Annotated[
         Path | None,
-        typer.Option(help="Of links: file of pairs to score, .csv or .parquet with src and dst."),
+        typer.Option(help="For links: file of pairs to score, .csv or .parquet with src and dst."),
     ] = None,
     top: Annotated[
         int | None,
-        typer.Option(help="Of links: number of targets to predict for each node; no known edges."),
+        typer.Option(help="For links: number of new targets to predict for each node."),
     ] = None,
     at: Annotated[
         str | None,
         typer.Option(
-            help="Of a run by time: predict with what was there at this time, a number or a date."
+            help="With a split by time: predict from the graph as of this time, a number or date."
         ),
     ] = None,
     root: Root = None,
@@ -396,12 +396,12 @@ def predict(
     verify: Verify = False,
     debug: Debug = False,
 ) -> None:
-    """Write predictions: of nodes id, label or labels and their probability, or targets.
+    """Write predictions of nodes: id, label or labels and their probability, or targets.
 
     Ids of nodes and names of classes are those that you imported. With --dataset, the nodes of
     another graph are predicted; it needs no labels. See docs/serving.md.
 
-    Of a run with --task link, write source, target and score: pass --pairs or --top. See
+    For a run with --task link, pass --pairs or --top to write source, target and score. See
     docs/links.md.
     """
     with errors(debug):

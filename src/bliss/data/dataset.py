@@ -58,7 +58,7 @@ class Dataset:
     label_edges: LabelEdges | None = None  # the links of link tasks; None: the edges of the graph
     node_time: IntArray | None = None  # int64[V] times of nodes, for splits by time
     time_unit: str = ""  # of all times: number, date (see `timestamps`), or empty: no times
-    typed: TypedNodes | None = None  # features of a graph with types; x is then [V, 0]
+    typed: TypedNodes | None = None  # features of a heterogeneous graph; x is then [V, 0]
 
     def __post_init__(self) -> None:
         nodes = self.graph.num_nodes

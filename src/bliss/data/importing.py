@@ -101,8 +101,8 @@ def import_graph(
         edges are merged, and each node gets one self-loop. With `nodes`, files by relation, such as
         {("author", "writes", "paper"): "writes.csv"}; there are no self-loops then.
     nodes
-        For a graph with types: by type, a file of features as below, or a number of nodes without
-        features, whose ids are 0 to that - 1. Ids need to be distinct within a type alone.
+        For a heterogeneous graph: by type, a file of features as below, or a number n of nodes
+        without features, with ids 0 to n - 1. Ids need to be distinct only within a type.
     features
         .npy, .npz (SciPy sparse), .csv or .parquet, one row per node: [V, F]. A table may have the
         ids of nodes in a first column called id, or in `id_column`. They can be any numbers or
@@ -134,12 +134,12 @@ def import_graph(
         Columns of tables of edges. Default: src and dst, source and target, from and to, row and
         col; weight.
     time_column
-        Column of the times of edges, or attribute of `graph` with the times of edges or nodes:
+        Column with the timestamps of edges, or attribute of `graph` with those of edges or nodes:
         whole numbers, or dates. Parallel edges are then kept, because each is an event of its own,
         and edges are sorted in memory. See docs/time.md.
     node_time_column
-        Column of the times of nodes in the table of features; it is no feature. Without
-        time_column, an edge is as old as its source.
+        Column with the timestamps of nodes in the table of features; it is not a feature. Without
+        time_column, an edge has the timestamp of its source.
     max_categories
         Largest number of categories of a column that become a feature each. Those of a column with
         more are hashed into as many features.
@@ -164,8 +164,8 @@ def import_graph(
         Type of the features in the store: "float32", or "float16", which halves their size. Rows
         are converted to float32 when they are read for training. By type of nodes, if it differs.
     label_edges
-        .csv or .parquet, for link tasks: the links to learn and to score, in place of all edges of
-        the graph. Columns src and dst; by choice split (train, val or test) and time (a number); or
+        .csv or .parquet, for link tasks: the links to train on and to score, instead of all edges
+        of the graph. Columns src and dst, and optionally split (train, val or test) and time; or
         three files, of train, val and test. A link need not be an edge. With types, files by
         relation, as `edges`, of one relation.
     node_type

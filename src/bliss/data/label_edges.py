@@ -34,7 +34,7 @@ class LabelEdges:
     split: Array | None = None  # int8[P] position in SPLITS
     time: Array | None = None  # int64[P] or float64[P]
     time_unit: str = ""  # of times; see `timestamps`
-    edge_type: EdgeType | None = None  # relation of the pairs, in a graph with types
+    edge_type: EdgeType | None = None  # relation of the pairs, in a heterogeneous graph
 
     def check(self, graph: Graph) -> None:
         """Raise an error for pairs out of range, and for splits or times that do not fit."""

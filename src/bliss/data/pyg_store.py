@@ -18,7 +18,7 @@ class PyGStore(FeatureStore, GraphStore):  # type: ignore[misc]
 
     Pass (store, store) as `data`. Features and edges stay where they are, in memory or in files:
     rows are read when they are asked for. The attributes are x and y, of nodes (group None) or, in
-    a graph with types, of each type. Edges are in the layout CSC, of the whole graph or of each
+    a heterogeneous graph, of each type. Edges are in the layout CSC, of the whole graph or of each
     relation. A store is read alone.
 
     Parameters

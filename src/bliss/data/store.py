@@ -18,7 +18,7 @@ A dataset store also holds
     node_time.npy                   int64[V] times of nodes, if given
     label_edges.npy, label_*.npy    int64[2, P] links to learn, and their splits and times, if given
 
-The features and names of a graph with types are in files of their own, see
+The features and names of a heterogeneous graph are in files of their own, see
 `bliss.data.typed_store`; features.npy is then [V, 0].
 
 Nothing is unpickled. Every pointer and index is checked when a store is opened for the first time,

@@ -55,8 +55,8 @@ def column_times(field: str, name: str, column: Any) -> Times:
             ) from None
         if has_zone != (datetime.fromisoformat(column[0].as_py().strip()).tzinfo is not None):
             raise InputError(
-                f"{shown}, of which some have a time zone and others, such as {text[:40]!r} in row "
-                f"{row}, do not or the other way round: give all of them one, or none."
+                f"{shown}, of which some have a time zone and others do not; row {row} "
+                f"({text[:40]!r}) differs from the first: give all of them one, or none."
             )
     raise InputError(f"{shown} of type {kind} (as {example!r}), but times must be {_FORMS}.")
 

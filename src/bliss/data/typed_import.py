@@ -1,4 +1,4 @@
-"""Import of a graph with types: sort the edges of all relations on disk, and write a store."""
+"""Import of a heterogeneous graph: sort the edges of all relations on disk, and write a store."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _CHUNK = 1 << 22  # edges that are divided into groups at once
 
 @dataclass(frozen=True)
 class TypedPlan:
-    """How to sort the edges of a graph with types."""
+    """How to sort the edges of a heterogeneous graph."""
 
     parts: TypedParts
     reverse: bool  # whether to add the reverse of every relation that has none
@@ -265,8 +265,8 @@ def refuse_beside_tables(given: Mapping[str, Any]) -> None:
     for name, value in given.items():
         if value is not None:
             raise InputError(
-                f"{name}={value!r} was given beside nodes, the tables of a graph with types: leave "
-                "it out."
+                f"{name}={value!r} was given beside nodes, the tables of a heterogeneous graph: "
+                "leave it out."
             )
 
 

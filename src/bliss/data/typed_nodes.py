@@ -1,4 +1,4 @@
-"""`TypedNodes`: features and names of the nodes of a graph with types, by type."""
+"""`TypedNodes`: features and names of the nodes of a heterogeneous graph, by type."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FEATURE_KINDS = torch.float32, torch.float16
 
 @dataclass(frozen=True, eq=False)
 class TypedNodes:
-    """Nodes of a graph with types: each type has features of its own width and number type."""
+    """Nodes of a heterogeneous graph: each type has features of its own width and number type."""
 
     x: Mapping[str, Tensor]  # [n_t, F_t] in the order of the graph's types; F_t = 0: no features
     node_type: str  # type of the nodes that have labels

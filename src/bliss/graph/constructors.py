@@ -224,7 +224,7 @@ class GraphConstructors:
         edge_ids: bool = False,
         time: Mapping[EdgeType, Any] | None = None,
     ) -> Graph:
-        """Build a graph with types of nodes and edges, in one id space; see `GraphTypes`.
+        """Build a heterogeneous graph, with all nodes in one id space; see `GraphTypes`.
 
         Coefficients are those of each relation: 1 / |N_i^r| for "mean", w_ij over the sum of the
         weights of the edges of i under r for "weighted-mean". Self-loops are kept as they are.

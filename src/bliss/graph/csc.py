@@ -25,9 +25,9 @@ def index_type(num_nodes: int) -> type[np.int32] | type[np.int64]:
 
 def inverse_power(degree: IntArray, power: float) -> FloatArray:
     """degree^-power, and 0 for nodes without in-edges. float64[N]."""
-    scale = np.zeros(degree.size)
     if power == 1.0:  # the same numbers as the power, in less time
-        return np.divide(1.0, degree, out=scale, where=degree > 0)
+        return np.asarray(frontier.inverse(degree))
+    scale = np.zeros(degree.size)
     np.power(degree, -power, out=scale, where=degree > 0, dtype=np.float64)
     return scale
 

@@ -41,8 +41,7 @@ class Cutoff:
         """
         if not strict and time.size and time.max() == _LAST:
             raise InputError(
-                f"time holds {_LAST}, the largest whole number, after which there is no other: "
-                "pass a smaller time."
+                f"time holds {_LAST}, the largest whole number of int64: pass a smaller time."
             )
         before: IntArray = time if strict else time + 1
         if window is None:

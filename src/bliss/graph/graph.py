@@ -37,8 +37,8 @@ class Graph(GraphConstructors):
     """A directed graph in compressed sparse column form, with aggregation coefficients.
 
     The in-edges of node i are the positions indptr[i] to indptr[i + 1] of `indices`; a position is
-    the edge's id. Rows are sorted by source, or by time if edges have times, unless CSC arrays were
-    used without a copy. The coefficient alpha_ij of edge j -> i is
+    the edge's id. Rows are sorted by source, or by timestamp if edges have them, unless CSC arrays
+    were used without a copy. The coefficient alpha_ij of edge j -> i is
 
     * ``norm="mean"``: 1 / |N_i|
     * ``norm="gcn"``: 1 / sqrt(|N_i| |N_j|), with in-degrees
@@ -259,8 +259,8 @@ class Graph(GraphConstructors):
     def at(self, time: int, strict: bool = False, window: int | None = None) -> Graph:
         """The graph as it was at a time: with edges of at most this time, or below it if strict.
 
-        With a window, only edges of so many times are seen, the last of which is `time`, or the one
-        before if strict. Makes new arrays, without times.
+        `window` limits the edges to the latest `window` units of time, up to `time`, or below it if
+        strict. Makes new arrays, without timestamps.
         """
         graph = self.edge_subgraph(seen_at(self.time, time, strict, window))
         arrays = graph.indptr, graph.indices, graph.weight, NO_IDS

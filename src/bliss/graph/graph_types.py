@@ -191,7 +191,7 @@ def compress_relations(
 
 
 def refuse_gcn(norm: str) -> None:
-    """Refuse norm="gcn" for a graph with types."""
+    """Refuse norm="gcn" for a heterogeneous graph."""
     if norm == "gcn":
         raise InputError(
             'norm="gcn" divides by in-degrees of sources, which under a relation between two types '

@@ -17,7 +17,6 @@ from bliss.kernels import frontier, nodewise, times
 from bliss.kernels.histories import add_rows, full_sums
 from bliss.kernels.links import (
     edges_of_codes,
-    first_groups,
     split_ranges,
     split_rows,
     typed_ranges,
@@ -110,25 +109,23 @@ class Rows:
         weights  alpha_ij = w_ij, the given weight
         weighted-mean  alpha_ij = w_ij / W_g,    W_g = sum of w_ik over the edges k -> i of g
 
-    where |N_g|, |N_j| and W_g count only visible edges. With times, |N_j| counts the in-edges of j
-    that the target of the edge may see, so that alpha_ij is that of the graph as it was then. A
-    self-loop that was added with the mean weight w_ii of the n other in-edges keeps it if some of
-    them are hidden: without an edge of weight w its mean would change by (w_ii - w) / (n - 1).
-    Weights belong to the graph, kernels of masses, sums and coefficients read them by edge, and a
-    copy per batch would take O(E). `influence` weighs the squared error of each target in what a
-    draw minimises (`bliss.samplers.influence`). Methods take O(groups), O(sources) or O(visible
-    edges), never O(V) or O(E); only `Graph.source_factor` has V numbers, made once.
+    where |N_g|, |N_j| and W_g count only visible edges. With timestamps, |N_j| counts the in-edges
+    of j that the target of the edge may see, so alpha_ij is that of the graph at the target's time.
+    An added self-loop keeps its weight w_ii, the mean of the other in-edges, if some of them are
+    hidden, because a copy of the weights per batch would take O(E). `influence` is the weight of
+    each target's squared error in the sum that a draw minimises (`bliss.samplers.influence`).
+    Methods take O(groups), O(sources) or O(visible edges), never O(V) or O(E); only
+    `Graph.source_factor` has V numbers, made once.
     """
 
     graph: Graph
     dst: IntArray  # int64[D] targets
-    owner: IntArray  # int64[G] position in dst of each group, not decreasing
+    target_ptr: IntArray  # int64[D + 1] groups of target t: target_ptr[t] to target_ptr[t + 1]
     pointer: IntArray  # int64[G + 1] ranges of group g: pointer[g] to pointer[g + 1]
     start: IntArray  # int64[R] first edge of a range
     stop: IntArray  # int64[R] end of a range
     degree: IntArray  # int64[G] |N_g|, the number of visible edges
-    relation: IntArray = field(default_factory=lambda: NO_IDS)  # int64[G]; empty without types
-    group: IntArray = field(default_factory=lambda: NO_IDS)  # int64[G]; see `group_id`
+    chosen: IntArray | None = None  # int64[G] `group_id`, if a target with types lacks some groups
     hidden: HiddenEdges | None = None  # edges that are left out
     influence: FloatArray = field(default_factory=lambda: NOTHING)  # float64[D] g_i^2; empty: 1
     cutoff: Cutoff | None = None  # [D] times that each target may see; None: all
@@ -138,20 +135,19 @@ class Rows:
         cls, graph: Graph, dst: IntArray, without: Any = None, cutoff: Cutoff | None = None
     ) -> Rows:
         """Rows of the targets dst [D], whole or without some edges; see `Graph.rows`."""
-        relation, group = NO_IDS, NO_IDS
         if graph.types is None:
-            owner = np.arange(dst.size)
+            target_ptr = np.arange(dst.size + 1)
             if without is not None and cutoff is None:
                 hidden = HiddenEdges.of(graph, without)
                 ranges = split_rows(graph.indptr, dst, hidden.node, hidden.edge)
-                return cls(graph, dst, owner, *ranges, hidden=hidden)
+                return cls(graph, dst, target_ptr, *ranges, hidden=hidden)
             start, stop = graph.indptr[dst], graph.indptr[dst + 1]
+            rows = cls(graph, dst, target_ptr, target_ptr, start, stop, stop - start)
         else:
-            types = graph.types
-            pointers = types.group_ptr, types.group_start, types.group_relation
-            owner, group, relation, start, stop = typed_ranges(dst, *pointers)
-        pointer = np.arange(owner.size + 1)
-        rows = cls(graph, dst, owner, pointer, start, stop, stop - start, relation, group)
+            pointers = graph.types.group_ptr, graph.types.group_start
+            target_ptr, start, stop, degree = typed_ranges(dst, *pointers)
+            pointer = np.arange(degree.size + 1)
+            rows = cls(graph, dst, target_ptr, pointer, start, stop, degree)
         if cutoff is not None:
             return rows._until(without, cutoff)
         if without is None:
@@ -191,7 +187,7 @@ class Rows:
         return replace(self, start=self.start + dropped, degree=degree)
 
     def __repr__(self) -> str:
-        size = f"targets={self.dst.size}, groups={self.owner.size}, edges={self.num_edges}"
+        size = f"targets={self.dst.size}, groups={self.degree.size}, edges={self.num_edges}"
         return f"Rows({size}, norm={self.graph.norm!r})"
 
     @property
@@ -207,12 +203,34 @@ class Rows:
     @cached_property
     def node(self) -> IntArray:
         """Target of each group. int64[G]."""
-        return self.dst if self.graph.types is None else self.dst[self.owner]
+        node: IntArray = self.by_group(self.dst)
+        return node
 
-    @property
+    @cached_property
+    def owner(self) -> IntArray:
+        """Position in dst of each group's target, not decreasing. int64[G]."""
+        owner: IntArray = self.by_group(np.arange(self.dst.size))
+        return owner
+
+    @cached_property
     def group_id(self) -> IntArray:
         """Position of each group in `Graph.group_ptr`; without types, its target. int64[G]."""
-        return self.dst if self.graph.types is None else self.group
+        types = self.graph.types
+        if types is None:
+            return self.dst
+        if self.chosen is not None:
+            return self.chosen
+        return consecutive(types.group_ptr[self.dst], np.diff(self.target_ptr))
+
+    @cached_property
+    def relation(self) -> IntArray:
+        """Relation of each group; empty without types. int64[G]."""
+        types = self.graph.types
+        return NO_IDS if types is None else types.group_relation[self.group_id].astype(np.int64)
+
+    def by_group(self, value: Any) -> Any:
+        """Values of the targets, for each of their groups. [D] -> [G]."""
+        return value if self.graph.types is None else np.repeat(value, np.diff(self.target_ptr))
 
     @property
     def is_whole(self) -> bool:
@@ -239,7 +257,7 @@ class Rows:
         return replace(
             some,
             dst=self.dst[place],
-            owner=np.searchsorted(place, some.owner),
+            target_ptr=np.append(some.target_ptr[place], some.degree.size),
             influence=NOTHING,
             cutoff=None if self.cutoff is None else self.cutoff[place],
         )
@@ -250,10 +268,12 @@ class Rows:
         some = replace(self, pointer=pointer, start=start, stop=stop, degree=self.degree[groups])
         if self.graph.types is None:  # a group is a target
             cutoff = None if self.cutoff is None else self.cutoff[groups]
-            own = np.arange(groups.size)
-            return replace(some, dst=self.dst[groups], owner=own, influence=NOTHING, cutoff=cutoff)
-        owner, relation = self.owner[groups], self.relation[groups]
-        return replace(some, owner=owner, relation=relation, group=self.group[groups])
+            own = np.arange(groups.size + 1)
+            return replace(
+                some, dst=self.dst[groups], target_ptr=own, influence=NOTHING, cutoff=cutoff
+            )
+        target_ptr = np.searchsorted(groups, self.target_ptr)
+        return replace(some, target_ptr=target_ptr, chosen=self.group_id[groups])
 
     def edges(self) -> tuple[IntArray, IntArray]:
         """The visible edges: pointers int64[G + 1], edge ids int64[F]."""
@@ -264,7 +284,7 @@ class Rows:
         """Convert pointers by group to pointers by target. int64[G + 1] -> int64[D + 1]."""
         if self.graph.types is None:
             return kept_indptr
-        indptr: IntArray = kept_indptr[first_groups(self.owner, self.dst.size)]
+        indptr: IntArray = kept_indptr[self.target_ptr]
         return indptr
 
     @cached_property
@@ -377,8 +397,8 @@ class Rows:
         """
         if self.cutoff is not None:
             raise InputError(
-                "sums over all neighbours know no times: use a sampler without a history and "
-                "without an exact first hop."
+                "sums over all neighbours do not support times: use a sampler without a history "
+                "and without an exact first hop."
             )
         if self.graph.norm == "weighted-mean":
             return self._weighted_means(np.arange(self.degree.size), value)

@@ -38,7 +38,7 @@ _ZERO = np.float32(0)
 _U0, _U1, _U5, _U31 = np.uint64(0), np.uint64(1), np.uint64(5), np.uint64(31)
 _BIT = np.uint32(1)
 _SHORT = 4  # edges of a group below which a loop costs more than its turns
-_CHUNK = 1024
+CHUNK = 1024
 _LARGEST_SCALE = 1e300
 
 
@@ -111,6 +111,19 @@ def scan(
         candidate[count] = dst[t]
         seen[dst[t]] = TINY
         count += _U1
+    at = _U0
+    if value.size == 0:  # without reads of the slopes
+        for g in range(offset.size):
+            constant = max(np.float32(offset[g] * offset[g]), TINY)
+            while at < np.uint64(pointer[g + 1]):
+                for e in range(np.uint64(start[at]), np.uint64(stop[at])):
+                    node = np.uint64(indices[e])
+                    before = seen[node]
+                    candidate[count] = node
+                    count += np.uint64(before == _ZERO)
+                    seen[node] = before + constant
+                at += _U1
+        return int(count)
     for g in range(offset.size):
         shift, factor = offset[g], slope[g]
         constant = max(np.float32(shift * shift), TINY)
@@ -140,6 +153,15 @@ def scan(
                     count += np.uint64(before == _ZERO)
                     seen[node] = before + max(np.float32(coefficient * coefficient), TINY)
     return int(count)
+
+
+@compiled
+def inverse(degree: IntArray) -> Any:
+    """1 / degree, and 0 where it is 0. int64[N] -> float64[N]."""
+    result = np.empty(degree.size, np.float64)
+    for n in range(degree.size):
+        result[n] = 1.0 / max(degree[n], 1) * min(degree[n], 1)
+    return result
 
 
 @compiled
@@ -274,18 +296,18 @@ def poisson_keep(
     returns    source int64[S], prob float32[S]; the first num_dst are the targets
     """
     place = np.empty(mass.size + 1, np.int64)
-    above = np.empty(_CHUNK, np.float64)
+    above = np.empty(CHUNK, np.float64)
     kept = _U0
     start = num_dst
     while start < mass.size:
-        nodes, masses = candidate[start : start + _CHUNK], mass[start : start + _CHUNK]
+        nodes, masses = candidate[start : start + CHUNK], mass[start : start + CHUNK]
         fill_coins(key, nodes, above)
         for c in range(nodes.size):  # only arithmetic, so that the loop is vectorised
             above[c] -= np.float64(masses[c]) * (scale * COINS)
         for c in range(nodes.size):
             place[kept] = start + c
             kept += np.uint64(above[c] < 0.0)
-        start += _CHUNK
+        start += CHUNK
     source = np.empty(num_dst + np.int64(kept), np.int64)
     prob = np.empty(source.size, np.float32)
     for s in range(num_dst):
@@ -403,13 +425,13 @@ def source_sums(
     returns        float64[G]
     """
     total = np.zeros(pointer.size - 1, np.float64)
-    scale = np.empty(_CHUNK, np.float64)
+    scale = np.empty(CHUNK, np.float64)
     for g in range(total.size):
         own = 0.0
         for r in range(np.uint64(pointer[g]), np.uint64(pointer[g + 1])):
             first, last = start[r], stop[r]
             while first < last:
-                size = min(last - first, _CHUNK)
+                size = min(last - first, CHUNK)
                 nodes = indices[first : first + size]
                 for c in range(size):  # a separate loop, so that its cache misses overlap
                     node = np.uint64(nodes[c])

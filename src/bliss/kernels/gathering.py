@@ -9,8 +9,9 @@ import numpy as np
 from bliss.arrays import IntArray
 from bliss.kernels import pool
 from bliss.kernels.compile import compiled
+from bliss.kernels.frontier import CHUNK
 
-_U0, _U5, _U31 = np.uint64(0), np.uint64(5), np.uint64(31)
+_U0, _U1, _U5, _U31 = np.uint64(0), np.uint64(1), np.uint64(5), np.uint64(31)
 _BIT = np.uint32(1)
 
 
@@ -41,18 +42,19 @@ def gather(
     if len(parts) == 1:
         return _gather_alone(*ranges, indices, source, bits, position, scratch)
     place = pool.starts(*ranges)
-    kept = np.empty(pointer.size - 1, np.int64)
+    kept_indptr = np.zeros(pointer.size, np.int64)
 
     def find(first: int, last: int) -> None:
-        own = scratch[place[first] : place[last]]
-        _find(pointer[first : last + 1], start, stop, indices, bits, own, kept[first:last])
+        own, ends = scratch[place[first] : place[last]], kept_indptr[first + 1 : last + 1]
+        _find(pointer[first : last + 1], start, stop, indices, bits, own, ends)
 
     try:
         _mark(source, bits, position)
         pool.run(find, parts)
     finally:
         bits[source >> 5] = 0  # also after an interrupt
-    kept_indptr = np.concatenate([[0], np.cumsum(kept)])
+    for first, last in parts:
+        kept_indptr[first + 1 : last + 1] += kept_indptr[first]
     row, edge = np.empty((2, kept_indptr[-1]), np.int64)
 
     def write(first: int, last: int) -> None:
@@ -77,13 +79,10 @@ def _gather_alone(
 ) -> tuple[Any, Any, Any]:
     """`gather` in one thread. A single kernel, because calls would dominate small layers."""
     _mark(source, bits, position)
-    kept = np.empty(pointer.size - 1, np.int64)
-    _find(pointer, start, stop, indices, bits, scratch, kept)
+    kept_indptr = np.zeros(pointer.size, np.int64)
+    _find(pointer, start, stop, indices, bits, scratch, kept_indptr[1:])
     for s in range(source.size):
         bits[np.uint64(source[s]) >> _U5] = 0
-    kept_indptr = np.zeros(pointer.size, np.int64)
-    for g in range(kept.size):
-        kept_indptr[g + 1] = kept_indptr[g] + kept[g]
     row = np.empty(kept_indptr[-1], np.int64)
     edge = np.empty(kept_indptr[-1], np.int64)
     _write(indices, position, scratch, row, edge)
@@ -107,22 +106,60 @@ def _find(
     indices: IntArray,
     bits: IntArray,
     scratch: IntArray,
-    kept: IntArray,
+    ends: IntArray,
 ) -> None:
-    """Write the edges of some groups whose source has its bit set, and their numbers.
+    """Write the edges of some groups whose source has its bit set, and how many there are.
 
     scratch  int64[edges of these groups]
-    kept     int64[G]
+    ends     int64[G]  kept edges up to the end of each group
     """
     count = _U0
-    for g in range(kept.size):
-        before = count
-        for r in range(np.uint64(pointer[g]), np.uint64(pointer[g + 1])):
-            for e in range(np.uint64(start[r]), np.uint64(stop[r])):
-                node = np.uint64(indices[e])
-                scratch[count] = e
+    before = np.empty(CHUNK + 1, np.int64)  # kept edges before each edge of joined groups
+    g, groups = _U0, np.uint64(ends.size)
+    while g < groups:
+        joined = _adjoining(pointer, start, stop, g)
+        r = np.uint64(pointer[g])
+        if joined > _U1:
+            first = np.uint64(start[r])
+            edges = np.uint64(stop[r + joined - _U1]) - first
+            for k in range(edges):
+                node = np.uint64(indices[first + k])
+                scratch[count] = first + k
+                before[k] = count
                 count += np.uint64((bits[node >> _U5] >> np.uint32(node & _U31)) & _BIT)
-        kept[g] = count - before
+            before[edges] = count
+            for h in range(joined):
+                ends[g + h] = before[np.uint64(stop[r + h]) - first]
+        else:
+            while r < np.uint64(pointer[g + _U1]):
+                for e in range(np.uint64(start[r]), np.uint64(stop[r])):
+                    node = np.uint64(indices[e])
+                    scratch[count] = e
+                    count += np.uint64((bits[node >> _U5] >> np.uint32(node & _U31)) & _BIT)
+                r += _U1
+            ends[g] = count
+        g += joined
+
+
+@compiled
+def _adjoining(pointer: IntArray, start: IntArray, stop: IntArray, g: np.uint64) -> np.uint64:
+    """Number of groups from g on, each of one range, whose edges follow each other; at least 1.
+
+    They are groups of a target under several relations, with up to CHUNK edges in all. One loop
+    passes over all their edges, because the end of a loop over a few edges is not foreseen by the
+    processor and costs as much as the edges.
+    """
+    groups, r = np.uint64(pointer.size - 1), np.uint64(pointer[g])
+    last = g + _U1
+    while (
+        last < groups
+        and np.uint64(pointer[last]) - r == last - g
+        and np.uint64(pointer[last + _U1]) - r == last - g + _U1
+        and start[r + last - g] == stop[r + last - g - _U1]
+        and stop[r + last - g] - start[r] <= CHUNK
+    ):
+        last += _U1
+    return last - g
 
 
 @compiled

@@ -167,35 +167,35 @@ def split_ranges(
 
 @compiled
 def typed_ranges(
-    dst: IntArray, group_ptr: IntArray, group_start: IntArray, group_relation: IntArray
-) -> tuple[Any, Any, Any, Any, Any]:
+    dst: IntArray, group_ptr: IntArray, group_start: IntArray
+) -> tuple[Any, Any, Any, Any]:
     """Groups of the targets in a graph with types; see `bliss.graph.GraphTypes`.
 
-    dst             int64[D]
-    group_ptr       int64[V + 1]  groups of each node
-    group_start     int64[Q + 1]  edges of each group
-    group_relation  int[Q]
-    returns         int64[G] each: owner (position in dst), group, relation, start and stop
+    dst          int64[D]
+    group_ptr    int64[V + 1]  groups of each node
+    group_start  int64[Q + 1]  edges of each group
+    returns      target_ptr int64[D + 1] (groups of each target), and int64[G] each: start, stop and
+                 degree
     """
     first = np.empty(dst.size, np.int64)
-    place = np.zeros(dst.size + 1, np.int64)  # groups before those of each target
+    target_ptr = np.zeros(dst.size + 1, np.int64)
     for t in range(dst.size):
         first[t] = group_ptr[np.uint64(dst[t])]
-        place[t + 1] = place[t] + group_ptr[np.uint64(dst[t] + 1)] - first[t]
-    owner, group, relation, start, stop = np.empty((5, place[-1]), np.int64)
-    for t in range(dst.size):  # a loop for each array, so that copies are vectorised
-        g, number, q = np.uint64(place[t]), place[t + 1] - place[t], np.uint64(first[t])
-        for k in range(np.uint64(number)):
+        target_ptr[t + 1] = target_ptr[t] + group_ptr[np.uint64(dst[t] + 1)] - first[t]
+    start, stop, degree = np.empty((3, target_ptr[-1]), np.int64)
+    for t in range(dst.size):
+        g, q = np.uint64(target_ptr[t]), np.uint64(first[t])
+        for k in range(np.uint64(target_ptr[t + 1]) - g):
             start[g + k] = group_start[q + k]
-        for k in range(np.uint64(number)):
-            stop[g + k] = group_start[q + k + np.uint64(1)]
-        for k in range(np.uint64(number)):
-            relation[g + k] = group_relation[q + k]
-        for k in range(np.uint64(number)):
-            owner[g + k] = t
-        for k in range(np.uint64(number)):
-            group[g + k] = q + k
-    return owner, group, relation, start, stop
+    for n in range(1, start.size):  # true within a target
+        stop[n - 1] = start[n]
+    for t in range(dst.size):
+        number = target_ptr[t + 1] - target_ptr[t]
+        if number > 0:
+            stop[target_ptr[t + 1] - 1] = group_start[np.uint64(first[t] + number)]
+    for n in range(degree.size):
+        degree[n] = stop[n] - start[n]
+    return target_ptr, start, stop, degree
 
 
 @compiled
@@ -223,21 +223,6 @@ def places_by_range(nodes: IntArray, bounds: IntArray) -> tuple[Any, Any]:
         order[place[own[n]]] = n
         place[own[n]] += 1
     return pointer, order
-
-
-@compiled
-def first_groups(owner: IntArray, num_dst: int) -> Any:
-    """First group of each target, and the number of groups.
-
-    owner    int64[G]  position of each group's target, not decreasing
-    returns  int64[D + 1]
-    """
-    first = np.zeros(num_dst + 1, np.int64)
-    for g in range(owner.size):
-        first[np.uint64(owner[g]) + np.uint64(1)] = g + 1
-    for t in range(num_dst):  # targets without groups
-        first[t + 1] = max(first[t], first[t + 1])
-    return first
 
 
 @compiled

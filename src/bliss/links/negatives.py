@@ -86,8 +86,8 @@ class Negatives:
 
     A pair is known if it is an edge of the graph, if it was given as known, or if j = i. Known
     pairs are drawn again, `TRIES` times at most; those that remain are counted in `num_known`, with
-    a warning at the first. If links have times, edges of at most the link's time are known; those
-    of later times are not, because nobody could know of them.
+    a warning at the first. If links have timestamps, only edges up to the link's timestamp are
+    known.
 
     Parameters
     ----------

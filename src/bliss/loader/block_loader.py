@@ -32,13 +32,13 @@ class BlockLoader(SeedLoader):
       column of each block's edges in the data's edge_index, -1 for added self-loops
     * ``n_id`` [S], ``input_id`` [B] (position in `input_nodes`, or node id for a mask),
       ``batch_size``, ``num_nodes``, ``num_edges`` (of all blocks)
-    * ``seed_time`` [B], if the seeds have times
+    * ``seed_time`` [B], if the seeds have timestamps
     * ``seconds``: time to ``sample`` the blocks and to ``gather`` the attributes
 
-    If the data is a `HeteroData`, batches are, too: each type of nodes has its attributes and
-    ``n_id``, the type of the seeds also ``y`` of the seeds, ``input_id`` and ``batch_size``; each
-    relation has its attributes and ``e_id`` as lists, if the graph has edge ids. A type that was
-    not reached has 0 rows. The blocks are ``batch.blocks``; see `Block.edge_index_dict`.
+    If the data is a `HeteroData`, so are batches: each node type has its attributes and
+    ``n_id``, and the type of the seeds also ``y`` of the seeds, ``input_id`` and ``batch_size``.
+    Each relation has its attributes and ``e_id`` as lists, if the graph has edge ids. A node type
+    without sampled nodes has 0 rows. The blocks are ``batch.blocks``; see `Block.edge_index_dict`.
 
     Batches are numbered over all epochs. A draw depends only on its number and the seed, so a
     resumed run needs no generator state; the order of an epoch depends only on seed and epoch. A
@@ -46,34 +46,34 @@ class BlockLoader(SeedLoader):
     shuffle and drop_last then have no effect.
 
     With `shards`, S batches make a step: the seeds of a step are S consecutive parts of the epoch's
-    order, and each part has its own coins. A process draws the batches of its own shards alone, and
-    all processes have equally many steps.
+    order, and each part has its own random numbers. A process draws only the batches of its own
+    shards, and all processes have the same number of steps.
 
     Parameters
     ----------
     data
         The PyG data whose attributes are batched; edges come from the sampler's graph. Or a pair
-        of PyG's FeatureStore and GraphStore, from which `Graph.of` and samplers are built, too: all
+        of PyG's FeatureStore and GraphStore, which `Graph.of` and samplers also take: all
         attributes of a batch are read by one call of `multi_get_tensor`.
     node_sampler
         A sampler, such as `bliss.Bliss`.
     input_nodes
-        Seed nodes: a mask [V], ids, or None for all nodes. With types, the type of the nodes, or a
-        pair of type and nodes, such as ("paper", mask). With times, ids may be repeated, and
-        ``input_id`` tells which of them a seed is.
+        Seed nodes: a mask [V], ids, or None for all nodes. For a `HeteroData`, a node type, or a
+        pair of type and nodes, such as ("paper", mask). With timestamps, ids may be repeated;
+        ``input_id`` has their positions.
     input_time
-        Time of each input node [N], whole numbers. No layer sees what is later than the time of
-        its seed. The sampler's graph needs times: build it with time_attr.
+        Timestamp of each input node [N], whole numbers. No layer uses edges later than the
+        timestamp of the seed. The sampler's graph needs timestamps: build it with time_attr.
     time_attr
-        Attribute of the data with the times of nodes, the default of input_time.
+        Attribute of the data with the timestamps of nodes, the default of input_time.
     time_strict
-        Whether a seed sees times below its own alone; by default it also sees its own time.
+        Whether a seed uses only edges earlier than its timestamp; by default also those at it.
     time_window
-        Number of times that a seed sees, the last of which is its own (or the one before if
-        strict); None: all.
+        How far back in time a seed sees, in units of the timestamps, its own included (unless
+        strict); None: everything.
     order
-        "given": seeds in their order, or shuffled. "time": batches of seeds that are neighbours in
-        time, in the order of time, or in shuffled order.
+        "given": seeds in their order, or shuffled. "time": batches of seeds with adjacent
+        timestamps, in the order of time, or in shuffled order.
     batch_size
         Seeds per batch.
     shuffle

@@ -31,7 +31,7 @@ class EdgeSeeds:
     negatives: Negatives | None = None
     exclude: str = "reverse"
     times: SeedTimes | None = None
-    typed: TypedLinks | None = None  # the relation, in a graph with types
+    typed: TypedLinks | None = None  # the relation, in a heterogeneous graph
     kind = "links"
 
     @classmethod

@@ -25,10 +25,10 @@ _LOOKED_AT = 1000  # links, spread evenly, that are looked up at the beginning
 class LinkLoader(SeedLoader):
     """Batches of links of a PyG `Data`, each with the blocks of a sampler.
 
-    The seeds of a batch are links: pairs (source, target) and, on request, negatives. No layer of
-    the batch sees the edges of these links and their reverse edges: blocks, degrees and
+    The seeds of a batch are links: pairs (source, target) and, on request, negatives. The edges of
+    these links and their reverse edges are hidden from all layers of the batch: blocks, degrees and
     coefficients are those of the graph without them. A link need not be an edge of the graph; if
-    some are and others are not, and there are no labels, a warning says so.
+    some are and others are not, and there are no labels, there is a warning.
 
     A batch has the attributes that `BlockLoader` describes, where the seeds are the distinct ends
     of links and negatives, and ``batch_size`` is their number; and
@@ -40,15 +40,15 @@ class LinkLoader(SeedLoader):
     * with "triplet": ``src_index`` [B], ``dst_pos_index`` [B] and ``dst_neg_index`` [B], or
       [B, amount] for more than one negative per link
 
-    Negatives are no known links: neither edges of the graph, nor links of this loader, nor pairs of
-    `known`. With times, neither edges of at most the link's time, nor pairs of `known`: a negative
-    may be a later link, since nobody could know of it. They depend on seed, epoch and link alone;
-    see `bliss.links.Negatives`. To evaluate on fixed negatives, pass them in `edge_label_index`
+    Negatives are neither edges of the graph, nor links of this loader, nor pairs of `known`. With
+    timestamps, they are neither edges up to the link's timestamp nor pairs of `known`; a negative
+    may become a link later. They depend on seed, epoch and link alone; see
+    `bliss.links.Negatives`. To evaluate on fixed negatives, pass them in `edge_label_index`
     with the label 0.
 
-    With types, links are of one relation, and negatives have ends of its types. The relation of the
-    batch has ``edge_label_index``, ``edge_label`` and ``input_id``, or the types of its ends have
-    ``src_index``, ``dst_pos_index`` and ``dst_neg_index``: rows of the output of these types.
+    In a `HeteroData`, links are of one relation, and negatives have ends of its types. The relation
+    of the batch has ``edge_label_index``, ``edge_label`` and ``input_id``, or the types of its ends
+    have ``src_index``, ``dst_pos_index`` and ``dst_neg_index``: rows of the output of these types.
 
     Parameters
     ----------
@@ -65,23 +65,23 @@ class LinkLoader(SeedLoader):
     neg_sampling
         "binary", "triplet", a dict or a `NegativeSampling`, ours or PyG's; None: no negatives.
     edge_label_time
-        Time of each link [P], whole numbers. Both ends of a link and its negatives see, in any
-        layer, only edges of earlier times. The sampler's graph needs times: build it with
+        Timestamp of each link [P], whole numbers. For both ends of a link and for its negatives,
+        every layer uses only earlier edges. The sampler's graph needs timestamps: build it with
         time_attr. A batch then has ``edge_label_time`` [B + N], or ``seed_time`` [B] for
         "triplet".
     time_attr
-        Attribute of the data with the times of edges, the default of edge_label_time if the links
-        are all edges.
+        Attribute of the data with the timestamps of edges, the default of edge_label_time if the
+        links are all edges.
     time_strict
-        Whether the ends of a link see times below its own alone, as by default: the link's own edge
-        has its time.
+        Whether the ends of a link use only edges earlier than it (the default), which leaves out
+        the link's own edge.
     time_window
-        Number of times that they see; None: all.
+        How far back in time they see, in units of the timestamps; None: everything.
     exclude
-        Edges that a batch does not see: "reverse" for its links and their reverse, "self" for its
-        links alone, "none" to see all. With "none" a network can read off a link's presence from
-        its own edge. Default: "reverse"; with strict times "none", because the links and their
-        reverse are not seen anyway, and earlier edges between the same nodes may be seen.
+        Edges hidden from a batch: "reverse" for its links and their reverse, "self" for its links
+        only, or "none". With "none", a network can infer a link from its own edge. Default:
+        "reverse"; with strict timestamps "none", because they already hide the links and their
+        reverse, and earlier edges between the same nodes may be used.
     rev_edge_types
         With types: the reverse relation, or a dictionary from relations to their reverse; None: by
         its name, "rev_buys" of "buys".

@@ -42,7 +42,7 @@ class SeedBatch(Protocol):
         ...
 
     def attributes_by_type(self, targets: Tensor) -> dict[Any, dict[str, Any]]:
-        """The same in a graph with types: those of each type of nodes or edges."""
+        """The same in a heterogeneous graph: those of each type of nodes or edges."""
         ...
 
 
@@ -82,7 +82,7 @@ class NodeSeeds:
     num_nodes: int
     is_mask: bool = False  # whether they were given as a mask
     times: SeedTimes | None = None
-    node_type: str | None = None  # in a graph with types
+    node_type: str | None = None  # in a heterogeneous graph
     first: int = 0  # graph id of the first node of this type
     kind = "input nodes"
 

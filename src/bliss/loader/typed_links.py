@@ -1,4 +1,4 @@
-"""Links of one relation of a graph with types: ids, hidden edges, negatives and attributes."""
+"""Links of one relation of a heterogeneous graph: ids, hidden edges, negatives and attributes."""
 
 from __future__ import annotations
 

@@ -32,11 +32,11 @@ class Blockwise(nn.Module):
     weights. `bliss.nn.infer` and `Sampler.survey` compute the whole model exactly for all nodes,
     and `bliss.check` compares the two.
 
-    A model of a graph with types is called as model(x_dict, edge_index_dict), such as a network of
-    `HeteroConv` or `HGTConv`, or one made by `to_hetero`; blockwise(x_dict, blocks) takes features
-    by type, {type: [S_t, F_t]}. A layer is then a HeteroConv, or a ModuleDict with a convolution
-    for each relation. A model of `RGCNConv`, called as model(x, edge_index, edge_type), takes the
-    rows of all types as one tensor, in the order of `Block.src`.
+    A model of a heterogeneous graph is called as model(x_dict, edge_index_dict), such as a network
+    of `HeteroConv` or `HGTConv`, or one made by `to_hetero`; blockwise(x_dict, blocks) takes
+    features by type, {type: [S_t, F_t]}. A layer is then a HeteroConv, or a ModuleDict with a
+    convolution for each relation. A model of `RGCNConv`, called as model(x, edge_index, edge_type),
+    takes the rows of all types as one tensor, in the order of `Block.src`.
 
     The model keeps its parameters and its methods. It is refused if a layer cannot be estimated
     from sampled edges, is called twice, or is called on the rows of an earlier layer (message
@@ -149,7 +149,7 @@ class Blockwise(nn.Module):
             return self.run(x, take)
 
     def _on_types(self, x: Mapping[str, Tensor], blocks: Sequence[Block]) -> Any:
-        """Output of the seeds of a graph with types."""
+        """Output of the seeds of a heterogeneous graph."""
         check_types(x, blocks[0].num_src_dict, "sources of the first block")
         counts = [count for one in blocks for count in one.num_src_dict.values()]
         rows = FirstRows({*counts, *blocks[-1].num_dst_dict.values()})

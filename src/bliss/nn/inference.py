@@ -86,7 +86,7 @@ def infer(
         The graph, with V nodes.
     x
         Features [V, F]; may be memory-mapped, and in float16 or bfloat16, which are converted to
-        float32. For a `Blockwise` model of a graph with types, {type: [n_t, F_t]}.
+        float32. For a `Blockwise` model of a heterogeneous graph, {type: [n_t, F_t]}.
     chunk_edges, chunk_bytes
         Maximum number of edges of a chunk, and of bytes of its inputs. A chunk has at least one
         node.

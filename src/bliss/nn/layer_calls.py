@@ -77,7 +77,7 @@ class LayerCall(NamedTuple):
         return block.propagate(self.conv, x, observed=observed, **options)
 
     def on_types(self, layer: TypedLayer, shown: Any = None) -> Any:
-        """Output at the targets of a layer of a graph with types."""
+        """Output at the targets of a layer of a heterogeneous graph."""
         if self.is_joint:
             return layer.joint(self.conv, self.x, self.relations, shown)
         (edge_type,) = self.relations

@@ -61,7 +61,7 @@ class GNN(nn.Module):
             return GCNConv(inputs, outputs, bias=config.bias)
         if config.is_relational:
             raise InputError(
-                f"model={config.model!r} is a network of graphs with types: build a RelationalGNN."
+                f"model={config.model!r} is for heterogeneous graphs: build a RelationalGNN."
             )
         kind = GATConv if config.model == "gat" else GATv2Conv
         return kind(

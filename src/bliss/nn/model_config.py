@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 FEEDBACK = ("softmax", "scores")
 RELATIONAL = ("rsage", "rgat")
-"""Networks of graphs with types."""
+"""Networks for heterogeneous graphs."""
 MODELS = ("sage", "gcn", "gat", "gatv2", "lightgcn", *RELATIONAL)
 NORMALISATIONS = ("none", "layer", "batch")
 
@@ -23,15 +23,16 @@ class ModelConfig:
     """Settings of a network."""
 
     model: str = "sage"
-    """Kind of layer; lightgcn (of links, see docs/links.md) has no weights, and as outputs the mean
-    over layers; rsage and rgat are those of graphs with types (docs/types.md)."""
+    """Kind of layer; lightgcn is for links (docs/links.md): its layers have no weights, and its
+    outputs are the mean over layers; rsage and rgat are for heterogeneous graphs
+    (docs/types.md)."""
     layers: int = 3
     """Number of layers; budgets need one entry per sampled layer."""
     hidden: int = 256
-    """Width of hidden layers, all heads together; of links, also of the outputs."""
+    """Width of hidden layers, all heads together; for links, also of the outputs."""
     embedding: int = 0
-    """Width of a learnt vector of each node, beside its features; 0: none. For graphs without
-    features and, of graphs with types, for the types without features."""
+    """Width of a learnt embedding of each node, in addition to its features; 0: none. For graphs
+    without features and, in heterogeneous graphs, for node types without features."""
     bases: int = 0
     """Number B of matrices V_b that relations share, W_r = sum_b a_rb V_b, with rsage and rgat; 0:
     a matrix per relation."""
@@ -97,7 +98,7 @@ class ModelConfig:
 
     @property
     def is_relational(self) -> bool:
-        """Whether the network is one of graphs with types of nodes and edges."""
+        """Whether the network is for heterogeneous graphs."""
         return self.model in RELATIONAL
 
     @property

@@ -95,5 +95,5 @@ def _degrees(block: Edges, conv: Any, relation: Tensor) -> Tensor:
         return torch.bincount(code, minlength=block.num_dst * conv.num_relations)[code]
     raise InputError(
         f"{type(conv).__name__} takes a mean for each relation, and degrees by relation are known "
-        "for graphs with types alone: build the sampler from a HeteroData, or use aggr='add'."
+        "for heterogeneous graphs alone: build the sampler from a HeteroData, or use aggr='add'."
     )

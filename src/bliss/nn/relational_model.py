@@ -1,4 +1,4 @@
-"""`RelationalGNN`: networks over blocks of graphs with types."""
+"""`RelationalGNN`: networks over blocks of heterogeneous graphs."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class TypedView:
-    """A block of a graph with types, in parts by type.
+    """A block of a heterogeneous graph, in parts by type.
 
     The rows of a type are in the order of `Block.src`, so the targets of a type come first among
     its sources. Arrays are computed from the block on the CPU when they are first used.

@@ -1,4 +1,4 @@
-"""Full-neighbour inference of a `Blockwise` model of a graph with types, for all nodes."""
+"""Full-neighbour inference of a `Blockwise` model of a heterogeneous graph, for all nodes."""
 
 from __future__ import annotations
 

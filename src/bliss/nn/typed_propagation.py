@@ -1,4 +1,4 @@
-"""Convolutions of PyG that take dictionaries of types, on a block of a graph with types.
+"""Convolutions of PyG that take dictionaries of types, on a block of a heterogeneous graph.
 
 `HeteroConv` has a convolution for each relation, which is run on the block of its relation. The
 attention of `HGTConv` is one softmax over all relations into a target, so that its correction

@@ -214,13 +214,12 @@ class EstimatorConfig(SamplerConfig):
     first_hop: FirstHop = "sampled"
     """Input layer: sampled, exact (features are aggregated once and exactly; not for attention), or
     auto: in training exact for policy node, unless the network has attention or learnt embeddings,
-    there are as many budgets as layers, or the sums take more than 4 GiB; otherwise sampled. With
-    exact, budgets are those of the layers above."""
+    there are as many budgets as layers, or the aggregated features take more than 4 GiB; otherwise
+    sampled. With exact, budgets are those of the layers above."""
     history: HistoryKind = "none"
-    """Sample only the change of a node's input since it was last seen (nodes) or since the last
-    survey, a full evaluation (surveys); or sample the whole input (none). Sets first_hop exact,
-    and needs an unbiased estimator, such as ht; not for attention. See docs/histories.md for
-    auto."""
+    """Sample only the change of a node's input since it was last sampled (nodes) or since the last
+    full evaluation (surveys); or sample the whole input (none). Sets first_hop exact, and needs an
+    unbiased estimator, such as ht; not for attention. See docs/histories.md for auto."""
     history_type: HistoryType = "float32"
     """Type of the numbers of a history: float32, or float16 (half the memory)."""
     history_folder: str | None = None
@@ -289,11 +288,12 @@ class EstimatorConfig(SamplerConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class CoinConfig(EstimatorConfig):
-    """Settings of a sampler whose coins belong to nodes, so that they may last several steps."""
+    """Settings of a sampler with a coin per node, which may last several steps."""
 
     coin_steps: int = 1
-    """Steps for which a node keeps its coin. With K, a K-th of the nodes change coins in a step, so
-    that batches share sources and less is read from disk; 1: new coins in every step."""
+    """Steps for which a node keeps its coin, the random number that decides whether it is kept.
+    More steps let consecutive batches share sources, so that less is read from disk; 1: new coins
+    in every step."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -318,11 +318,11 @@ class CoinConfig(EstimatorConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class InfluenceConfig(EstimatorConfig):
-    """Settings of a sampler that can weigh each target by its influence on the loss."""
+    """Settings of a sampler that can weight each target by its influence on the loss."""
 
     influence: Influence = "none"
-    """Weight of each target in the masses: none (all alike, as published), prior (its influence on
-    the loss, as far as the weights of the layers above tell), or auto: prior for policy node
+    """Weight of each target in the masses: none (equal weights, as published), prior (its influence
+    on the loss, estimated from the weights of the layers above), or auto: prior for policy node
     without a history, none otherwise."""
 
     def __post_init__(self) -> None:
@@ -347,7 +347,7 @@ class PolicySamplerConfig(EstimatorConfig):
 
     policies: ClassVar[Mapping[str, PolicyConfig]] = POLICIES
     policy: Any = "static"
-    """Policy that sets the masses; see docs/policies.md."""
+    """Policy that sets the masses (sampling weights) of nodes; see docs/policies.md."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -53,5 +53,6 @@ def weighted(mass: EdgeMass, rows: Rows) -> EdgeMass:
     """c_ij times g_i, the influence of its target."""
     if not rows.influence.size:
         return mass
-    factor = np.sqrt(rows.influence)[rows.owner]
-    return mass._replace(offset=mass.offset * factor, slope=mass.slope * factor)
+    factor = rows.by_group(np.sqrt(rows.influence))
+    slope = mass.slope * factor if mass.value.size else mass.slope
+    return mass._replace(offset=mass.offset * factor, slope=slope)

@@ -151,7 +151,7 @@ class NodeSampler(EdgeSampler, PolicySampler):
         fanout = super().fanouts(rows, layer)
         if not rows.influence.size:
             return fanout
-        weight = fanout * (rows.influence**0.25)[rows.owner]
+        weight = fanout * rows.by_group(rows.influence**0.25)
         total = int(np.minimum(fanout, rows.degree).sum())
         found: IntArray = nodewise.fit_fanouts(weight, rows.degree, total)
         return found

@@ -53,7 +53,7 @@ class ModelCheck:
     model: Verdict
     layers: tuple[Verdict, ...]
     norm: str  # of the graph that was checked; pass both to the sampler
-    self_loops: str  # empty for a graph with types
+    self_loops: str  # empty for a heterogeneous graph
 
     @property
     def status(self) -> str:

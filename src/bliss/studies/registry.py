@@ -14,7 +14,7 @@ PACKAGES = ("advice", "comparison", "variance")
 
 @dataclass(frozen=True)
 class Study:
-    """What the command line and reports need to know about a study.
+    """Declaration of a study for the command line and reports.
 
     A reference is "module:name". It is imported when it is used, so that `bliss --help` and reports
     load neither torch nor the study itself.

@@ -31,7 +31,7 @@ class DataConfig:
     """Encoding of features: row (each row with a sum above 1 is divided by its sum), standard (each
     column minus its mean, divided by its deviation), raw (no change), or auto (for imported graphs
     standard in dense columns, and no change in columns of 0 and 1 and in sparse ones; for named
-    data sets raw). Statistics are those of training nodes and stay with the run. See
+    data sets raw). Statistics are those of the training nodes, and the run stores them. See
     docs/graphs.md."""
     class_weights: str | tuple[float, ...] = "none"
     """Weights of classes in the loss: none, balanced (n / (C n_c) over training nodes; with several
@@ -65,7 +65,7 @@ class ObjectiveConfig:
     """What is predicted: node (labels or targets of nodes) or link (edges between nodes; see
     docs/links.md)."""
     edge_type: tuple[str, ...] = ()
-    """Relation whose links are predicted, of a graph with types: source type, name and target type,
+    """Relation of the predicted links in a heterogeneous graph: source type, name and target type,
     separated by commas, or its name. Default: the only one that is no reverse of another."""
     rev_edge_type: tuple[str, ...] = ()
     """Its reverse relation, which is hidden and split with it. Default: that with its name after
@@ -79,34 +79,36 @@ class ObjectiveConfig:
     negatives: int = 1
     """Negatives per link in training."""
     exclude: str = "reverse"
-    """Edges that a batch of links does not see: reverse (its links and their reverse), self (its
-    links), or none."""
+    """Edges hidden from a batch of links: reverse (its links and their reverse), self (its links),
+    or none."""
     split: str = AUTO
-    """How links or nodes are split: time (the latest for testing, of an import with times; nothing
-    sees what is later than itself, see docs/time.md), given (by an import; times are not used),
-    random (links alone), or auto: given if there are splits of links, otherwise time if there are
-    times of edges or, for nodes, of nodes, otherwise random, or given for nodes."""
+    """How links or nodes are split: time (by timestamp, the latest for testing; nothing later than
+    a link or node is used for it, see docs/time.md), given (by the import; timestamps are not
+    used), random (links only), or auto. For links, auto is given if the import has a split,
+    otherwise time if edges have timestamps, otherwise random; for nodes, it is time if nodes have
+    timestamps, otherwise given."""
     order: str = "random"
-    """Batches of a run by time: random, or time (seeds that are neighbours in time, in shuffled
+    """Batches with a split by time: random, or time (seeds with adjacent timestamps, in shuffled
     batches)."""
     time_window: int = 0
-    """Of a run by time, how far back a node or link sees: the number of times up to its own, or of
-    links before it, in the unit of the data (microseconds of dates); 0: all that is earlier."""
+    """How far back in time a node or link sees, with a split by time: a number of units of the
+    timestamps (microseconds for dates), up to its own for a node and before it for a link; 0:
+    everything earlier."""
     windows: int = 1
     """Windows into which the test share of a split by time is cut. `bliss train --windows N` makes
-    a run for each: it trains on what is earlier and is tested on the window."""
+    a run for each, trained on everything earlier and tested on the window."""
     window: int = 0
     """Number of the one window to run, from 1; 0: all of them."""
     edge_split: tuple[float, ...] = FRACTIONS
     """Shares of train, validation and test links, separated by commas."""
     bipartite: bool = False
-    """Whether no source of a link is a target of another, as with users and items: negatives,
-    candidates and predictions are then targets alone."""
+    """Links lead from one set of nodes to another, as from users to items: negatives, candidates
+    and predictions are then targets only."""
     test_messages: str = "train"
-    """Edges that are messages when test links are scored: train, or train+val."""
+    """Edges that pass messages when test links are scored: train, or train+val."""
     candidates: str = "sampled"
     """Candidates of the metrics mrr, hits, recall and ndcg: sampled (random targets of the source
-    of each link), or all (all nodes that are no known target of the source)."""
+    of each link), or all (all nodes except the known targets of the source)."""
     ranked_negatives: int = 100
     """Negatives of each link with --candidates sampled."""
     hits: int = 10
@@ -227,7 +229,7 @@ class LoopConfig:
     """Seed nodes, or links, per step and shard; for subgraph samplers see docs/subgraphs.md."""
     shards: int = 1
     """Batches that make a step, each with its own seeds, draws and gradient; several processes
-    divide them among themselves. See docs/scaling.md."""
+    divide them among themselves. See docs/processes.md."""
     reduction: str = "exact"
     """How gradients of several processes are added: exact (in the order of shards, the same bits
     for any number of processes), or allreduce (sends less)."""
@@ -249,7 +251,7 @@ class LoopConfig:
     """Steps between evaluations; a checkpoint follows each of them."""
     evaluate: str = AUTO
     """How networks are evaluated: full (exact, all nodes), split (exact, only the nodes of a split
-    and what they see), sampled (during training from sampled neighbourhoods, with a standard
+    and their neighbourhoods), sampled (during training from sampled neighbourhoods, with a standard
     error), or auto: split if a layer's outputs at all nodes take more than 4 GiB, otherwise full.
     See docs/larger-than-memory.md."""
     evaluate_draws: int = 4
@@ -258,8 +260,8 @@ class LoopConfig:
     """Let the policy learn exact norms and attention from full evaluations during training."""
     select: str = AUTO
     """Metric whose best validation score selects the best step: auto (f1, r2 for regression, or
-    auc for links), f1 (micro-F1), accuracy, macro_f1, auc or average_precision (of two classes,
-    several labels or links), loss (cross-entropy, the lowest), r2, mse or mae (the lowest), or, of
+    auc for links), f1 (micro-F1), accuracy, macro_f1, auc or average_precision (two classes,
+    several labels or links), loss (cross-entropy, the lowest), r2, mse or mae (the lowest), or, for
     links, mrr, hits, recall or ndcg."""
     patience: int = 0
     """Evaluations without a better validation score before the run stops; 0: never stop early."""

@@ -43,7 +43,7 @@ class LinkObjective:
     metric: str
     seed: int
     sides: Sides = ALL_NODES
-    relation: TypedLinks | None = None  # that of the links, in a graph with types
+    relation: TypedLinks | None = None  # that of the links, in a heterogeneous graph
     seen: Graph | None = None  # messages of predictions; None: all edges
     unit = "links"
     kind = "link"

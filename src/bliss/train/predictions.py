@@ -101,7 +101,7 @@ def task_at(task: Task, at: Any) -> Task:
 def node_parts(task: Task, nodes: str = ALL) -> Iterator[dict[str, list[Any]]]:
     """Predictions from full neighbourhoods for all nodes or a split, some thousand at a time.
 
-    In a graph with types, "all" are the nodes of the type that has labels.
+    In a heterogeneous graph, "all" are the nodes of the type that has labels.
     Nodes have the user's ids, and classes their names. With one class per node, the columns are
     node, label and probability. With several labels per node, label and probability list all labels
     above one half, separated by blanks, or by semicolons if they have names. For regression there

@@ -52,11 +52,11 @@ class Task:
     encoder: FeatureEncoder | TypedEncoder  # of the features
     objective: Objective  # what the network is trained for
     embedding: LearntRows | None = None  # float32[V, D]: the last columns of x, learnt
-    typed: TypedInputs | None = None  # of a graph with types; x is then [V, 0]
+    typed: TypedInputs | None = None  # of a heterogeneous graph; x is then [V, 0]
 
     @property
     def features(self) -> Tensor | TypedInputs:
-        """What batches are gathered from: columns of x that are not learnt [V, F], or `typed`."""
+        """Features that batches gather: columns of x that are not learnt [V, F], or `typed`."""
         if self.typed is not None:
             return self.typed
         learnt = 0 if self.embedding is None else self.embedding.value.size(1)
@@ -268,8 +268,8 @@ def _graph(graph: Graph, config: TrainConfig) -> Graph:
     """The graph with the network's self-loops and coefficients; SAGE keeps given edge weights."""
     if config.data.self_loops == "remove" and graph.types is not None:
         raise InputError(
-            "self_loops='remove' has no effect on a graph with types, which has no self-loops of "
-            "its own: leave it out."
+            "self_loops='remove' has no effect on a heterogeneous graph, to which no self-loops "
+            "are added: leave it out."
         )
     if config.data.self_loops == "remove":
         graph = _without_loops(graph)

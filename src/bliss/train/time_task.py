@@ -65,9 +65,9 @@ def timed_dataset(config: ObjectiveConfig, dataset: Dataset, scores: bool) -> Da
         return replace(dataset, graph=graph, node_time=None, digest=digest)
     if config.is_link and dataset.graph.types is not None and dataset.graph.has_times:
         raise InputError(
-            "split='time' is not supported for links of graphs with types and times of edges: "
-            "choose split random, or write your own loop with Graph.of(data, time_attr=...) and "
-            "LinkLoader."
+            "split='time' is not supported for links of heterogeneous graphs whose edges have "
+            "times: choose split random, or write your own loop with Graph.of(data, time_attr=...) "
+            "and LinkLoader."
         )
     return dataset if config.is_link else _node_splits(config, dataset)
 

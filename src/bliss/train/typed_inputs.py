@@ -1,4 +1,4 @@
-"""Inputs of networks of graphs with types: features by type, and learnt rows of other types."""
+"""Inputs of networks of heterogeneous graphs: features by type, and learnt rows of other types."""
 
 from __future__ import annotations
 

@@ -197,7 +197,7 @@ def _config(
         raise InputError(f"sampler {plain.sampler.name!r} has no layer to sample: add a layer.")
     if data.typed is not None and (kind.makes_batches or kind.is_first_hop_exact):
         raise InputError(
-            f"sampler {plain.sampler.name!r} does not draw from graphs with types if it makes "
+            f"sampler {plain.sampler.name!r} does not draw from heterogeneous graphs if it makes "
             "subgraphs, or has an exact first hop or a history: choose first_hop sampled, or a "
             "layer-wise or node-wise sampler."
         )
