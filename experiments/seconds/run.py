@@ -22,7 +22,7 @@ import torch
 
 from bliss.data import Dataset
 from bliss.studies.provenance import machine
-from bliss.train import Stepper, build_task
+from bliss.train import Stepper, TrainConfig, build_task
 from bliss.train.evaluation import evaluate
 from experiments.seconds import results
 from experiments.seconds.cases import GRAPHS, SAMPLERS, config
@@ -43,14 +43,14 @@ def settings(graph: str, network: str) -> list[Setting]:
     ]
 
 
-def measure(one: Setting, dataset: Dataset) -> Time:
-    """Time a setting: construction of the sampler until the first step, and the mean of steps.
+def measure(config: TrainConfig, dataset: Dataset) -> tuple[float, float]:
+    """Seconds of a sampler's construction until the first step, and mean milliseconds of steps.
 
     The sampler is built twice, because the first time includes loading of compiled kernels.
     """
     for _ in range(2):
         gc.collect()
-        task = build_task(config(*key(one), steps=10**6), dataset)
+        task = build_task(config, dataset)
         started = perf_counter()
         stepper = Stepper(task)
         batches = stepper.batches()
@@ -64,11 +64,7 @@ def measure(one: Setting, dataset: Dataset) -> Time:
         stepper.step(next(batches))
         taken.append(perf_counter() - started)
     step = sum(taken) / len(taken)
-    return Time(
-        **msgspec.structs.asdict(one),
-        setup_s=round(max(0.0, first - step), 4),
-        step_ms=round(1e3 * step, 3),
-    )
+    return round(max(0.0, first - step), 4), round(1e3 * step, 3)
 
 
 def train(one: Setting, seconds: int, seed: int, steps: int, dataset: Dataset) -> Run:
@@ -128,10 +124,13 @@ def main() -> None:
     found = found or Results(machine=machine(), times=[], runs=[])
     if arguments.action == "times":
         known = {key(time) for time in found.times}
+        samplers = arguments.samplers or SAMPLERS[arguments.network]
         for one in settings(arguments.graph, arguments.network):
-            if key(one) not in known:
-                time = measure(one, dataset)
-                print(*key(one), time.setup_s, time.step_ms, flush=True)
+            if one.sampler in samplers and key(one) not in known:
+                setup_s, step_ms = measure(config(*key(one), steps=10**6), dataset)
+                print(*key(one), setup_s, step_ms, flush=True)
+                own = msgspec.structs.asdict(one)
+                time = Time(**own, setup_s=setup_s, step_ms=step_ms)
                 found = results.read() if results.PATH.exists() else found
                 found = msgspec.structs.replace(found, times=[*found.times, time])
                 results.write(found)

@@ -6,15 +6,16 @@ from statistics import mean, stdev
 
 from scipy.stats import ttest_ind
 
-from experiments.seconds import figure, results
+from experiments.seconds import figure, record, results
 from experiments.seconds.cases import GRAPHS, SAMPLERS, TITLES
+from experiments.seconds.record import Record
 from experiments.seconds.results import GRID_SECONDS, GRID_SEED, HERE, Results, key
 
 SECONDS = (10, 30, 100)
 HEAD = "| test F1 on PPI |"
 """Start of README's table."""
-MARK = "<!-- figure and tables -->"
-"""Place of the figure and the tables in the notes."""
+MARK = "<!-- tables -->"
+"""In the notes, the place of figure and scores, and then of the runs of the record."""
 LEVEL = 0.05
 """Level of the tests that call a tie."""
 
@@ -72,7 +73,7 @@ def summary(found: Results, network: str, split: str) -> list[str]:
     for sampler in SAMPLERS[network]:
         cells = [score_text(scores[one][sampler], sampler in tied[one]) for one in shown]
         lines.append(f"| `{sampler}` | " + " | ".join(cells) + " |")
-    counts = [sorted({len(v) for v in scores[one].values()}) for one in shown]
+    counts = [sorted({len(v) for v in scores[one].values() if v}) for one in shown]
     seeds = [f"{h}: {' or '.join(map(str, c))}" for h, c in zip(heads, counts, strict=True)]
     return [*lines, "", *(["Seeds: " + "; ".join(seeds) + ".", ""] if split == "test" else [])]
 
@@ -130,16 +131,16 @@ def sizes(found: Results, network: str) -> list[str]:
     return [*lines, ""]
 
 
-def page(found: Results) -> str:
-    """Text of README.md: the answer, figure and tables, the rest of the notes, and the sizes."""
+def page(found: Results, long: Record) -> str:
+    """Text of README.md: the notes, with figure and tables at their marks, and the sizes."""
     notes = (HERE / "notes.md").read_text(encoding="utf-8").rstrip()
-    answer, _, rest = notes.partition(f"{MARK}\n")
+    answer, rest, more = notes.split(MARK)
     facts = found.machine
     lines = [answer.rstrip(), "", figure.IMAGE, ""]
     for network in SAMPLERS:
         lines += [f"## {TITLES[network]}", ""]
         lines += summary(found, network, "test") + summary(found, network, "validation")
-    lines += [rest.strip(), ""]
+    lines += [rest.strip(), "", *record.tables(long), more.strip(), ""]
     lines += ["## Sizes", "", "The size in bold was chosen.", ""]
     for network in SAMPLERS:
         lines += sizes(found, network)
@@ -150,7 +151,7 @@ def page(found: Results) -> str:
 def main() -> None:
     """Write the page, README's table and the figure."""
     found = results.read()
-    (HERE / "README.md").write_text(page(found), encoding="utf-8")
+    (HERE / "README.md").write_text(page(found, record.read()), encoding="utf-8")
     front = HERE.parents[1] / "README.md"
     before, start, rest = front.read_text(encoding="utf-8").partition(HEAD)
     after = rest.partition("\n\n")[2]

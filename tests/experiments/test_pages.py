@@ -12,7 +12,7 @@ import pytest
 from experiments.coins import run as coins
 from experiments.links import page as links
 from experiments.planetoid import run as planetoid
-from experiments.seconds import defaults, figure, results, tables, validate
+from experiments.seconds import defaults, figure, record, results, tables, validate
 from experiments.seconds.cases import SAMPLERS
 from experiments.seconds.results import GRID_SECONDS, GRID_SEED, key
 from experiments.seconds.run import settings
@@ -26,7 +26,7 @@ PAGES = {
     "coins": lambda: coins.page(coins.read()),
     "time": lambda: in_time.page(in_time.read()),
     "links": links.page,
-    "seconds": lambda: tables.page(results.read()),
+    "seconds": lambda: tables.page(results.read(), record.read()),
     "types": lambda: types.page(types.stored()),
 }
 
@@ -71,6 +71,17 @@ def test_steps_of_a_run_are_those_that_fit_into_its_seconds():
         assert run.seconds - time.step_ms / 1e3 < spent <= run.seconds
 
 
+def test_runs_of_the_record_have_the_steps_that_fit_and_the_best_by_validation_is_chosen():
+    found = record.read()
+    for curve in found.curves:
+        time = found.time(curve.name)
+        assert curve.seconds - time.step_ms / 1e3 < time.seconds(curve.points[-1].step)
+        assert time.seconds(curve.points[-1].step) <= curve.seconds
+    for sampler, best in record.chosen(found).items():
+        ends = [one.points[-1] for one in found.curves if one.name.split(",")[0] == sampler]
+        assert best.points[-1].val_score == max(end.val_score for end in ends)
+
+
 def test_sizes_are_chosen_by_validation_scores_of_one_seed():
     found = results.read()
     for graph, network in {(run.graph, run.network) for run in found.runs}:
@@ -79,7 +90,7 @@ def test_sizes_are_chosen_by_validation_scores_of_one_seed():
             own = [run for run in found.runs if key(run)[:3] == (graph, network, sampler)]
             grid = [run for run in own if (run.seconds, run.seed) == (GRID_SECONDS, GRID_SEED)]
             assert {key(run) for run in own} <= tried
-            best = max(run.val_score for run in grid)
+            best = max((run.val_score for run in grid), default=None)
             (chosen,) = {key(run) for run in own if run not in grid} or {None}
             assert chosen in (None, *(key(run) for run in grid if run.val_score == best))
 

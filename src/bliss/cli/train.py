@@ -308,7 +308,7 @@ def chosen_before(place: Path, config: TrainConfig) -> TrainConfig | None:
 def evaluate(
     run: Run,
     split: Annotated[
-        str, typer.Option(help="Nodes whose classes are shown one by one: train, val or test.")
+        str, typer.Option(help="Split of the scores by class: train, val or test.")
     ] = "test",
     json: Annotated[Path | None, typer.Option(help="Write all scores to this file.")] = None,
     root: Root = None,

@@ -102,7 +102,8 @@ def import_graph(
         {("author", "writes", "paper"): "writes.csv"}; there are no self-loops then.
     nodes
         For a heterogeneous graph: by type, a file of features as below, or a number n of nodes
-        without features, with ids 0 to n - 1. Ids need to be distinct only within a type.
+        without features, with ids 0 to n - 1, or "edges" for the nodes that its edges name, without
+        features. Ids need to be distinct only within a type.
     features
         .npy, .npz (SciPy sparse), .csv or .parquet, one row per node: [V, F]. A table may have the
         ids of nodes in a first column called id, or in `id_column`. They can be any numbers or

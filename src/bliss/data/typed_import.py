@@ -24,7 +24,7 @@ from bliss.data.store import StrPath, open_store, write_graph, write_graph_heade
 from bliss.data.table_encoder import TableEncoder
 from bliss.data.timestamps import NUMBER, common_unit
 from bliss.data.typed_nodes import TypedNodes, labels_of_type, reverse_of, splits_of_type
-from bliss.data.typed_parts import TypedFiles, TypedParts, numbered, typed_splits
+from bliss.data.typed_parts import FROM_EDGES, TypedFiles, TypedParts, numbered, typed_splits
 from bliss.data.typed_store import GROUP_FILES, open_types
 from bliss.errors import InputError
 from bliss.graph import EdgeType, GraphTypes, Norm
@@ -270,10 +270,12 @@ def refuse_beside_tables(given: Mapping[str, Any]) -> None:
             )
 
 
-def node_tables(given: Mapping[str, StrPath | int]) -> dict[str, Path | int]:
-    """By type, a table of nodes, or the number of nodes without features."""
+def node_tables(given: Mapping[str, StrPath | int]) -> dict[str, Path | int | None]:
+    """By type, a table of nodes, or the number of nodes without features; None: those of edges."""
     return {
-        name: checks.whole(f"nodes of {name!r}", one, least=1)
+        name: None
+        if str(one) == FROM_EDGES
+        else checks.whole(f"nodes of {name!r}", one, least=1)
         if isinstance(one, int)
         else checks.path("nodes", one)
         for name, one in given.items()

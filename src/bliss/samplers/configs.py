@@ -211,12 +211,12 @@ class NeighborConfig(InfluenceConfig, NodeSamplerConfig):
     policy: Any = "uniform"
     """Masses of in-edges: uniform, or static (proportional to alpha_ij)."""
     influence: Influence = "none"
-    """Neighbours of each target: as many for all (none, as published), or in proportion to its
-    influence on the loss, as far as the weights of the layers above tell, and as many in all
+    """Number of neighbours of each target: equal (none, as published), or larger for targets with
+    more influence on the loss, estimated from the weights of the layers above, with the same total
     (prior); auto is none."""
     temporal_strategy: TemporalStrategy = "uniform"
-    """Neighbours of a graph with times: uniform (as the policy says) or last (the newest ones that
-    may be seen; they alone are averaged, so nothing is random)."""
+    """Neighbours in a graph with timestamps: uniform (drawn by the policy) or last (the newest
+    ones; the mean is over them alone, so nothing is random)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
