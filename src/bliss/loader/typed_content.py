@@ -32,6 +32,7 @@ class TypedContent:
         self.data, self.types = data, sampler.graph.types
         self._has_edge_ids = sampler.graph.edge_id is not None
         self._of_edges = hetero_edge_attributes(data)
+        self._stores = {kind: data[kind] for kind in (*self.types.node_types, *self._of_edges)}
         sizes = {name: getattr(data[name].get("x"), "nbytes", 0) for name in self.types.node_types}
         whole = max(sum(sizes.values()), 1)
         self.gathers = {
@@ -68,9 +69,9 @@ class TypedContent:
     def _fill_nodes(self, batch: Any, blocks: Sequence[Block]) -> None:
         nodes = blocks[0].split(blocks[0].src)
         for number, (name, gather) in enumerate(self.gathers.items()):
-            first, store = int(self.types.node_ptr[number]), self.data.get_node_store(name)
+            first, store = int(self.types.node_ptr[number]), self._stores[name]
             gather.check_sizes(store)
-            own, n_id = batch.get_node_store(name), nodes[name] - first
+            own, n_id = batch[name], nodes[name] - first
             for key, value in store.items():
                 if isinstance(value, Tensor) and store.is_node_attr(key):
                     rows = n_id
@@ -83,10 +84,10 @@ class TypedContent:
 
     def _fill_edges(self, batch: Any, blocks: Sequence[Block], skipped: Collection[str]) -> None:
         for number, (edge_type, of_edges) in enumerate(self._of_edges.items()):
-            own = batch.get_edge_store(*edge_type)
+            own = batch[edge_type]
             if self._has_edge_ids:
                 own.e_id = [block.e_id[block.by_type.edge_place[number]] for block in blocks]
-            for key, value in self.data.get_edge_store(*edge_type).items():
+            for key, value in self._stores[edge_type].items():
                 if key in skipped:
                     continue
                 if key in of_edges:

@@ -21,6 +21,7 @@ from bliss.loader.gather import Gather
 from bliss.nn.block import Block
 from bliss.nn.inference import infer
 from bliss.rng import Stream
+from bliss.samplers import Full
 from bliss.samplers.base import Sampler
 from bliss.train.batch import NodeData
 from bliss.train.task import Task
@@ -122,12 +123,16 @@ def own_time_outputs(
     step: int = Stream.EVALUATION,
     progress: ProgressCallback | None = None,
 ) -> Tensor:
-    """Outputs at nodes [N], each with what had happened by its own time. float32[N, C]."""
+    """Outputs at nodes [N], each with what had happened by its own time. float32[N, C].
+
+    By default from full neighbourhoods.
+    """
     assert task.objective.node_time is not None
+    sampler = sampler or Full(task.graph, layers=task.config.network.layers)
     time, size = task.objective.node_time[nodes], task.config.training.batch_size
-    of_task = task.model, task.graph, task.x, nodes, time, size, task.device
+    of_task = task.model, sampler, _gather(task, sampler), nodes, time, size, task.device
     window = task.config.objective.seen_window
-    return outputs_in_time(*of_task, sampler, step, window, progress)
+    return outputs_in_time(*of_task, step, window, progress)
 
 
 def evaluate_and_survey(
