@@ -5,8 +5,9 @@ Batches of 256 seeds, budgets 4096/2048/1024 (node-wise: 10 neighbours), one thr
 timed plain (`plain`), with all seeds at the end of time (`end`: every edge is seen, so that only
 the cut-offs differ), with random times (`random`: half of the edges are seen on average), and with
 random times within a hundredth of all times (`order`: as batches in the order of time), a different
-one first each time. Numbers are ratios of medians of processor time to `plain`, with the number of
-sampled edges relative to `plain` beside them.
+one first each time and each after an untimed pass of its own, so that all are as warm. Numbers are
+ratios of medians of processor time to `plain`, with the number of sampled edges relative to `plain`
+beside them.
 """
 
 from __future__ import annotations
@@ -65,14 +66,12 @@ def measure(plain: Any, timed: Any, repeats: int) -> dict[str, float]:
             "random": random.integers(0, TIMES, BATCH),
             "order": start + random.integers(0, TIMES // 100, BATCH),
         }
-        plain.sample(seeds, step)  # untimed: then all find the batch equally warm
         first = step % len(names)
         for name in names[first:] + names[:first]:
+            sampler, time = (plain, None) if name == "plain" else (timed, when[name])
+            sampler.sample(seeds, step, time=time)  # untimed
             begin = process_time()
-            if name == "plain":
-                blocks = plain.sample(seeds, step)
-            else:
-                blocks = timed.sample(seeds, step, time=when[name])
+            blocks = sampler.sample(seeds, step, time=time)
             times[name].append(process_time() - begin)
             edges[name].append(sum(block.num_edges for block in blocks))
     middle = {name: median(values[WARM_UP:]) for name, values in times.items()}

@@ -7,7 +7,7 @@ processor time to the plain graph's. Coefficients differ, 1 / |N_i^r| in place o
 other sources are drawn: the ratio of the edges that were scanned stands beside.
 
 Gathering: nodes in 4 types of equal size, with 16 relations, and 602 features as in Reddit, whose
-size the graph has, against one table of features; ratio of the times per row of a batch.
+size the graph has, or 128, against one table of features; ratio of the times per row of a batch.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from bliss import PLADIES, Bliss, BlockLoader, Graph
 
 BATCH, BUDGETS = 256, [4096, 2048, 1024]
 RELATIONS = (1, 4, 16)
-TYPES, WIDTH = 4, 602
+TYPES, WIDTHS = 4, (602, 128)
 WARM_UP = 20
 
 
@@ -41,8 +41,9 @@ def run(repeats: int = 41) -> dict[str, Any]:
         samplers = {key: kind(graph, BUDGETS) for key, graph in graphs.items()}
         result[name] = sampling(samplers, repeats)
         print(name, {key: round(value, 3) for key, value in result[name].items()}, flush=True)
-    result["gathering"] = gathering(plain, repeats)
-    print("gathering", result["gathering"], flush=True)
+    for width in WIDTHS:
+        result[f"gathering_{width}"] = gathering(plain, repeats, width)
+        print(f"gathering_{width}", result[f"gathering_{width}"], flush=True)
     return result
 
 
@@ -79,9 +80,9 @@ def sampling(samplers: dict[str, Any], repeats: int) -> dict[str, float]:
     return found
 
 
-def gathering(graph: Graph, repeats: int) -> dict[str, float]:
+def gathering(graph: Graph, repeats: int, width: int) -> dict[str, float]:
     """Time per gathered row with 4 types, over that of one table."""
-    pairs, x = graph.edge_index, torch.randn(NODES, WIDTH)
+    pairs, x = graph.edge_index, torch.randn(NODES, width)
     size = -(-NODES // TYPES)
     typed = HeteroData()
     for number in range(TYPES):

@@ -125,7 +125,7 @@ def test_the_benchmark_of_links_compares_them_with_nodes_and_ranks_them(tmp_path
 
 
 def test_the_benchmark_of_types_divides_edges_and_features(monkeypatch):
-    sizes = {"NODES": 500, "BATCH": 16, "WARM_UP": 1, "WIDTH": 4, "BUDGETS": [64, 32]}
+    sizes = {"NODES": 500, "BATCH": 16, "WARM_UP": 1, "BUDGETS": [64, 32]}
     for name, value in sizes.items():
         monkeypatch.setattr(types, name, value)
     graph = power_law(500, 5000)
@@ -135,7 +135,7 @@ def test_the_benchmark_of_types_divides_edges_and_features(monkeypatch):
     graphs = {"plain": graph, **{str(n): types.divided(graph, n) for n in types.RELATIONS}}
     samplers = {name: PLADIES(one, [64, 32]) for name, one in graphs.items()}
     assert types.sampling(samplers, repeats=2)["16_over_plain"] > 0
-    assert types.gathering(graph, repeats=2)["typed_over_plain"] > 0
+    assert types.gathering(graph, repeats=2, width=4)["typed_over_plain"] > 0
 
 
 def test_the_benchmark_of_dropout_compares_each_part():

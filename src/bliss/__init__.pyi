@@ -5,8 +5,8 @@ from .graph import Graph as Graph
 from .loader import BlockLoader as BlockLoader
 from .loader import LinkLoader as LinkLoader
 from .nn.block import Block as Block
-from .nn.block import Control as Control
 from .nn.block import Observation as Observation
+from .nn.control import Control as Control
 from .policies import Exp3Config as Exp3Config
 from .policies import NodeConfig as NodeConfig
 from .policies import Policy as Policy

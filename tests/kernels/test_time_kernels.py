@@ -69,11 +69,16 @@ def test_sources_agree_and_never_see_later_than_their_targets(seed, is_shared, w
     count = random.integers(0, 6, 8)
     indptr = np.concatenate([[0], np.cumsum(count)])
     row = random.integers(0, 9, indptr[-1])
-    given = place, before, after, indptr, row, 9
-    given += () if is_shared else (np.argsort(before, kind="stable"),)
-    name = "share_sources" if is_shared else "pair_sources"
-    ours = getattr(times, name)(*given)
-    for one, other in zip(ours, getattr(twins, name)(*given), strict=True):
+    given = place, before, after, indptr
+    if is_shared:
+        ours, twin = times.share_sources(*given, row, 9), twins.share_sources(*given, row)
+    else:
+        edge, number = np.arange(row.size)[::-1].copy(), np.zeros(9, np.int32)
+        order = np.argsort(before, kind="stable")
+        ours = times.pair_sources(row[::-1].astype(np.int32), *given, edge, order, number)
+        twin = twins.pair_sources(*given, row)
+        assert not number.any()
+    for one, other in zip(ours, twin, strict=True):
         np.testing.assert_array_equal(one, other)
     node, new_row, until, since = ours
     target = np.repeat(np.arange(8), count)

@@ -220,7 +220,7 @@ def measure(name: str) -> Row:
     how = {"edge_weight": "edge_weight", "messages": "messages", "attention": "attention"}
     status = "exact" if kind in ("edge_weight", "messages") else "weighted"
     is_by_node = options.keys() <= {"x_0"}
-    linear = is_by_node and linear_in_messages(conv, norm, x, options)
+    linear = is_by_node and linear_in_messages(conv, norm, x, x, options)
     return Row(name, status, how.get(kind, "ratio of sums"), bias, worst, naive, linear)
 
 
@@ -242,21 +242,20 @@ def percent(share: float) -> str:
     return f"{100 * share:.0f}%" if share >= 0.005 else "below 1%"
 
 
-def line(row: Row, history: str = " |") -> str:
+def line(row: Row) -> str:
     if row.bias is None or row.naive is None or row.worst_z is None:
-        return f"| `{row.name}` | refused | {row.how} | | |{history}"
+        return f"| `{row.name}` | refused | {row.how} | | | |"
     is_exact = row.status == "exact" and row.worst_z < limit()
     bias = "within noise" if is_exact else percent(row.bias)
     cells = (f"`{row.name}`", row.status, row.how, bias, percent(row.naive))
-    linear = f" {'yes' if row.linear else ''} |" if history else ""
-    return f"| {' | '.join(cells)} |{linear}"
+    return f"| {' | '.join(cells)} | {'yes' if row.linear else ''} |"
 
 
 def page(rows: list[Row], typed: list[Row]) -> str:
     """The page of the documentation."""
     order = ("exact", "weighted", "refused")
     ordered = sorted(rows, key=lambda row: (order.index(row.status), row.name))
-    of_types = [line(row, "") for row in typed]
+    of_types = [line(row) for row in typed]
     others = [
         f"- {kind}: {', '.join(f'`{name}`' for name in names.split())}"
         for kind, names in ELSEWHERE.items()
@@ -307,10 +306,11 @@ On blocks of a heterogeneous graph ([types.md](types.md)), `block.propagate` als
 types as one tensor. `HeteroConv` is as exact as the convolutions of its relations; these take their
 degrees and softmaxes from one relation each. The bias is that of one layer on a graph of {NODES} nodes
 of two types and four relations, for {TARGETS} targets with PLADIES at a budget of {BUDGET} sources
-among {NODES}, over {DRAWS} draws.
+among {NODES}, over {DRAWS} draws. "History" is tried with the exact first hop of each relation, whose
+output is then the exact one.
 
-| convolution | status | weights, or reason | bias | without |
-|---|---|---|---|---|"""
+| convolution | status | weights, or reason | bias | without | history |
+|---|---|---|---|---|---|"""
 OUTLOOK = """Other convolutions of PyG take no `edge_index` of a homogeneous graph:
 """
 

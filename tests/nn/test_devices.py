@@ -31,7 +31,8 @@ from bliss import Graph, InputError
 from bliss.nn import GNN, MODELS, ModelConfig, infer
 from bliss.nn import attention as attention_module
 from bliss.nn.aggregate import aggregate
-from bliss.nn.block import Block, Control, Observation
+from bliss.nn.block import Block, Observation
+from bliss.nn.control import Control
 from bliss.nn.convs import GATConv, GATv2Conv, GCNConv, SAGEConv
 from bliss.nn.model_config import RELATIONAL
 from bliss.samplers import SAMPLERS, Full, sampler_config

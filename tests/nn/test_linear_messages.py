@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch_geometric.nn import MessagePassing
 
 from bliss import PLADIES, Bliss, Block, Graph, InputError
-from bliss.nn.block import Control
+from bliss.nn.control import Control
 from tests.statistics import heavy_tailed_graph, normal_limit
 
 FALSE_ALARM = 1e-6  # chance that a correct convolution fails, all of its outputs together

@@ -25,7 +25,7 @@ from bliss.nn import (
     projection,
 )
 from bliss.nn.aggregate import aggregate
-from bliss.nn.block import Control
+from bliss.nn.control import Control
 from bliss.samplers import Full
 from tests.conftest import heavy_tailed_pairs
 

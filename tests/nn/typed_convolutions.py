@@ -128,4 +128,19 @@ def measure(name: str) -> Row:
     how = {"HGTConv": "joint attention", "RGATConv": "attention"}.get(name, "messages")
     how = "attention" if name.endswith("GATv2Conv") else how
     status = "weighted" if is_softmax else "exact"
-    return Row(name, status, how, bias, worst, deviation(plain, target)[0])
+    return Row(name, status, how, bias, worst, deviation(plain, target)[0], takes_first_hop(conv))
+
+
+def takes_first_hop(conv: Any) -> bool:
+    """Whether a convolution takes an exact first hop; its output is then the exact one."""
+    sampler = PLADIES(Graph.of(data()), [BUDGET], x=data().x_dict, first_hop="exact")
+    block = sampler.first_hop.block(sampler.graph.rows(np.arange(TARGETS)))
+    try:
+        out = block.propagate(conv, inputs(conv, block))
+    except InputError as error:
+        assert "not linear in the inputs" in str(error)
+        return False
+    torch.testing.assert_close(
+        out["a"] if isinstance(out, dict) else out, exact(conv), rtol=1e-4, atol=1e-4
+    )
+    return True

@@ -13,7 +13,7 @@ import torch
 from bliss import Bliss, InputError, Neighbor
 from bliss.nn import GNN, ModelConfig
 from bliss.nn.aggregate import aggregate
-from bliss.samplers import SAMPLERS, Full, first_hop, sampler_config
+from bliss.samplers import SAMPLERS, Full, first_hop, group_sums, sampler_config
 from bliss.samplers.config_base import EstimatorConfig
 from bliss.samplers.first_hop import FirstHop
 from bliss.storage.digests import file_digest
@@ -27,8 +27,8 @@ OFFERING = [name for name, config in SAMPLERS.items() if isinstance(config, Esti
 @pytest.mark.parametrize("norm", ["mean", "gcn", "weights"])
 def test_sums_are_the_full_aggregates(norm, monkeypatch):
     graph = heavy_tailed_graph(norm)
-    monkeypatch.setattr(first_hop, "_CHUNK", 100)  # eight nodes at a time
-    sums = FirstHop(graph, X).sums
+    monkeypatch.setattr(group_sums, "_CHUNK", 100)  # eight nodes at a time
+    sums = FirstHop(graph, X).sums[0]
     exact = full_aggregate(graph, np.arange(60), features())
     np.testing.assert_allclose(sums, exact, rtol=1e-4, atol=1e-5)
 
@@ -80,13 +80,13 @@ def test_dropout_acts_on_the_aggregated_features():
 
 def test_large_sums_are_kept_on_disk_and_found_again(tmp_path, monkeypatch):
     graph = heavy_tailed_graph()
-    assert isinstance(FirstHop(graph, X, tmp_path).sums, np.ndarray)
+    assert isinstance(FirstHop(graph, X, tmp_path).sums[0], np.ndarray)
     assert list(tmp_path.iterdir()) == []  # small ones are computed each time
     monkeypatch.setattr(first_hop, "SUM_BYTES_IN_MEMORY", 0)
     made = FirstHop(graph, X, tmp_path)
     (path,) = tmp_path.glob("*.npy")
-    assert isinstance(made.sums, np.memmap)
-    np.testing.assert_array_equal(made.sums, FirstHop(graph, X).sums)
+    assert isinstance(made.sums[0], np.memmap)
+    np.testing.assert_array_equal(made.sums[0], FirstHop(graph, X).sums[0])
     before = path.stat().st_mtime_ns
     FirstHop(graph, X, tmp_path)
     assert path.stat().st_mtime_ns == before
@@ -96,7 +96,9 @@ def test_large_sums_are_kept_on_disk_and_found_again(tmp_path, monkeypatch):
     weighted = heavy_tailed_graph("weights")
     for factor in (1, 2):  # the same edges with other weights
         other = replace(weighted, weight=factor * weighted.weight)
-        np.testing.assert_array_equal(FirstHop(other, X, tmp_path).sums, FirstHop(other, X).sums)
+        np.testing.assert_array_equal(
+            FirstHop(other, X, tmp_path).sums[0], FirstHop(other, X).sums[0]
+        )
     assert len(list(tmp_path.glob("*.npy"))) == 5
 
 
@@ -137,12 +139,12 @@ def flipped(content: bytes) -> bytes:
 def test_a_damaged_cache_is_computed_again(tmp_path, monkeypatch, damage):
     monkeypatch.setattr(first_hop, "SUM_BYTES_IN_MEMORY", 0)
     graph = heavy_tailed_graph()
-    expected = FirstHop(graph, X).sums
-    whole = FirstHop(graph, X, tmp_path).sums.copy()
+    expected = FirstHop(graph, X).sums[0]
+    whole = FirstHop(graph, X, tmp_path).sums[0].copy()
     np.testing.assert_array_equal(whole, expected)
     (path,) = tmp_path.glob("first-hop-*.npy")
     damage(path)
     with pytest.warns(UserWarning, match="is damaged or incomplete"):
         again = FirstHop(graph, X, tmp_path)
-    np.testing.assert_array_equal(again.sums, expected)
+    np.testing.assert_array_equal(again.sums[0], expected)
     FirstHop(graph, X, tmp_path)  # whole again, without a warning

@@ -302,7 +302,7 @@ def test_a_history_goes_below_the_limit_and_its_closed_form_is_the_variance_of_d
 
 def test_a_history_of_attention_is_refused(dataset):
     config = TrainConfig.of(**SMALL, model="gatv2", sampler="pladies")
-    with pytest.raises(InputError, match="choose model sage or gcn"):
+    with pytest.raises(InputError, match="choose model sage, gcn or rsage"):
         VarianceStudy(config, dataset, ["node"], every=1, history=True)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import signal
 from dataclasses import replace
 
@@ -13,7 +14,16 @@ from bliss import Graph, InputError
 from bliss.nn import ModelConfig, infer
 from bliss.nn.decoders import LightGCN
 from bliss.samplers import Full
-from bliss.train import RunFolder, checkpoints, full_logits, load, predict, resolve
+from bliss.train import (
+    RunFolder,
+    Stepper,
+    TrainConfig,
+    checkpoints,
+    full_logits,
+    load,
+    predict,
+    resolve,
+)
 from bliss.train.adam import Adam
 from bliss.train.learnt_rows import LearntRows
 from bliss.train.task import build_task
@@ -64,6 +74,20 @@ def test_shards_may_draw_different_rows():
     table.apply([one, two], lr=1.0)
     assert table.first[:, 0].tolist() == pytest.approx([0.2, 0, 0.2, 0])  # (1 - b1) g
     assert table.count.tolist() == [1, 0, 1, 0]
+
+
+def test_learnt_rows_have_a_history_in_every_layer(bare):
+    options = LINK | {"embedding": 4, "layers": 2, "hidden": 8, "history": "nodes", "budgets": ()}
+    config = TrainConfig.of(**options)
+    task = build_task(config, bare)
+    assert task.config.sampler.config.first_hop == "history"
+    stepper = Stepper(task)
+    for batch in itertools.islice(stepper.batches(), 2):
+        stepper.step(batch)
+    drawn = batch[0].blocks[0].src
+    history = stepper.sampler.history
+    assert [history.value(layer).shape[1] for layer in (0, 1)] == [4, 8]
+    assert (history.ages(0, drawn.numpy()) == 1).all()
 
 
 @pytest.mark.parametrize("self_loops", ["remove", "add"])

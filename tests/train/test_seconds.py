@@ -215,9 +215,12 @@ def test_kinds_of_graphs_with_types_draw_every_layer():
     typed = Dataset.from_data(FakeHeteroDataset(1, avg_num_nodes=20)[0])
     found = kinds(GIVEN | {"model": "rsage"}, typed, 30, 10.0)
     assert {kind.config.sampler.name for kind in found.values()} == {
-        "bliss", "pladies", "neighbor", "full",
+        "bliss", "pladies", "neighbor", "full", "vrgcn",
     }  # fmt: skip
     assert not any(kind.config.sampler.config.is_first_hop_exact for kind in found.values())
+    assert found["bliss, history"].config.sampler.config.first_hop == "history"
+    asked = kinds(GIVEN | {"model": "rsage", "first_hop": "history"}, typed, 30, 10.0)
+    assert "bliss, history" in asked
 
 
 def chosen(dataset, clock, seconds: float = 1.0, **given) -> Choice:

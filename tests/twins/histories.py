@@ -17,6 +17,7 @@ def full_sums(
     degree_indptr: IntArray,
     weight: FloatArray,
     value: FloatArray,
+    first: int = 0,
 ) -> FloatArray:
     """Sum over the edges of each group of alpha_ij value_j. float32[G, F]."""
     edge, owner = frontier_edges(pointer, start, stop)
@@ -25,7 +26,7 @@ def full_sums(
         degree = np.diff(degree_indptr)[indices[edge]]
         alpha = alpha * np.where(degree > 0, 1 / np.sqrt(np.maximum(degree, 1)), 0)
     total = np.zeros((pointer.size - 1, value.shape[1]))
-    np.add.at(total, owner, alpha[:, None] * value[indices[edge]].astype(np.float64))
+    np.add.at(total, owner, alpha[:, None] * value[indices[edge] - first].astype(np.float64))
     return total.astype(np.float32)
 
 

@@ -27,7 +27,7 @@ def hide_edges(pointer, start, stop, edge):
     ]
 
 
-def share_sources(place, before, after, indptr, row, num_nodes):
+def share_sources(place, before, after, indptr, row):
     sources, window = _targets(place, before, after)
     targets, shared, new_row = len(sources), {}, []
     for t in range(targets):
@@ -49,7 +49,7 @@ def share_sources(place, before, after, indptr, row, num_nodes):
     return _arrays(sources, new_row, after)
 
 
-def pair_sources(place, before, after, indptr, row, num_nodes, order):
+def pair_sources(place, before, after, indptr, row):
     sources, window = _targets(place, before, after)
     new_row = np.empty(row.size, np.int64)
     for t in sorted(range(place.size), key=lambda t: before[t]):

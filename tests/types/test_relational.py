@@ -13,10 +13,9 @@ from bliss.errors import InputError
 from bliss.graph import Graph
 from bliss.nn import ModelConfig, RelationalGNN, RGATConv, RSAGEConv, infer
 from bliss.nn.aggregate import aggregate_groups
-from bliss.nn.block import Block, Control
+from bliss.nn.block import Block
 from bliss.nn.relational import Maps
 from bliss.studies.advice.exact_errors import ExactErrors, _nodewise_error
-from bliss.train import TrainConfig
 from tests.statistics import normal_limit
 from tests.types.graphs import SIZES, WIDTHS, hetero
 
@@ -140,22 +139,17 @@ def test_the_policy_observes_the_attention_under_each_relation():
     torch.testing.assert_close(sums[kept], torch.ones(int(kept.sum())))
 
 
-def test_a_block_with_a_history_or_of_other_types_is_refused():
+def test_a_block_of_other_types_is_refused():
     config = ModelConfig(model="rsage", layers=1, hidden=4)
     network = RelationalGNN(dict.fromkeys(SIZES, 4), TYPES.edge_types[:2], 3, config)
     (block,) = bliss.Full(GRAPH, layers=1).sample([45], 0)
     with pytest.raises(InputError, match="other types of nodes or edges"):
         network({name: DATA[name].x for name in SIZES}, [block])
-    controlled = replace(block, control=Control(torch.zeros(1, 4)))
-    with pytest.raises(InputError, match="one sum over all relations"):
-        RSAGEConv(*SHAPE)(X[block.src], controlled)
 
 
 def test_settings_of_relations_have_an_effect_or_are_refused():
     with pytest.raises(InputError, match="bases=2 has no effect with model='sage'"):
         ModelConfig(bases=2)
-    with pytest.raises(InputError, match="has a map per relation"):
-        TrainConfig.of(model="rsage", history="nodes", budgets=(10, 10))
     wide = ModelConfig(model="rsage", layers=1, hidden=4, initialisation="relu")
     network = RelationalGNN(dict.fromkeys(SIZES, 4), TYPES.edge_types, 3, wide)
     assert (network.convs[0].own.bias == 0).all()

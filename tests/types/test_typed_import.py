@@ -148,6 +148,28 @@ def test_a_relation_without_rows_has_no_edges(tmp_path):
         import_graph(tmp_path / "none", **given)
 
 
+@pytest.mark.parametrize("kind", ["names", "numbers"])
+def test_nodes_and_columns_can_be_those_of_the_edges(tmp_path, kind):
+    """Columns are called as types, in any order, and a type has the ids that its edges name."""
+    pairs = [(3, 7), (1, 7), (3, 5), (2, 5)]
+    marks = {"names": ("u", "m"), "numbers": ("", "")}[kind]
+    lines = [f"{marks[1]}{m},9,{marks[0]}{u}" for u, m in pairs]
+    (tmp_path / "r.csv").write_text("\n".join(["movie_id,rating,User", *lines]) + "\n")
+    rates = ("user", "rates", "movie")
+    given = {"nodes": {"user": "edges", "movie": "edges"}, "edges": {rates: tmp_path / "r.csv"}}
+    import_graph(tmp_path / "store", **given, label_edges={rates: tmp_path / "r.csv"})
+    found = open_store(tmp_path / "store")
+    assert found.graph.types.num_nodes == {"user": 3, "movie": 2}
+    wanted = ["u1", "u2", "u3"] if kind == "names" else [1, 2, 3]
+    assert found.typed.names["user"].tolist() == wanted
+    assert found.label_edges.pairs.T.tolist() == [[2, 4], [0, 4], [2, 3], [1, 3]]
+    own = found.graph.edges_between(*found.label_edges.pairs)[0]
+    assert own.tolist() == [0, 1, 2, 3]
+    with pytest.raises(InputError, match="type 'genre' has no edges, but its nodes are those"):
+        nodes = given["nodes"] | {"genre": "edges"}
+        import_graph(tmp_path / "other", **given | {"nodes": nodes})
+
+
 BAD = {
     "unknown type": (
         {"edges": {("editor", "edits", "paper"): "e.csv"}},

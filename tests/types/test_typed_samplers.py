@@ -186,9 +186,6 @@ def test_budgets_by_type_without_a_meaning_are_refused():
         bliss.PLADIES(Graph([0, 1], [0]), [{"author": 3}])
     with pytest.raises(InputError, match="iterations=1 lower the sources of all relations"):
         bliss.LABOR(GRAPH, [FANOUTS], iterations=1)
-    for options in ({"first_hop": "exact"}, {"history": "nodes", "widths": [4, 4, 4]}):
-        with pytest.raises(InputError, match="would sum the features of all relations"):
-            bliss.Bliss(GRAPH, [10, 5], **options)
     for name in ("RandomNodes", "ClusterGCN", "SaintNode", "SaintEdge", "SaintWalk"):
         with pytest.raises(InputError, match="draws one subgraph for all layers"):
             getattr(bliss, name)(DATA, layers=2)

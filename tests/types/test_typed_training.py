@@ -12,6 +12,9 @@ from torch_geometric.data import HeteroData
 from bliss.data import Dataset, describe, open_store, save_dataset, summary_rows
 from bliss.data.typed_nodes import TypedNodes
 from bliss.errors import InputError
+from bliss.nn import infer
+from bliss.samplers import Full
+from bliss.studies import VarianceStudy, advise
 from bliss.train import Stepper, TrainConfig, build_task, load, predict, train
 from tests.train.runs import assert_same_run, quiet
 from tests.types.graphs import hetero, typed_dataset
@@ -62,9 +65,47 @@ def test_a_run_can_be_opened_without_its_data(run):
     torch.testing.assert_close(task.everywhere().shape, torch.Size([245, 16]))
 
 
-@pytest.mark.parametrize("model", ["rsage", "rgat"])
-def test_a_resumed_run_ends_with_the_same_bits(tmp_path, model):
-    options = settings(model=model, steps=8, evaluate_every=4, shards=2)
+@pytest.mark.slow
+def test_a_first_hop_of_features_trains_and_studies_measure_histories(tmp_path):
+    """Without a type without features: projections are linear, and the input layer not sampled."""
+    typed = Dataset.from_data(hetero(), "toy", splits=(0.5, 0.3, 0.2))
+    options = settings(embedding=0, projection="linear", budgets=(20,), steps=6, evaluate_every=3)
+    result = train(typed, tmp_path / "run", say=quiet, **options)  # first_hop auto
+    task = build_task(TrainConfig.of(**options), typed)
+    assert task.config.sampler.config.first_hop == "exact"
+    stepper = Stepper(task)
+    (batch,) = next(stepper.batches())
+    assert batch.blocks[0].num_edges == 0
+    full = Full(task.graph, layers=2).sample(batch.blocks[-1].dst, 0)
+    model = task.model.eval()
+    everywhere = infer(model, task.graph, task.everywhere())
+    torch.testing.assert_close(
+        model(task.at(full[0]), full), everywhere[full[-1].dst], rtol=1e-4, atol=1e-5
+    )
+    assert np.isfinite(result.test_score)
+    given = {"model": "rsage", "steps": 4, "batch_size": 8, "layers": 2, "hidden": 8}
+    config = TrainConfig.of(**given, budgets=(20, 10), first_hop="sampled")
+    study = VarianceStudy(config, typed, ("node",), every=2, history=True)
+    record = study.run()
+    changes = [layer.policies["node+history"] for layer in record.history[-1].layers]
+    assert all(one > 0 for one in changes)  # of both layers
+    asked = given | {"sampler": "bliss", "history": "nodes"}
+    advice = advise(asked | {"embedding": 6, "lr": 0.02}, DATA, pilot_steps=10, compare=False)
+    assert advice.choice is not None
+    assert (advice.choice.history, len(advice.choice.budgets)) == ("nodes", 2)
+
+
+RESUMED = {
+    "rsage": {},
+    "rgat": {"model": "rgat"},
+    "history": {"history": "nodes", "dropout": 0.2},
+    "vrgcn": {"sampler": "vrgcn", "budgets": (2, 2), "history_type": "float16"},
+}
+
+
+@pytest.mark.parametrize("case", RESUMED)
+def test_a_resumed_run_ends_with_the_same_bits(tmp_path, case):
+    options = settings(**{"steps": 8, "evaluate_every": 4, "shards": 2, **RESUMED[case]})
     train(DATA, tmp_path / "whole", say=quiet, **options)
     train(DATA, tmp_path / "parts", say=quiet, **options | {"steps": 4})
     train(DATA, tmp_path / "parts", say=quiet, resume=True, **options)
@@ -133,7 +174,12 @@ def refusals() -> dict[str, tuple]:
         "no need": (labelled, {}, "embedding=6 has no effect, because all types"),
         "labels": (unlabelled, {"embedding": 0}, "type 'author' of 'toy' has no labels"),
         "loops": (DATA, {"self_loops": "remove"}, "self_loops='remove' has no effect"),
-        "first hop": (DATA, {"first_hop": "exact", "budgets": (20,)}, "has a map per relation"),
+        "first hop": (DATA, {"first_hop": "exact", "budgets": (20,)}, "cannot be exact"),
+        "learnt rows": (
+            DATA,
+            {"first_hop": "exact", "budgets": (20,), "projection": "linear"},
+            "is learnt, but",
+        ),
         "subgraphs": (DATA, {"sampler": "saint-rw", "budgets": ()}, "the graph has types"),
     }
 

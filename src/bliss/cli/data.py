@@ -92,7 +92,8 @@ def data_import(
         list[str] | None,
         typer.Option(
             help="For a heterogeneous graph: TYPE=FILE for each node type, in the formats of "
-            "--features; or TYPE=NUMBER of nodes without features.",
+            "--features; or TYPE=NUMBER of nodes without features; or TYPE=edges for the nodes "
+            "that its edges name, without features.",
             metavar="<type=path>",
         ),
     ] = None,
@@ -306,8 +307,8 @@ def parse_nodes(given: list[str] | None) -> dict[str, Path | int] | None:
         name, mark, place = one.partition("=")
         if not name or not mark or not place or name in found:
             raise InputError(
-                f"nodes={one!r} must be TYPE=FILE or TYPE=NUMBER, once for each type: write for "
-                "instance author=authors.csv."
+                f"nodes={one!r} must be TYPE=FILE, TYPE=NUMBER or TYPE=edges, once for each type: "
+                "write for instance author=authors.csv."
             )
         found[name] = int(place) if place.isdigit() else Path(place)
     return found

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple, cast
 
 from bliss.data.chunked_tables import parquet_rows, table_blocks
-from bliss.data.edges import SOURCES, TARGETS, WEIGHT, EdgeColumns, Edges, EdgeSource
+from bliss.data.edges import WEIGHT, EdgeColumns, Edges, EdgeSource, end_names, header_names
 from bliss.data.nodes import id_column, named_place
 from bliss.data.tables import Table, column_values
 from bliss.data.timestamps import Times, column_times, common_unit
@@ -30,7 +30,7 @@ class _Layout(NamedTuple):
 
 def table_edges(file: Path, named: EdgeColumns) -> EdgeSource:
     """Open a table: columns by name, or the first two and a weight if no name is known."""
-    header = (*SOURCES, *TARGETS, *map(str.lower, named.given.values()))
+    header = (*header_names(named.edge_type), *map(str.lower, named.given.values()))
     is_parquet = file.suffix == ".parquet"
     first = next(table_blocks("edges", file, _FIRST_ROWS, header))
     original, only = _layout(file, first, named), None
@@ -89,7 +89,8 @@ def _columns(table: Table, layout: _Layout) -> Edges:
 
 def _layout(file: Path, table: Table, named: EdgeColumns) -> _Layout:
     names = [name.strip().lower() for name in table.names]
-    is_named = bool({*SOURCES, *TARGETS} & set(names)) or WEIGHT in names[:2]
+    sources, targets = end_names(names, named.edge_type)
+    is_named = bool({*sources, *targets} & set(names)) or WEIGHT in names[:2]
     if not (is_named or named.given or file.suffix == ".parquet"):
         return _ordered_layout(file, table)
     source, target = _end_places(file, table.names, named)
@@ -122,7 +123,7 @@ def _end_places(file: Path, names: Sequence[str], named: EdgeColumns) -> tuple[i
         return cast("tuple[int, int]", tuple(given))
     known = [
         [place for place, name in enumerate(lower) if name in ends] if own is None else [own]
-        for ends, own in zip((SOURCES, TARGETS), given, strict=True)
+        for ends, own in zip(end_names(names, named.edge_type), given, strict=True)
     ]
     if any(len(places) != 1 for places in known):
         shown = ", ".join(map(printable, names[:20])) or "neither"

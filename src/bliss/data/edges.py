@@ -15,7 +15,7 @@ from bliss.data.nodes import Nodes
 from bliss.data.npy import NpyRows, npz_names, read_npz, read_sparse
 from bliss.data.timestamps import Times, array_times, common_unit
 from bliss.errors import InputError
-from bliss.graph import Graph, Norm
+from bliss.graph import EdgeType, Graph, Norm
 from bliss.storage.files import check_regular
 from bliss.text import printable
 
@@ -69,6 +69,7 @@ class EdgeColumns:
     target: str = ""
     weight: str = ""
     time: str = ""  # empty: edges have no times
+    edge_type: EdgeType | None = None  # relation, whose types may be names of columns, too
 
     @property
     def given(self) -> dict[str, str]:
@@ -76,6 +77,34 @@ class EdgeColumns:
         parts = ("source", "target", "weight", "time")
         named = {f"{part}_column": getattr(self, part) for part in parts}
         return {option: name for option, name in named.items() if name}
+
+
+def end_names(
+    columns: Sequence[str], edge_type: EdgeType | None
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Known names, in lower case, of columns of sources and of targets.
+
+    These are SOURCES and TARGETS; or, if none of them is there, the two types of a relation, or
+    user_id of user.
+    """
+    lower = {name.strip().lower() for name in columns}
+    source, target = _type_names(edge_type)
+    if {*SOURCES, *TARGETS} & lower or not ({*source} & lower and {*target} & lower):
+        return SOURCES, TARGETS
+    return (source, target) if source != target else (SOURCES, TARGETS)
+
+
+def header_names(edge_type: EdgeType | None) -> tuple[str, ...]:
+    """All names that `end_names` knows, by which a header is recognised."""
+    source, target = _type_names(edge_type)
+    return *SOURCES, *TARGETS, *source, *target
+
+
+def _type_names(edge_type: EdgeType | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    if edge_type is None:
+        return (), ()
+    source, target = edge_type[0].lower(), edge_type[2].lower()
+    return (source, f"{source}_id"), (target, f"{target}_id")
 
 
 def open_edges(
@@ -214,10 +243,17 @@ def _numbers(name: str, ids: Any, nodes: Nodes) -> IntArray:
     return numbers.astype(np.int64, copy=False)
 
 
-def make_graph(edges: Edges, num_nodes: int, directed: bool, norm: Norm = "weighted-mean") -> Graph:
+def make_graph(
+    edges: Edges,
+    num_nodes: int,
+    directed: bool,
+    norm: Norm = "weighted-mean",
+    node_time: IntArray | None = None,
+) -> Graph:
     """Build a graph with merged parallel edges and one self-loop per node.
 
-    Edges with times are not merged: each is an event of its own.
+    Edges with times are not merged: each is an event of its own. With `node_time` [V], each edge is
+    as old as its source, reverse ones, too.
 
     `norm` is that of edges with weights.
 
@@ -230,6 +266,8 @@ def make_graph(edges: Edges, num_nodes: int, directed: bool, norm: Norm = "weigh
         pairs = np.concatenate([pairs, pairs[::-1]], axis=1)
         weight = None if weight is None else np.concatenate([weight, weight])
         time = None if time is None else np.concatenate([time, time])
+    if node_time is not None:
+        time = node_time[pairs[0]]
     if time is not None and weight is not None and norm == "weighted-mean":
         raise InputError(
             "norm='weighted-mean' gives self-loops the mean weight of edges of any time, future "

@@ -102,7 +102,8 @@ def import_graph(
         {("author", "writes", "paper"): "writes.csv"}; there are no self-loops then.
     nodes
         For a heterogeneous graph: by type, a file of features as below, or a number n of nodes
-        without features, with ids 0 to n - 1. Ids need to be distinct only within a type.
+        without features, with ids 0 to n - 1, or "edges" for the nodes that its edges name, without
+        features. Ids need to be distinct only within a type.
     features
         .npy, .npz (SciPy sparse), .csv or .parquet, one row per node: [V, F]. A table may have the
         ids of nodes in a first column called id, or in `id_column`. They can be any numbers or
@@ -375,6 +376,7 @@ class _Plan:
     def _write_timed(self, folder: Path) -> WrittenGraph:
         """Write a graph whose edges have times, or are as old as their sources."""
         parts, node_time = self.parts, self.parts.node_time
+        ages = None if parts.edges.time_unit or node_time is None else node_time.value
         chunks: list[Edges] = []
         read = 0
         for chunk in parts.edges.chunks(chunk_rows(self.memory)):
@@ -395,7 +397,7 @@ class _Plan:
         edges = concatenated(chunks)
         if edges.weight is not None:
             edges = edges._replace(weight=checks.weights("weight", edges.weight, read))
-        graph = make_graph(edges, parts.nodes.number, self.directed, self.norm)
+        graph = make_graph(edges, parts.nodes.number, self.directed, self.norm, ages)
         write_graph(graph, folder)
         return WrittenGraph(
             graph.num_edges, import_summary(edges, graph, self.directed, self.notes)

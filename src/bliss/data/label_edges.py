@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from bliss import checks
 from bliss.arrays import Array, IntArray
-from bliss.data.edges import SOURCES, TARGETS
+from bliss.data.edges import end_names, header_names
 from bliss.data.nodes import Nodes, id_column
 from bliss.data.npy import read_npy
 from bliss.data.tables import Table, read_table
@@ -90,23 +90,30 @@ class LabelEdges:
             return None
         found = {name: read_npy(folder / f) for name, f in _FILES.items() if f in files}
         unit = str(header.get("time_unit", "")) if "time" in found else ""
-        names = tuple(map(str, header.get("label_edge_type", ())))
-        edge_type = None if len(names) != 3 else (names[0], names[1], names[2])
+        names = header.get("label_edge_type")
+        given = tuple(map(str, names)) if isinstance(names, list) else None
+        edge_type = cast("EdgeType | None", given)  # `check` compares it with those of the graph
         return cls(found["pairs"], found.get("split"), found.get("time"), unit, edge_type)
 
     @classmethod
-    def read(cls, files: Sequence[Path], sources: Nodes, targets: Nodes) -> LabelEdges:
+    def read(
+        cls,
+        files: Sequence[Path],
+        sources: Nodes,
+        targets: Nodes,
+        edge_type: EdgeType | None = None,
+    ) -> LabelEdges:
         """Read one table, or three, of train, val and test.
 
-        Columns are src and dst, or the first two; of one table, by choice split, with the words
-        train, val and test, and time, a number.
+        Columns are src and dst, or called as the types of a relation, or the first two; of one
+        table, by choice split, with the words train, val and test, and time, a number.
         """
         if len(files) not in (1, len(SPLITS)):
             raise InputError(
                 f"label_edges has {len(files)} files, but must have one, or three, of train, val "
                 "and test: pass that many."
             )
-        parts = [_read_table(file, (sources, targets)) for file in files]
+        parts = [_read_table(file, (sources, targets), edge_type) for file in files]
         if len(parts) == 1:
             return parts[0]
         pairs = np.concatenate([part.pairs for part in parts], axis=1)
@@ -119,11 +126,11 @@ class LabelEdges:
         return cls(pairs, split, np.concatenate(times), common_unit(**units))
 
 
-def _read_table(file: Path, nodes: tuple[Nodes, Nodes]) -> LabelEdges:
+def _read_table(file: Path, nodes: tuple[Nodes, Nodes], edge_type: EdgeType | None) -> LabelEdges:
     field = "label_edges"
     check_regular(file, f"{field}={str(file)!r}")
-    table = read_table(field, file, (*SOURCES, *TARGETS), may_lack_header=True)
-    ends = [*table.places(*SOURCES), *table.places(*TARGETS)]
+    table = read_table(field, file, header_names(edge_type), may_lack_header=True)
+    ends = [place for names in end_names(table.names, edge_type) for place in table.places(*names)]
     if not ends and len(table.columns) >= 2:
         ends = [0, 1]
     if len(ends) != 2:

@@ -7,18 +7,25 @@ from pathlib import Path
 import numpy as np
 
 from bliss.arrays import IntArray
-from bliss.data.edges import SOURCES, TARGETS
+from bliss.data.edges import end_names, header_names
 from bliss.data.nodes import ID_NAMES, Nodes, id_column
 from bliss.data.tables import Table, read_table
 from bliss.errors import InputError
+from bliss.graph import EdgeType
 from bliss.storage.files import check_regular
 
 
-def read_pairs(file: Path, sources: Nodes, targets: Nodes) -> IntArray:
-    """Pairs from a table with the columns src and dst, or two columns. int64[2, P]."""
-    table = _table("pairs", file, (*SOURCES, *TARGETS), 2)
+def read_pairs(
+    file: Path, sources: Nodes, targets: Nodes, edge_type: EdgeType | None = None
+) -> IntArray:
+    """Pairs from a table with the columns src and dst, or two columns. int64[2, P].
+
+    Columns may also be called as the types of a relation.
+    """
+    table = _table("pairs", file, header_names(edge_type), 2)
     first = int(table.has_counting_index())
-    places = [*table.places(*SOURCES), *table.places(*TARGETS)] or [first, first + 1]
+    known = end_names(table.names, edge_type)
+    places = [place for names in known for place in table.places(*names)] or [first, first + 1]
     if len(places) != 2:
         raise InputError(
             f"pairs={str(file)!r} must have one column of sources and one of targets: call them "

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import gzip
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from bliss.data.features import (
 )
 from bliss.data.formats import is_table
 from bliss.data.from_data import data_labels, data_splits
-from bliss.data.from_hetero import labelled_types, type_features
+from bliss.data.from_hetero import hetero_graph, labelled_types, node_times, type_features
 from bliss.data.import_files import Files
 from bliss.data.label_edges import LabelEdges
 from bliss.data.labels import Labels
@@ -35,10 +36,12 @@ from bliss.data.table_encoder import TableEncoder
 from bliss.data.tables import NoRowsError, open_parquet
 from bliss.data.typed_nodes import chosen_type
 from bliss.errors import InputError
-from bliss.graph import EdgeType
+from bliss.graph import EdgeType, Graph, Norm
 from bliss.graph.conversion import hetero_arguments
 from bliss.storage.files import check_regular
 
+FROM_EDGES = "edges"
+"""In the place of a table of nodes: the nodes of the type are those that its edges name."""
 _CHECKED_ROWS = 1 << 22  # edges that are looked at together
 
 
@@ -54,6 +57,8 @@ class TypedParts:
     splits: SplitSource | None = None  # None: the files have no splits
     notes: tuple[str, ...] = ()
     label_edges: LabelEdges | None = None
+    timed: Callable[[Norm, bool], Graph] | None = None  # of edges with times; reverse edges or not
+    node_time: IntArray | None = None  # int64[V]
 
     def with_links(self, files: Mapping[EdgeType, tuple[Path, ...]]) -> TypedParts:
         """The same with the links in files of one relation, if there are any."""
@@ -75,7 +80,7 @@ def read_links(
             f"one relation: choose one of {'; '.join(map(','.join, edge_types))}."
         )
     source, _, target = edge_type
-    links = LabelEdges.read(own, nodes[source], nodes[target])
+    links = LabelEdges.read(own, nodes[source], nodes[target], edge_type)
     numbers = np.array([one.number for one in nodes.values()])
     first = dict(zip(nodes, (np.cumsum(numbers) - numbers).tolist(), strict=True))
     pairs = links.pairs + np.array([[first[source]], [first[target]]])
@@ -86,7 +91,8 @@ def read_links(
 class TypedFiles:
     """Tables of nodes and of edges by type, and how to read them."""
 
-    nodes: Mapping[str, Path | int]  # a table of features, or a number of nodes without any
+    nodes: Mapping[str, Path | int | None]
+    """A table of features, or a number of nodes without any; None: the ids that edges name."""
     edges: Mapping[EdgeType, tuple[Path, ...]]
     labels: Path | None
     node_type: str | None
@@ -113,8 +119,8 @@ class TypedFiles:
                 if end not in self.nodes:
                     raise InputError(
                         f"relation {','.join(edge_type)} is between unknown types, {end!r} is none "
-                        f"of {', '.join(self.nodes)}: pass its nodes (--nodes {end}=FILE), or "
-                        "correct the relation."
+                        f"of {', '.join(self.nodes)}: pass its nodes (--nodes {end}=FILE, or "
+                        f"{end}={FROM_EDGES} for those that edges name), or correct the relation."
                     )
         for name in self.feature_columns:
             if name.partition(".")[0] not in self.nodes or "." not in name:
@@ -167,18 +173,36 @@ class TypedFiles:
 
     def open_relation(self, edge_type: EdgeType) -> EdgeSource:
         """The files of a relation; a table that is a header alone has no edges."""
-        files = self.edges[edge_type]
+        files, columns = self.edges[edge_type], replace(self.edge_columns, edge_type=edge_type)
         try:
-            return chained(files, [open_edges(file, None, self.edge_columns) for file in files])
+            return chained(files, [open_edges(file, None, columns) for file in files])
         except NoRowsError:
             if len(files) > 1:
                 raise
             return held(Edges(NO_IDS, NO_IDS, None))
 
+    def open_nodes(self, name: str) -> FeatureSource:
+        """The file of the nodes of a type, or the ids that its edges name."""
+        if self.nodes[name] is not None:
+            return open_table(self.of_type(name))
+        ids = distinct(
+            getattr(chunk, end)
+            for edge_type in self.edges
+            for end, kind in zip(("source", "target"), edge_type[::2], strict=True)
+            if kind == name
+            for chunk in self.open_relation(edge_type).chunks(_CHECKED_ROWS)
+        )
+        if not len(ids):
+            raise InputError(
+                f"type {name!r} has no edges, but its nodes are those that edges name "
+                f"({name}={FROM_EDGES}): pass a table or a number of nodes."
+            )
+        return FeatureSource((len(ids), 0), lambda: iter(()), ids)
+
     def read(self) -> TypedParts:
         """Open all files, and read labels."""
         own = self.labelled
-        features = {name: open_table(self.of_type(name)) for name in self.nodes}
+        features = {name: self.open_nodes(name) for name in self.nodes}
         nodes = {name: self.of_type(name).read_nodes(features[name]) for name in self.nodes}
         edges = {edge_type: self.open_relation(edge_type) for edge_type in self.edges}
         labels = self.of_type(own).read_labels(nodes[own])
@@ -191,7 +215,7 @@ class TypedFiles:
         nodes: dict[str, Nodes] = {}
         for name in self.nodes:
             with problems.collecting(f"nodes {name}: "):
-                source = open_table(self.of_type(name))
+                source = self.open_nodes(name)
                 nodes[name] = self.of_type(name).read_nodes(source)
                 for _ in finite_rows("features", source.chunks()) if source.shape[1] else ():
                     pass
@@ -208,6 +232,20 @@ class TypedFiles:
                 files = self.of_type(own)
                 files._splits(self.splits, nodes[own], files.read_labels(nodes[own]))
         return problems.found
+
+
+def distinct(columns: Iterable[Any]) -> Any:
+    """Distinct ids of several columns, increasing: a pyarrow array of int64 or text."""
+    import pyarrow as arrow
+    from pyarrow import compute
+
+    parts = [compute.unique(arrow.array(one)) for one in columns if len(one)]
+    if not parts:
+        return arrow.array([], arrow.int64())
+    are_numbers = all(arrow.types.is_integer(part.type) for part in parts)
+    kind = arrow.int64() if are_numbers else arrow.large_string()
+    found = compute.unique(arrow.concat_arrays([part.cast(kind) for part in parts]))
+    return found.take(compute.sort_indices(found))
 
 
 def open_table(files: Files) -> FeatureSource:
@@ -254,13 +292,13 @@ def numbered(source: EdgeSource, edge_type: EdgeType, nodes: Mapping[str, Nodes]
         yield edges
 
 
-def hetero_parts(data: Any, node_type: str | None, task: str) -> TypedParts:
-    """What a `HeteroData` holds."""
+def hetero_parts(data: Any, node_type: str | None, task: str, time: str = "") -> TypedParts:
+    """What a `HeteroData` holds; `time` names the attribute of times."""
     has_weights = all(
         getattr(data[one], "edge_weight", None) is not None for one in data.edge_types
     )
     norm = "weights" if has_weights and data.edge_types else "mean"
-    given = hetero_arguments(data, norm, {"edge_ids": False})
+    given = hetero_arguments(data, norm, {"edge_ids": False, "time_attr": time or None})
     sizes: dict[str, int] = given["num_nodes"]
     own = chosen_type(sizes, node_type, labelled_types(data))
     edges = {}
@@ -284,6 +322,8 @@ def hetero_parts(data: Any, node_type: str | None, task: str) -> TypedParts:
         own,
         data_labels(data[own], sizes[own], task),
         data_splits(data[own]),
+        timed=partial(hetero_graph, data, time_attr=time) if time else None,
+        node_time=node_times(data, own, sizes, time),
     )
 
 

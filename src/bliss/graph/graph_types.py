@@ -118,6 +118,17 @@ class GraphTypes:
         pointer, order = places_by_range(nodes, self.node_ptr)
         return [order[pointer[t] : pointer[t + 1]] for t in range(len(self.node_types))]
 
+    def padded(self, values: Mapping[str, Any]) -> FloatArray:
+        """Rows of all nodes, padded by zeros to one width. {type: [n_t, F_t]} -> float32[V, F].
+
+        A type that is left out has rows of zeros.
+        """
+        width = max((value.shape[1] for value in values.values()), default=1)
+        rows = np.zeros((int(self.node_ptr[-1]), width), np.float32)
+        for name, value in values.items():
+            rows[self.range_of(name), : value.shape[1]] = value
+        return rows
+
 
 def sort_relations(
     source: IntArray, target: IntArray, relation: IntArray, time: IntArray, num_nodes: int

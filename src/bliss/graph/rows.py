@@ -390,10 +390,11 @@ class Rows:
         total: FloatArray = frontier.source_sums(*self.ranges, self.graph.indices, *scales)
         return total * self.target_scale
 
-    def full_sums(self, value: Any) -> FloatArray:
+    def full_sums(self, value: Any, first: int = 0) -> FloatArray:
         """Sum over the visible edges of each group of alpha_ij value_j. float32[G, F].
 
-        value  float32[V, F] or float16[V, F]
+        value  float32[N, F] or float16[N, F]
+        first  node of the first row of value: node j has the row j - first
         """
         if self.cutoff is not None:
             raise InputError(
@@ -401,24 +402,24 @@ class Rows:
                 "and without an exact first hop."
             )
         if self.graph.norm == "weighted-mean":
-            return self._weighted_means(np.arange(self.degree.size), value)
+            return self._weighted_means(np.arange(self.degree.size), value, first)
         graph, is_gcn = self.graph, self.graph.norm == "gcn"
         degrees = graph.indptr if is_gcn else NO_IDS
         scales = self.target_scale, degrees, graph.weight
-        sums: FloatArray = full_sums(*self.ranges, graph.indices, *scales, _bits(value))
+        sums: FloatArray = full_sums(*self.ranges, graph.indices, *scales, _bits(value), first)
         if is_gcn:
             self._correct_source_factors(sums, value)
         return sums
 
-    def _weighted_means(self, groups: IntArray, value: Any) -> FloatArray:
+    def _weighted_means(self, groups: IntArray, value: Any, first: int) -> FloatArray:
         """`full_sums` of some groups, with norm="weighted-mean". int64[N] -> float32[N, F]."""
         graph = self.graph
         scales = NOTHING, NO_IDS, graph.weight
-        sums = full_sums(*self.ranges_of(groups), graph.indices, *scales, _bits(value))
+        sums = full_sums(*self.ranges_of(groups), graph.indices, *scales, _bits(value), first)
         means: FloatArray = (sums * self.target_scale[groups, None]).astype(np.float32)
         return means
 
-    def visible_sums(self, whole: FloatArray, value: Any) -> FloatArray:
+    def visible_sums(self, whole: FloatArray, value: Any, first: int = 0) -> FloatArray:
         """`full_sums`, computed from sums over whole groups by subtracting hidden edges, in place.
 
             z'_g = (a'_g / a_g) (z_g - sum over hidden edges of alpha_ij value_j)
@@ -429,18 +430,17 @@ class Rows:
         edges are computed again: a_i may grow so much that the difference would be inexact.
 
         whole  float32[G, F]  sums over all edges of the groups in the graph
-        value  [V, F]
+        value  [N, F], and first, as in `full_sums`
         """
         if self.cutoff is not None:
-            return self.full_sums(value)
+            return self.full_sums(value, first)
         if self.hidden is None:
             return whole
-        graph = self.graph
-        before = Rows.of(graph, self.dst)
+        graph, before = self.graph, self._whole()
         group, edge = self.hidden.within(before.start, before.stop)
         if graph.norm == "weighted-mean":
             partial = np.unique(group)
-            whole[partial] = self._weighted_means(partial, value)
+            whole[partial] = self._weighted_means(partial, value, first)
             return whole
         source = graph.indices[edge]
         alpha: FloatArray
@@ -450,7 +450,7 @@ class Rows:
             alpha = before.target_scale[group]
             if graph.norm == "gcn":
                 alpha = alpha * before.source_scale(source)
-        add_rows(whole, group, -alpha.astype(np.float32), source, _bits(value))
+        add_rows(whole, group, -alpha.astype(np.float32), source - first, _bits(value))
         partial = np.unique(group)
         if graph.norm != "weights":
             ratio = self.target_scale[partial] / before.target_scale[partial]
@@ -459,6 +459,13 @@ class Rows:
         if graph.norm == "gcn":
             self._correct_source_factors(whole, value)
         return whole
+
+    def _whole(self) -> Rows:
+        """These groups with all edges that they have in the graph."""
+        whole, group = self.graph.group_ptr, self.group_id
+        start, stop = whole[group], whole[group + 1]
+        whole_rows = replace(self, pointer=np.arange(group.size + 1), start=start, stop=stop)
+        return replace(whole_rows, degree=stop - start, hidden=None, cutoff=None)
 
     def _correct_source_factors(self, sums: FloatArray, value: Any) -> None:
         """Use, in sums of norm="gcn", the visible |N_j| of sources that lose edges; in place."""

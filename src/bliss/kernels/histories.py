@@ -67,6 +67,7 @@ def full_sums(
     degree_indptr: IntArray,
     weight: FloatArray,
     value: Array,
+    first: int = 0,
 ) -> Any:
     """Sum over the edges of each group of alpha_ij value_j.
 
@@ -76,18 +77,18 @@ def full_sums(
     degree_indptr  int64[V + 1]  pointers whose differences are |N_j|; empty if 1 takes the place
                                  of 1 / sqrt(|N_j|)
     weight         float[E]      empty unless weights are given
-    value          float32[V, F], or the bits of float16[V, F] as uint16
+    value          float32[N, F], or the bits of float16[N, F] as uint16
+    first          node of the first row of value: node j has the row j - first
     returns        float32[G, F]
     """
     total = np.zeros((pointer.size - 1, value.shape[1]), np.float32)
-    ranges = pointer, start, stop
 
-    def sum_groups(first: int, last: int) -> None:
-        scale = target_scale[first:last]
-        own = pointer[first : last + 1], start, stop
-        _full_sums(*own, indices, scale, degree_indptr, weight, value, total[first:last])
+    def sum_groups(low: int, high: int) -> None:
+        own = pointer[low : high + 1], start, stop
+        scales = target_scale[low:high], degree_indptr, weight
+        _full_sums(*own, indices, *scales, value, np.uint64(first), total[low:high])
 
-    pool.run(sum_groups, pool.group_ranges(*ranges, value.shape[1] / 4))
+    pool.run(sum_groups, pool.group_ranges(pointer, start, stop, value.shape[1] / 4))
     return total
 
 
@@ -101,6 +102,7 @@ def _full_sums(
     degree_indptr: IntArray,
     weight: FloatArray,
     value: Array,
+    first: np.uint64,
     total: FloatArray,
 ) -> None:
     """Add up the sums of some groups."""
@@ -111,7 +113,7 @@ def _full_sums(
             last = np.uint64(stop[r])
             for e in range(np.uint64(start[r]), last):
                 if e + _AHEAD < last:
-                    coming = indices[e + _AHEAD]
+                    coming = np.uint64(indices[e + _AHEAD]) - first
                     for f in range(0, width, _LINE):
                         _fetch(value, coming, f)  # type: ignore[call-arg]
                 j = np.uint64(indices[e])
@@ -120,7 +122,7 @@ def _full_sums(
                     degree = degree_indptr[j + _U1] - degree_indptr[j]
                     alpha *= 1.0 / math.sqrt(degree) if degree > 0 else 0.0
                 factor = np.float32(alpha)
-                own = value[j]
+                own = value[j - first]
                 for f in range(width):
                     row[f] += factor * _as_float32(own[f])  # type: ignore[call-arg]
 

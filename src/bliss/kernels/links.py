@@ -45,24 +45,15 @@ def edges_of_pairs(
 ) -> tuple[Any, Any]:
     """All edges of each pair, parallel ones included; a pair without an edge has none.
 
-    In sorted rows all searches go on at once, one halving after the other, so that reads of the
-    rows wait for memory together.
-
     is_sorted  whether rows are sorted by source
     source     int64[N]
     target     int64[N]
     returns    pair int64[H] (positions in the input, not decreasing), edge int64[H]
     """
     first = indptr[target]
-    length = indptr[target + 1] - first
-    longest = length.max() if is_sorted and length.size else 0
-    while longest > 0:  # first_n to first_n + length_n hold the first edge that is not below
-        longest >>= 1
+    if is_sorted:
         for n in range(source.size):
-            half = (length[n] + 1) >> 1
-            is_below = length[n] > 0 and indices[first[n] + half - 1] < source[n]
-            first[n] += half if is_below else 0
-            length[n] = length[n] - half if is_below else half - (length[n] > 0)
+            first[n] = lower_bound(indices, first[n], indptr[target[n] + 1], source[n])
     count = 0
     for n in range(source.size):
         e = first[n]

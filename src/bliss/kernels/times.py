@@ -15,6 +15,7 @@ from bliss.kernels.links import lower_bound
 
 ALWAYS = np.iinfo(np.int64).min
 """Time of an edge that is seen at any time, such as an added self-loop."""
+_ONE = np.uint64(1)
 
 
 @compiled
@@ -35,7 +36,9 @@ def cut_ranges(
     degree = np.empty(groups, np.int64)
     r = 0
     for g in range(groups):
-        begin, end = start[g], lower_bound(time, start[g], stop[g], before[g])
+        begin, end = start[g], stop[g]
+        if begin < end and time[end - 1] >= before[g]:  # often all edges are seen
+            end = lower_bound(time, begin, end - 1, before[g])
         degree[g] = 0
         if has_window:
             low = lower_bound(time, begin, end, after[g])
@@ -111,93 +114,109 @@ def share_sources(
                    after int64[S] or empty
     """
     targets, has_window = place.size, after.size > 0
-    node = np.empty(targets + num_nodes, np.int64)
-    until, since = np.empty(node.size, np.int64), np.empty(node.size * has_window, np.int64)
+    last = targets + num_nodes + 1  # not a source: where bounds of other edges are written
+    node = np.empty(last, np.int64)
+    until, since = np.zeros(last + 1, np.int64), np.zeros((last + 1) * has_window, np.int64)
     node[:targets], until[:targets], since[: after.size] = place, before, after
     new_row = np.empty(row.size, np.int64)
-    slot = np.full(num_nodes, -1, np.int64)  # earliest target of each node, or else its copy
-    copy = np.full(num_nodes, -1, np.int64)  # of nodes that are targets
+    earliest = np.full(num_nodes, -1, np.int64)  # target of each node
+    copy = np.full(num_nodes, -1, np.int64)
+    time = np.empty(num_nodes, np.int64)  # of the earliest target
     for t in range(targets):
-        c = slot[place[t]]
+        c = earliest[place[t]]
         if c < 0 or before[t] < before[c]:
-            slot[place[t]] = t
-    count = targets
+            earliest[place[t]], time[place[t]] = t, before[t]
+    count = np.uint64(targets)
     for t in range(targets):
-        own, limit = place[t], before[t]
+        own, limit = np.uint64(place[t]), before[t]
         least = after[t] if has_window else ALWAYS
         for kept in range(np.uint64(indptr[t]), np.uint64(indptr[t + 1])):
-            j = np.uint64(row[kept])
-            c = slot[j]
-            if c < targets:
-                if row[kept] == own:
-                    new_row[kept] = t
-                    continue
-                is_target = c >= 0
-                if is_target and until[c] <= limit and not (has_window and since[c] < least):
-                    new_row[kept] = c
-                    continue
-                c = copy[j] if is_target else c
-                if c < 0:
-                    c, count = count, count + 1
-                    node[c], until[c] = row[kept], limit
-                    if has_window:
-                        since[c] = least
-                    if is_target:
-                        copy[j] = c
-                    else:
-                        slot[j] = c
-            if until[np.uint64(c)] > limit:
-                until[np.uint64(c)] = limit
-            if has_window and since[c] < least:
-                since[c] = least
-            new_row[kept] = c
-    kept_since = since[: count * has_window].copy()
-    return node[:count].copy(), new_row, until[:count].copy(), kept_since
+            j = np.uint64(row[kept])  # from here on without branches, which could not be foreseen
+            target, c = earliest[j], copy[j]
+            is_target = (target >= 0) & (time[j] <= limit)
+            if has_window:
+                is_target &= after[target] >= least
+            is_own = j == own
+            is_copy = not (is_target | is_own)
+            is_new = is_copy & (c < 0)
+            node[count], until[count] = j, limit  # overwritten by the next, unless it is new
+            c = np.int64(count) if is_new else c
+            bound = np.uint64(c if is_copy else last)
+            until[bound] = min(until[bound], limit)
+            if has_window:
+                since[count] = least
+                since[bound] = max(since[bound], least)
+            copy[j] = c
+            count += np.uint64(is_new)
+            target = target if is_target else c
+            new_row[kept] = t if is_own else target
+    total = np.int64(count)
+    kept_since = since[: total * has_window].copy()
+    return node[:total].copy(), new_row, until[:total].copy(), kept_since
 
 
 @compiled
 def pair_sources(
-    place: IntArray,
+    indices: IntArray,
+    dst: IntArray,
     before: IntArray,
     after: IntArray,
     indptr: IntArray,
-    row: IntArray,
-    num_nodes: int,
+    edge: IntArray,
     order: IntArray,
+    number: IntArray,
 ) -> tuple[Any, Any, Any, Any]:
     """Sources that are pairs of a node and a time: the targets, then others in the order of time.
 
     An edge j -> i leads to the pair of j and the time of i. Targets are visited in the order of
-    time, so that only the latest pair of each node has to be known. Arguments and results are those
-    of `share_sources`; `order` int64[D] sorts the targets by `before`, stably.
+    time, so that only the latest pair of each node has to be known: pairs are numbered as they are
+    visited, and those of the present time have numbers above `first`.
+
+    indices        int[E]
+    dst            int64[D]      node of each target
+    before, after  int64[D]      times of each target; after may be empty: no lower bound
+    indptr         int64[D + 1]  kept edges by target
+    edge           int64[E']     graph edge ids
+    order          int64[D]      sorts the targets by `before`, stably
+    number         int[V]        all zero on entry and on return
+    returns        as `share_sources`, with graph ids of nodes
     """
-    targets, edges, has_window = place.size, row.size, after.size > 0
-    node = np.empty(targets + edges, np.int64)
-    until, since = np.empty(node.size, np.int64), np.empty(node.size * has_window, np.int64)
-    node[:targets], until[:targets], since[: after.size] = place, before, after
-    new_row = np.empty(edges, np.int64)
-    latest = np.full(num_nodes, -1, np.int64)  # pair of each node
-    count, first = targets, 0
-    while first < targets:
-        limit, last = before[order[first]], first
-        while last < targets and before[order[last]] == limit:
-            t = order[last]
-            c = latest[place[t]]
-            if c < 0 or until[c] != limit:
-                latest[place[t]] = t
-            last += 1
-        for n in range(first, last):
+    targets, edges, has_window = dst.size, edge.size, after.size > 0
+    size = targets + edges + 1
+    node, until = np.empty(size, np.int64), np.empty(size, np.int64)
+    since = np.empty(size * has_window, np.int64)
+    node[:targets], until[:targets], since[: after.size] = dst, before, after
+    position = np.empty(size + targets, np.int64)  # of each numbered pair among the sources
+    row = np.empty(edges, np.int64)
+    for kept in range(edges):  # a separate loop, so that its cache misses overlap
+        row[kept] = indices[np.uint64(edge[kept])]
+    count, pairs, begin = np.uint64(targets), np.uint64(0), 0
+    while begin < targets:
+        limit, end, first = before[order[begin]], begin, pairs
+        while end < targets and before[order[end]] == limit:
+            own = np.uint64(dst[order[end]])
+            if np.uint64(number[own]) <= first:
+                position[pairs] = order[end]
+                pairs += _ONE
+                number[own] = pairs
+            end += 1
+        for n in range(begin, end):
             t = order[n]
             for kept in range(np.uint64(indptr[t]), np.uint64(indptr[t + 1])):
                 j = np.uint64(row[kept])
-                c = latest[j]
-                if c < 0 or until[np.uint64(c)] != limit:
-                    c = latest[j] = count
-                    node[c], until[c] = row[kept], limit
-                    if has_window:
-                        since[c] = after[t]
-                    count += 1
-                new_row[kept] = c
-        first = last
-    kept_since = since[: count * has_window].copy()
-    return node[:count].copy(), new_row, until[:count].copy(), kept_since
+                pair = np.uint64(number[j])
+                is_new = np.uint64(pair <= first)
+                node[count], until[count], position[pairs] = j, limit, count
+                if has_window:
+                    since[count] = after[t]
+                count += is_new
+                pairs += is_new
+                pair = pairs if is_new else pair
+                number[j] = pair
+                row[kept] = position[pair - _ONE]
+        begin = end
+    for s in range(count):
+        number[np.uint64(node[s])] = 0
+    total = np.int64(count)
+    kept_since = since[: total * has_window].copy()
+    return node[:total].copy(), row, until[:total].copy(), kept_since

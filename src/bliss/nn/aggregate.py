@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from bliss.nn.control import Control, check_width, in_one_width
 from bliss.nn.relation_edges import EdgeGroups, PartEdges
 
 if TYPE_CHECKING:
@@ -21,30 +22,25 @@ def aggregate(block: Block, x: Tensor) -> Tensor:
 
         baseline_i + sum_j weight_ij (x_j - h~_j),    baseline_i = sum over N_i of alpha_ij h~_j
 
-    which has the same expectation. Without a history the result is the baseline.
+    which has the same expectation. Without a history the result is the baseline. With types, the
+    baselines of the relations of a target are added up.
 
     Edges are grouped by target, so torch's `embedding_bag` computes the sum without storing a
     message per edge. The backward pass is the same sum with edges grouped by source; it is
     differentiable again. Sums are in float32.
     """
     block.check_device("x", x)
-    x, control = x.float(), block.control
-    if control is None:
-        return _sum(block, x, block.edge_weight)
-    if control.history is None:
-        return control.baseline
-    return control.baseline + _sum(block, x - control.history, block.edge_weight)
+    return _controlled(block, block, x.float())
 
 
 def aggregate_groups(block: Block, x: Tensor) -> Tensor:
     """Sum of weight_ij x_j over the kept edges of each group: a target and a relation.
 
     x [S, F] -> [G, F], for a block whose graph has types; groups are in the order of `Block.rows`.
+    A control variate changes the sums as in `aggregate`.
     """
     block.check_device("x", x)
-    indptr = block.by_type.group_indptr
-    groups = PartEdges(indptr, block.row, block.edge_prob, block.num_src)
-    return _sum(groups, x.float(), block.edge_weight)
+    return _controlled(block, _groups(block), x.float())
 
 
 def aggregate_noise(block: Block, noise: Tensor) -> Tensor:
@@ -55,6 +51,35 @@ def aggregate_noise(block: Block, noise: Tensor) -> Tensor:
     """
     block.check_device("noise", noise)
     return _sum(block, noise.float(), block.edge_weight * block.edge_prob.sqrt())
+
+
+def aggregate_group_noise(block: Block, noise: Tensor) -> Tensor:
+    """`aggregate_noise` over the kept edges of each group. noise [S, F] -> [G, F]."""
+    block.check_device("noise", noise)
+    return _sum(_groups(block), noise.float(), block.edge_weight * block.edge_prob.sqrt())
+
+
+def _groups(block: Block) -> PartEdges:
+    """The kept edges by group."""
+    indptr = block.by_type.group_indptr
+    return PartEdges(indptr, block.row, block.edge_prob, block.num_src)
+
+
+def _controlled(block: Block, edges: EdgeGroups, x: Tensor) -> Tensor:
+    """Sums over the edges of each target or group, with the control variate of the block."""
+    if block.control is None:
+        return _sum(edges, x, block.edge_weight)
+    control = block.control
+    if not isinstance(control, Control):
+        control = in_one_width(control, block.by_type)
+    baseline = control.baseline
+    if edges is block and block.types is not None:  # from groups to targets
+        sums = baseline.new_zeros(block.num_dst, baseline.size(1))
+        baseline = sums.index_add(0, block.by_type.owner, baseline)
+    if control.history is None:
+        return baseline
+    check_width(x, control.history)
+    return baseline + _sum(edges, x - control.history, block.edge_weight)
 
 
 def _sum(block: EdgeGroups, x: Tensor, weight: Tensor) -> Tensor:

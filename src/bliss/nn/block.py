@@ -18,6 +18,7 @@ from bliss.errors import InputError
 from bliss.feedback import Feedback
 from bliss.graph import Cutoff, EdgeType, Graph, GraphTypes, Rows
 from bliss.kernels import pool
+from bliss.nn.control import Control, TypedControl, check_width
 from bliss.nn.propagation import propagate
 from bliss.nn.relation_edges import edges_by_source
 from bliss.nn.squared_errors import squared_errors
@@ -44,20 +45,6 @@ class Observation:
     spread: Tensor | None = None  # float32[N] squared errors of these edges
 
 
-@dataclass(frozen=True, eq=False)
-class Control:
-    """Control variate: a sum computed exactly, and the value of each source in it.
-
-    `bliss.nn.aggregate` adds baseline_i and sums x_j - history_j instead of x_j. Without a history
-    the baseline is the whole aggregate (`bliss.samplers.first_hop`).
-    """
-
-    baseline: Tensor  # float32[D, F] sum over all in-edges of alpha_ij h~_j
-    history: Tensor | None = None  # float32[S, F] h~_j, the input of each source when last seen
-    age: Tensor | None = None  # int64[S] steps since h~_j was written, when the block was drawn
-    relations: tuple[Control, ...] = ()  # [R] with types: those of each relation, in its own block
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Block:
     """One sampled layer: D targets, S sources, E' kept edges grouped by target.
@@ -78,7 +65,7 @@ class Block:
     keeps_input: bool = False  # whether `observe` also keeps the layer's input
     watch: Watch = "none"  # errors that `observe` measures; see `squared_errors`
     is_surveyed: bool = False  # whether layers call `observe` in evaluation mode as well
-    control: Control | None = None
+    control: Control | TypedControl | None = None
     observation: Observation | None = None
     origin: Block | None = field(default=None, repr=False)  # the CPU block this is a copy of
     rows: Rows | None = field(default=None, repr=False)  # the edges that the targets could see
@@ -341,8 +328,7 @@ class Block:
             `return_attention_weights=True`. Build those with `add_self_loops=False`: the block
             already has its self-loops, and PyG would move them to the end.
         """
-        if isinstance(x, Mapping):
-            x = self.by_type.padded(x)
+        x, history = self._padded(x) if isinstance(x, Mapping) else (x, self._history())
         if x.ndim != 2 or x.size(0) != self.num_src or not x.is_floating_point():
             raise InputError(
                 f"x is {x.dtype} of shape {tuple(x.shape)}, but the block has {self.num_src} "
@@ -351,12 +337,8 @@ class Block:
         self.check_device("x", x)
         kind = torch.promote_types(x.dtype, torch.float32)  # half precision would overflow
         inputs = x.detach()
-        history = None if self.control is None else self.control.history
-        if history is not None and history.size(1) != x.size(1):
-            raise InputError(
-                f"x has width {x.size(1)}, but its history has width {history.size(1)}: build the "
-                "sampler with widths=... of this network."
-            )
+        if history is not None:
+            check_width(x, history)
         sampled = inputs if history is None else inputs - history
         observation = Observation(
             norm=torch.linalg.vector_norm(sampled, dim=1, dtype=kind).to(torch.float32),
@@ -367,6 +349,27 @@ class Block:
             watched, spread = squared_errors(self, inputs, observation.norm)
             observation = replace(observation, watched=watched, spread=spread)
         object.__setattr__(self, "observation", observation)
+
+    def _history(self) -> Tensor | None:
+        """h~_j of the sources, [S, F]."""
+        if isinstance(self.control, TypedControl) and self.control.has_history:
+            raise InputError(
+                "the history of the block has a width per type: observe inputs by type, as "
+                "block.observe(x_dict)."
+            )
+        return self.control.history if isinstance(self.control, Control) else None
+
+    def _padded(self, x: Mapping[str, Tensor]) -> tuple[Tensor, Tensor | None]:
+        """Inputs by type and their history, if there is one, padded to one width. [S, F] each."""
+        view, control = self.by_type, self.control
+        if not isinstance(control, TypedControl) or not control.has_history:
+            return view.padded(x), self._history() if isinstance(control, Control) else None
+        known = control.histories(view)
+        for name, value in x.items():
+            if name in known:
+                check_width(value, known[name], f"[{name!r}]")
+        history = view.padded(known)
+        return view.padded(x, history.size(1)), history
 
     def check_device(self, field: str, tensor: Tensor) -> None:
         """Raise an error if a tensor is on another device than the block."""
@@ -465,11 +468,10 @@ def _moved(record: Any, move: Callable[[Tensor], Tensor]) -> Any:
     """Copy of a dataclass with every tensor moved, including those of nested dataclasses."""
     values = {entry.name: getattr(record, entry.name) for entry in fields(record)}
     changed = {k: move(v) for k, v in values.items() if isinstance(v, Tensor)}
-    nested = {
-        k: _moved(v, move) for k, v in values.items() if isinstance(v, (Control, Observation))
-    }
-    if parts := values.get("relations"):
-        nested["relations"] = tuple(_moved(part, move) for part in parts)
+    kinds = Control, TypedControl, Observation
+    nested = {k: _moved(v, move) for k, v in values.items() if isinstance(v, kinds)}
+    if parts := values.get("parts"):
+        nested["parts"] = tuple(_moved(part, move) for part in parts)
     return replace(record, **changed, **nested)
 
 

@@ -31,12 +31,19 @@ from torch import Tensor, nn
 
 from bliss.errors import InputError
 from bliss.graph import Graph
-from bliss.nn.aggregate import aggregate, aggregate_noise
+from bliss.nn.aggregate import (
+    aggregate,
+    aggregate_group_noise,
+    aggregate_groups,
+    aggregate_noise,
+)
+from bliss.nn.control import Control
 
 Edges: TypeAlias = Any
 """A `Block`. Its module imports this one."""
-Run: TypeAlias = Callable[[Edges, Any, Tensor, dict[str, Any]], Any]
-"""Output of a convolution at the targets: block, conv, x [S, F], options -> [D, out]."""
+Run: TypeAlias = Callable[[Edges, Any, Tensor, Tensor, dict[str, Any]], Any]
+"""Output of a convolution at the targets: block, conv, x [S, F], those of targets [D, F'], options
+-> [D, out]."""
 
 TRIALS = 5  # a nonlinear map passes one by chance if, say, all of its ReLUs are on one side
 TOLERANCE = 1e-3  # relative, of float32
@@ -45,18 +52,24 @@ _ERRORS = (RuntimeError, ValueError, TypeError, IndexError, AttributeError, Asse
 _KNOWN: WeakKeyDictionary[nn.Module, dict[Any, bool]] = WeakKeyDictionary()
 
 
-def summed_inputs(block: Edges, x: Tensor, mean: Tensor, scale: Tensor | None) -> Tensor:
+def summed_inputs(
+    block: Edges, x: Tensor, mean: Tensor, scale: Tensor | None, by_group: bool = False
+) -> Tensor:
     """z_i of a block, with its control variate if it has one. x, mean [S, F], scale [D] -> [D, F].
 
+    With `by_group`, it is that of each group, a target and a relation: scale [G] -> [G, F].
     `mean` is x before dropout, or x itself. With a history, only the change of `mean` is divided by
     p_ij, and the noise of dropout has the variance that it has with full neighbourhoods
     (`aggregate_noise`).
     """
-    has_history = block.control is not None and block.control.history is not None
+    has_history = block.control is not None and block.control.has_history
     is_noisy = has_history and mean is not x
-    z = aggregate(block, mean if is_noisy else x)
+    sums, noise = aggregate, aggregate_noise
+    if by_group:
+        sums, noise = aggregate_groups, aggregate_group_noise
+    z = sums(block, mean if is_noisy else x)
     if is_noisy:
-        z = z + aggregate_noise(block, x - mean)
+        z = z + noise(block, x - mean)
     return (z if scale is None else z * scale[:, None]).to(x.dtype)
 
 
@@ -68,17 +81,25 @@ def target_scale(block: Edges, name: str, is_mean: bool, uses_coefficients: bool
     """
     if uses_coefficients:
         return 1 / block.degree.clamp(min=1) if is_mean else None
-    norm = block.rows.graph.norm
+    check_equal_weights(name, block.rows.graph.norm)
+    return None if is_mean else block.degree.float()
+
+
+def check_equal_weights(name: str, norm: str) -> None:
+    """Raise an error unless alpha_ij is 1 / |N_i|, for a convolution without edge weights."""
     if norm != "mean":
         raise InputError(
             f"{name} weighs its messages equally, but the history or first hop of the block is a "
             f'sum with the coefficients of norm={norm!r}: build the sampler with norm="mean".'
         )
-    return None if is_mean else block.degree.float()
 
 
-def is_linear(conv: nn.Module, norm: str, x: Tensor, options: dict[str, Any], run: Run) -> bool:
+def is_linear(
+    conv: nn.Module, norm: str, x: Tensor, target: Tensor, options: dict[str, Any], run: Run
+) -> bool:
     """Whether the equation of this module holds for a convolution in its present mode; tried once.
+
+    x [S, F] and target [D, F'] are the inputs of sources and targets, of which the shapes matter.
 
     Dropout of messages is not linear in training, and dropout after the sum does not matter.
 
@@ -86,35 +107,44 @@ def is_linear(conv: nn.Module, norm: str, x: Tensor, options: dict[str, Any], ru
     if the block has one.
     """
     known = _KNOWN.setdefault(conv, {})
-    key = conv.training, norm, x.shape[1:], tuple(sorted(options))
+    key = conv.training, norm, x.shape[1:], target.shape[1:], tuple(sorted(options))
     if key not in known:
         with torch.random.fork_rng(devices=[]):
-            known[key] = _try(conv, norm, x, options, run)
+            known[key] = _try(conv, norm, x, target, options, run)
     return known[key]
 
 
 @torch.no_grad()
-def _try(conv: nn.Module, norm: str, x: Tensor, options: dict[str, Any], run: Run) -> bool:
+def _try(
+    conv: nn.Module, norm: str, x: Tensor, target: Tensor, options: dict[str, Any], run: Run
+) -> bool:
     generator = torch.Generator().manual_seed(0)
     block, controlled = _blocks(norm, generator)
     given = {
         name: _random(value, block.num_src, generator) if isinstance(value, Tensor) else value
         for name, value in options.items()
     }
+
+    def draw() -> tuple[Tensor, Tensor]:
+        inputs = _random(x, block.num_src, generator)
+        if x.shape[1:] == target.shape[1:]:
+            return inputs, inputs[: block.num_dst]
+        return inputs, _random(target, block.num_dst, generator)
+
     try:
         trial = copy.deepcopy(conv).to("cpu", torch.float32)
-        run(block, trial, torch.randn(block.num_src, *x.shape[1:], generator=generator), given)
+        run(block, trial, *draw(), given)
     except _ERRORS:
         return False
     for _ in range(TRIALS):
         for parameter in trial.parameters():  # biases are 0 at first
             parameter.normal_(generator=generator)
-        inputs = torch.randn(block.num_src, *x.shape[1:], generator=generator)
+        inputs, own = draw()
         torch.manual_seed(0)  # equal masks of dropout after the sum
-        expected = run(block, trial, inputs, given)
+        expected = run(block, trial, inputs, own, given)
         torch.manual_seed(0)
         try:
-            found = run(controlled(inputs), trial, inputs, given)
+            found = run(controlled(inputs), trial, inputs, own, given)
         except _ERRORS:
             return False  # it does not run on one edge per target
         if not isinstance(expected, Tensor) or found.shape != expected.shape:
@@ -130,7 +160,7 @@ def _random(value: Tensor, rows: int, generator: torch.Generator) -> Tensor:
 
 def _blocks(norm: str, generator: torch.Generator) -> tuple[Edges, Callable[[Tensor], Edges]]:
     """A block of 3 targets and 5 sources with random weights, and its copy with a zero history."""
-    from bliss.nn.block import Block, Control  # imports this module
+    from bliss.nn.block import Block  # imports this module
 
     pairs = np.array([[1, 2, 3, 4, 0, 3, 0, 4, 1, 2], [0, 0, 0, 0, 1, 1, 2, 2, 3, 4]])
     weight = np.linspace(0.5, 2, 10, dtype=np.float32) if norm not in ("mean", "gcn") else None

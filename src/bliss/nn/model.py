@@ -12,7 +12,8 @@ from torch.nn import functional
 
 from bliss import checks
 from bliss.errors import InputError
-from bliss.nn.block import Block, Control
+from bliss.nn.block import Block
+from bliss.nn.control import Control
 from bliss.nn.convs import Attention, GATConv, GATv2Conv, GCNConv, LinearConv, SAGEConv
 from bliss.nn.dropout import dropout
 from bliss.nn.inputs import check_features
@@ -146,7 +147,7 @@ class GNN(nn.Module):
         a larger variance, because an entry is dropped for all neighbours at once.
         """
         control = block.control
-        if control is None or control.history is not None:
+        if not isinstance(control, Control) or control.has_history:
             return block
         block.check_device("the baseline", control.baseline)
         return replace(block, control=Control(self._drop(control.baseline)))
@@ -245,7 +246,7 @@ class GNNLayer:
 
 
 def _has_history(block: Block) -> bool:
-    return block.control is not None and block.control.history is not None
+    return block.control is not None and block.control.has_history
 
 
 def _is_batch(norm: nn.Module) -> TypeGuard[nn.BatchNorm1d]:

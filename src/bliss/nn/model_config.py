@@ -15,6 +15,7 @@ FEEDBACK = ("softmax", "scores")
 RELATIONAL = ("rsage", "rgat")
 """Networks for heterogeneous graphs."""
 MODELS = ("sage", "gcn", "gat", "gatv2", "lightgcn", *RELATIONAL)
+PROJECTIONS = ("activated", "linear")
 NORMALISATIONS = ("none", "layer", "batch")
 
 
@@ -36,6 +37,9 @@ class ModelConfig:
     bases: int = 0
     """Number B of matrices V_b that relations share, W_r = sum_b a_rb V_b, with rsage and rgat; 0:
     a matrix per relation."""
+    projection: str = "activated"
+    """Projection of the features of each type, with rsage and rgat: activated (ReLU or ELU of a
+    linear map) or linear, which an exact first hop needs."""
     heads: int = 4
     """Attention heads of hidden layers; the last layer has one."""
     dropout: float = 0.1
@@ -73,6 +77,12 @@ class ModelConfig:
                 f"bases={self.bases} has no effect with model={self.model!r}, which has no "
                 "relations: choose rsage or rgat, or leave it out."
             )
+        checks.choice("projection", self.projection, PROJECTIONS)
+        if self.projection != "activated" and not self.is_relational:
+            raise InputError(
+                f"projection={self.projection!r} has no effect with model={self.model!r}, which "
+                "takes features as they are: choose rsage or rgat, or leave it out."
+            )
         for name in ("residual", "input_residual", "bias"):
             checks.flag(name, getattr(self, name))
         for name in ("dropout", "attention_dropout"):
@@ -100,6 +110,11 @@ class ModelConfig:
     def is_relational(self) -> bool:
         """Whether the network is for heterogeneous graphs."""
         return self.model in RELATIONAL
+
+    @property
+    def has_linear_inputs(self) -> bool:
+        """Whether the first layer takes features, or a linear map of them."""
+        return not self.is_relational or self.projection == "linear"
 
     @property
     def is_light(self) -> bool:

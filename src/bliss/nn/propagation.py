@@ -20,7 +20,7 @@ from torch.nn import functional
 
 from bliss.errors import InputError
 from bliss.nn.linear_messages import is_linear, summed_inputs, target_scale
-from bliss.nn.relation_means import weigh_relations
+from bliss.nn.relation_means import relation_inputs, weigh_relations
 from bliss.nn.support import (
     Support,
     divides_by_degrees,
@@ -73,9 +73,14 @@ def run(
     how = _check(block, conv)
     if "edge_weight" in options and options["edge_weight"] is None and divides_by_degrees(conv):
         options = {name: value for name, value in options.items() if name != "edge_weight"}
-    if block.control is not None:
-        _check_linear(block, conv, x, options)
-    if block.control is not None or _is_faster_on_sums(block, how, conv, x, options):
+    is_controlled = block.control is not None
+    if is_controlled and how.kind == "relations":
+        z, edges, relation = relation_inputs(block, conv, x, shown, options)
+        twin = twin_of(conv)
+        return run_twin(conv, twin, (z, target), edges, {"edge_type": relation}), None
+    if is_controlled:
+        _check_linear(block, conv, x, target, options)
+    if is_controlled or _is_faster_on_sums(block, how, conv, x, target, options):
         return _on_sums(block, conv, x, target, shown, options), None
     call = _Call(conv, block)
     return _on_edges(block, how, conv, call, x, target, options), call.attention
@@ -174,19 +179,20 @@ def run_twin(
     return out
 
 
-def linear_in_messages(conv: Any, norm: str, x: Tensor, options: Mapping[str, Any]) -> bool:
+def linear_in_messages(
+    conv: Any, norm: str, x: Tensor, target: Tensor, options: Mapping[str, Any]
+) -> bool:
     """Whether a convolution can use histories and an exact first hop (`nn.linear_messages`)."""
     how = support(conv)
 
-    def run(block: Edges, trial: Any, inputs: Tensor, given: dict[str, Any]) -> Any:
+    def run(block: Edges, trial: Any, inputs: Tensor, own: Tensor, given: dict[str, Any]) -> Any:
         if block.control is not None:
-            return _on_sums(block, trial, inputs, inputs[: block.num_dst], inputs, given)
-        target = inputs[: block.num_dst]
-        return _on_edges(block, how, trial, _Call(trial, block), inputs, target, given)
+            return _on_sums(block, trial, inputs, own, inputs, given)
+        return _on_edges(block, how, trial, _Call(trial, block), inputs, own, given)
 
     if how.kind not in ("edge_weight", "messages"):
         return False
-    return is_linear(conv, norm, x, dict(options), run)
+    return is_linear(conv, norm, x, target, dict(options), run)
 
 
 def _check(block: Edges, conv: Any) -> Support:
@@ -200,7 +206,9 @@ def _check(block: Edges, conv: Any) -> Support:
     return how
 
 
-def _check_linear(block: Edges, conv: Any, x: Tensor, options: Mapping[str, Any]) -> None:
+def _check_linear(
+    block: Edges, conv: Any, x: Tensor, target: Tensor, options: Mapping[str, Any]
+) -> None:
     """Refuse what a block with a history or an exact first hop cannot compute."""
     name = type(conv).__name__
     by_edge = [key for key, value in options.items() if _is_by_edge(key, value, block)]
@@ -211,16 +219,21 @@ def _check_linear(block: Edges, conv: Any, x: Tensor, options: Mapping[str, Any]
             'norm="weights", or use a sampler without history and first_hop.'
         )
     _scale(block, conv, options)
-    if not linear_in_messages(conv, block.rows.graph.norm, x, options):
+    if not linear_in_messages(conv, block.rows.graph.norm, x, target, options):
         raise InputError(
             f"{name} is not linear in the inputs of its sources, so that it cannot use the history "
             "or exact first hop of the block: use a convolution that can (docs/convolutions.md), "
             "or a sampler without history and first_hop."
         )
+    if block.types is not None and block.edge_type is None:
+        raise InputError(
+            f"{name} sums over all relations at once, but the history or first hop of the block "
+            "has a sum for each: use RGCNConv, or a HeteroConv with a convolution per relation."
+        )
 
 
 def _is_faster_on_sums(
-    block: Edges, how: Support, conv: Any, x: Tensor, options: Mapping[str, Any]
+    block: Edges, how: Support, conv: Any, x: Tensor, target: Tensor, options: Mapping[str, Any]
 ) -> bool:
     """Whether sums of inputs can replace messages in a block without a control variate."""
     if how.kind not in ("edge_weight", "messages") or x.dtype != torch.float32 or x.ndim != 2:
@@ -232,7 +245,7 @@ def _is_faster_on_sums(
     weighs_equally = "edge_weight" not in parameters_of(conv) or "edge_weight" in options
     if (weighs_equally and block.rows.graph.norm != "mean") or _has_hooks(conv):
         return False
-    return linear_in_messages(conv, block.rows.graph.norm, x, options)
+    return linear_in_messages(conv, block.rows.graph.norm, x, target, options)
 
 
 def _has_hooks(conv: Any) -> bool:

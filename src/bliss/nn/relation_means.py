@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from bliss.errors import InputError
+from bliss.nn.linear_messages import check_equal_weights, summed_inputs
 from bliss.nn.support import pyg_class
 
 Edges: TypeAlias = Any
@@ -36,6 +37,28 @@ def weigh_relations(block: Edges, conv: Any, twin: Any, x: Tensor, options: dict
         )
         return
     twin.__dict__["propagate"] = _by_relation(block, twin, relation, factor)
+
+
+def relation_inputs(
+    block: Edges, conv: Any, x: Tensor, mean: Tensor, options: Mapping[str, Any]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Inputs z_g that stand for the neighbours of each group, a target and a relation.
+
+        out_i = sum_r W_r z_ir + W x_i,    z_ir the mean, or the sum, of x_j over N_i^r
+
+    so that the convolution itself can be run on one edge per group, from z_g to its target, with
+    the control variate of the block.
+
+    x, mean [S, F]: inputs with and without dropout
+    returns z [G, F], edges [2, G] and relations [G]
+    """
+    relation = _edge_types(block, conv, options)  # checked
+    check_equal_weights(type(conv).__name__, block.rows.graph.norm)
+    view, device = block.by_type, relation.device
+    scale = None if conv.aggr == "mean" else torch.from_numpy(block.rows.degree).float().to(device)
+    z = summed_inputs(block, x, mean, scale, by_group=True)
+    edges = torch.stack([torch.arange(z.size(0), device=device), view.owner])
+    return z, edges, torch.from_numpy(block.rows.relation.astype("int64")).to(device)
 
 
 def _by_relation(block: Edges, twin: Any, relation: Tensor, factor: Tensor) -> Any:

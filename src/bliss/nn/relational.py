@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from bliss.errors import InputError
-from bliss.nn.aggregate import aggregate_groups
+from bliss.nn.aggregate import aggregate_group_noise, aggregate_groups
 from bliss.nn.attention import attend, corrected, gatv2_scores, shown_attention
 from bliss.nn.block import Block
 from bliss.nn.relation_edges import RelationPart, relation_parts
@@ -62,15 +62,6 @@ class SelfMaps(nn.Module):
         return torch.cat(parts).index_select(0, torch.argsort(torch.cat(places)))
 
 
-def check_block(block: Block) -> None:
-    """Raise an error if a block has a control variate, which holds one sum for all relations."""
-    if block.control is not None:
-        raise InputError(
-            "the block has a history or an exact first hop, which is one sum over all relations, "
-            "but this layer has a map per relation: build the sampler without it."
-        )
-
-
 class RSAGEConv(nn.Module):
     """GraphSAGE with a map per relation and a self map per type.
 
@@ -97,11 +88,25 @@ class RSAGEConv(nn.Module):
 
     def forward(self, x: Tensor, block: Block, observed: Tensor | None = None) -> Tensor:
         """Output of the targets; in training, the block observes the input."""
-        check_block(block)
         if self.training or block.is_surveyed:
             block.observe(x if observed is None else observed)
+        return self._combine(x, aggregate_groups(block, x), block)
+
+    def streams(self, x: Tensor, mean: Tensor, block: Block) -> tuple[Tensor, Tensor]:
+        """Outputs with dropout and without dropout in any layer, for a block with a history.
+
+        As in `bliss.nn.convs.LinearConv.streams`, with sums for each relation.
+
+        x, mean [S, F] -> [D, out] twice
+        """
+        block.observe(mean)
+        known = aggregate_groups(block, mean)
+        noisy = known + aggregate_group_noise(block, x - mean)
+        return self._combine(x, noisy, block), self._combine(mean, known, block)
+
+    def _combine(self, x: Tensor, mean: Tensor, block: Block) -> Tensor:
+        """Output of the targets from sums of each group. x [S, F], mean [G, F] -> [D, out]."""
         view, weight = block.by_type, self.others()
-        mean = aggregate_groups(block, x)  # [G, F]
         places = view.group_place
         parts = [mean[place] @ weight[r].T for r, place in enumerate(places) if place.numel()]
         out: Tensor = self.own(x, block)
@@ -178,7 +183,11 @@ class RGATConv(nn.Module):
 
     def forward(self, x: Tensor, block: Block, observed: Tensor | None = None) -> Tensor:
         """Output of the targets; in training, the block observes input and attention."""
-        check_block(block)
+        if block.control is not None:
+            raise InputError(
+                "the block has a history or an exact first hop, which need fixed coefficients, but "
+                "this layer learns its attention: build the sampler without them."
+            )
         block.check_device("x", x)
         drop = self.dropout if self.training else 0.0
         parts, scores, attention, outputs = self._attended(x, block, drop)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from bliss import checks
 from bliss.errors import InputError
 from bliss.graph import EdgeType
 from bliss.nn.block import Block
+from bliss.nn.control import Control, of_source_types
 from bliss.nn.model import GNN
 from bliss.nn.model_config import ModelConfig
 from bliss.nn.outputs import Outputs
@@ -25,7 +29,13 @@ class RelationalGNN(GNN):
 
         h_j = f(P_t x_j + c_t)    for a node j of type t, with x_j of the width of its type
 
-    f is the activation of the network. The layers are `RSAGEConv` ("rsage") or `RGATConv` ("rgat")
+    f is the activation of the network, or with `config.projection` "linear" nothing. Then an exact
+    first hop z_g of the features, a sum over a group g with sources of type t, serves the first
+    layer:
+
+        sum_j alpha_ij h_j = P_t z_g + c_t sum_j alpha_ij
+
+    The layers are `RSAGEConv` ("rsage") or `RGATConv` ("rgat")
     in the stack that `GNN` describes, of width `config.hidden` from the first input on.
 
     `forward(x, blocks)` takes the features of the sources of blocks[0] by type, {type: [S_t, F_t]}
@@ -73,7 +83,8 @@ class RelationalGNN(GNN):
 
     def project(self, node_type: int, x: Tensor) -> Tensor:
         """h of nodes of one type, given by its number. [N, F_t] -> [N, hidden]."""
-        return self._activate(self.projections[node_type](x))
+        projected: Tensor = self.projections[node_type](x)
+        return projected if self.config.has_linear_inputs else self._activate(projected)
 
     def embed(self, x: Mapping[str, Tensor], block: Block) -> Tensor:
         """h of the sources of a block. {type: [S_t, F_t]} -> [S, hidden]."""
@@ -113,4 +124,32 @@ class RelationalGNN(GNN):
 
     def forward(self, x: Tensor | Mapping[str, Tensor], blocks: Sequence[Block]) -> Tensor:
         """Logits of the seeds. -> [B, out]."""
-        return super().forward(x if isinstance(x, Tensor) else self.embed(x, blocks[0]), blocks)
+        if isinstance(x, Tensor):
+            return super().forward(x, blocks)
+        return super().forward(self.embed(x, blocks[0]), [self._projected(blocks[0]), *blocks[1:]])
+
+    def _projected(self, block: Block) -> Block:
+        """The block with the projections of its exact first hop, if it has one."""
+        control = block.control
+        if control is None or control.has_history:  # a history is of h
+            return block
+        if not self.config.has_linear_inputs:
+            raise InputError(
+                "the block has an exact first hop of features, but the first layer takes an "
+                "activation of them: build the network with projection='linear', or the sampler "
+                "with first_hop='sampled'."
+            )
+        view = block.by_type
+        total = torch.from_numpy(view.rows.coefficient_sum()).float().to(view.device)  # [G]
+        parts = []
+        for t, (part, groups) in enumerate(
+            zip(of_source_types(control, view), view.groups_by_source, strict=True)
+        ):
+            if groups.numel():
+                linear = cast("nn.Linear", self.projections[t])
+                sums = functional.linear(part.baseline, linear.weight)
+                parts.append(sums + total[groups, None] * linear.bias)
+        if not parts:
+            return replace(block, control=Control(total.new_zeros(0, self.config.hidden)))
+        order = torch.argsort(torch.cat(view.groups_by_source))
+        return replace(block, control=Control(torch.cat(parts)[order]))

@@ -14,6 +14,7 @@ from torch import Tensor
 from bliss.arrays import IntArray
 from bliss.errors import InputError
 from bliss.graph import EdgeType, GraphTypes, Rows
+from bliss.nn.control import of_relation
 
 if TYPE_CHECKING:
     from bliss.nn.block import Block
@@ -65,6 +66,13 @@ class TypedView:
     def group_place(self) -> list[Tensor]:
         """Positions of the groups of each relation, in order. R tensors int64[G_r]."""
         return [self._on_device(part) for part in self._by_relation(self.rows.relation)]
+
+    @cached_property
+    def groups_by_source(self) -> list[Tensor]:
+        """Positions of the groups with sources of each type, in order. T tensors int64[G_t]."""
+        kind = self.types.ends[0][self.rows.relation]
+        numbers = range(len(self.types.node_types))
+        return [self._on_device(np.flatnonzero(kind == number)) for number in numbers]
 
     def _by_relation(self, relation: IntArray) -> list[IntArray]:
         """Positions of each relation in an array of relations, in order."""
@@ -120,7 +128,7 @@ class TypedView:
         bounds = torch.arange(targets.numel() + 1, device=self.device)
         rows = self.rows.of_relation(number, targets.cpu().numpy())
         kept = self.group_indptr.diff()[self.group_place[number]]
-        control = None if block.control is None else block.control.relations[number]
+        control = None if block.control is None else of_relation(block.control, self, number)
         return replace(
             block,
             dst=block.dst[targets],
@@ -142,13 +150,14 @@ class TypedView:
             edge_type=edge_type,
         )
 
-    def padded(self, x: Mapping[str, Tensor]) -> Tensor:
+    def padded(self, x: Mapping[str, Tensor], width: int = 1) -> Tensor:
         """Rows of the sources of all types, padded by zeros to one width. {type: ...} -> [S, F].
 
-        A type that is missing, because no layer uses it, has rows of zeros.
+        F is the largest width, and at least `width`. A type that is missing, because no layer uses
+        it, has rows of zeros.
         """
         given = {name: value for name, value in x.items() if name in self.types.node_types}
-        width = max((value.size(1) for value in given.values()), default=1)
+        width = max([width, *(value.size(1) for value in given.values())])
         kind = next(iter(given.values())).dtype if given else torch.float32
         out = torch.zeros(self.num_src, width, dtype=kind, device=self.device)
         for name, place in zip(self.types.node_types, self.src_place, strict=True):

@@ -160,10 +160,10 @@ class TargetBanditConfig(Exp3Config):
     is_single_play: ClassVar[bool] = False
     """Whether k draws are k plays of one arm (EXP3) instead of one play of k arms (EXP3.M)."""
     eta: float = 0.4
-    """Exploration: share of q_ij that is uniform over the neighbours; default 0.2 with thanos,
-    otherwise 0.4."""
+    """Exploration: share of the probability that does not depend on feedback; for gcn-bs and gat-bs
+    0.4 by default, with reward thanos 0.2."""
     delta: float = 0.01
-    """Step size of EXP3; default 0.1 with thanos, otherwise 0.01."""
+    """Step size of EXP3; for gcn-bs and gat-bs 0.01 by default, with reward thanos 0.1."""
     reward: Reward = "published"
     """Reward: published, or thanos (bounded; larger for messages close to their target's mean)."""
     restart: int = 0

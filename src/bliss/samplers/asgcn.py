@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from bliss.errors import InputError
 from bliss.policies.base import Policy
 from bliss.samplers.config_base import SamplerConfig
 from bliss.samplers.configs import ASGCNConfig
@@ -36,6 +37,11 @@ class ASGCN(LayerSampler):
     config: ASGCNConfig
 
     def _make_policy(self) -> Policy:
+        if isinstance(self.features, list):
+            raise InputError(
+                "AS-GCN's masses are a function of features of one width, but x has features by "
+                "type: pass x [V, F], in the order of types, or choose another sampler."
+            )
         return self.config.policy_config.build(self.graph, self.layers, x=self.features)
 
     def _make_draw(self) -> Draw:

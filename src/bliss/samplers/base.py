@@ -28,7 +28,7 @@ from bliss.nn.layers import Layer, number_of_layers
 from bliss.policies.learner import Learner
 from bliss.rng import Stream, coin_key
 from bliss.samplers.config_base import EstimatorConfig, SamplerConfig
-from bliss.samplers.first_hop import FirstHop
+from bliss.samplers.first_hop import FirstHop, given_features
 from bliss.samplers.history import History, declared_widths
 from bliss.samplers.influence import of_sources
 from bliss.samplers.learning import Learning, StepNews
@@ -68,9 +68,10 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
     layers
         Number of layers. Required without budgets, otherwise checked against them.
     x
-        Features [V, F] for samplers that need them; by default `data.x` of a PyG `Data`.
+        Features [V, F], or {type: [n_t, F_t]}, for samplers that need them; by default those of the
+        data.
     widths
-        Width of each layer's input, for samplers with a history.
+        Width of each layer's input, for samplers with a history; {type: width} if types differ.
     folder
         Folder for large aggregated features of an exact first hop, kept between runs; None: they
         stay in memory.
@@ -94,7 +95,7 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         norm: Any = None,
         layers: int | None = None,
         x: Any = None,
-        widths: Sequence[int] = (),
+        widths: Sequence[Any] = (),
         folder: Path | None = None,
         **options: Any,
     ) -> None:
@@ -115,18 +116,11 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
                 f"{type(self).__name__} draws one subgraph for all layers, but the graph has types "
                 "of nodes and edges: use a layer-wise or node-wise sampler, such as bliss.Bliss."
             )
-        if self.graph.types is not None and self.config.is_first_hop_exact:
-            raise InputError(
-                f"{type(self).__name__} would sum the features of all relations in its exact first "
-                "hop or history, but the graph has types, whose features differ in width: choose "
-                "first_hop sampled and history none."
-            )
         unit, name = self.config.unit, type(self).__name__
         self.divided = divided_budgets(budgets, self.graph, unit, name, self.divides_budgets)
         self.budgets = tuple(map(self._in_all, self.budgets, self.divided or repeat(None)))
         if self.config.needs_features:
-            given = getattr(data, "x", None) if x is None else x
-            self.features = checks.features(given, self.graph.num_nodes)
+            self.features = given_features(self.graph, data, x)
         self.first_hop = (
             FirstHop(self.graph, self.features, folder) if self.config.is_first_hop_exact else None
         )
@@ -156,11 +150,12 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
             return max(1, int(self.graph.degree.max(initial=1)))
         return max(1, self.graph.num_nodes)
 
-    def _make_history(self, widths: Sequence[int]) -> History | None:
+    def _make_history(self, widths: Sequence[Any]) -> History | None:
         config = self.config
         if not isinstance(config, EstimatorConfig) or not config.has_history:
             return None
-        sampled = declared_widths(widths, self.layers + 1)[1:]
+        declared = declared_widths(widths, self.depth, self.graph.types)
+        sampled = declared[self.depth - self.layers :]
         folder = None if config.history_folder is None else Path(config.history_folder)
         return History(self.graph, sampled, config.history, config.history_type, folder)
 
@@ -349,7 +344,8 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
     def _digest_survey(self, survey: LayerSurvey) -> News:
         inputs = survey.input
         if isinstance(inputs, Mapping):
-            shown = {name: value.numpy() for name, value in inputs.items()}
+            assert self.graph.types is not None
+            shown = self.graph.types.padded({k: value.numpy() for k, value in inputs.items()})
         else:
             shown = inputs.numpy()
         return self.learning.digest_survey(Survey(survey.norm, survey.attention, shown))

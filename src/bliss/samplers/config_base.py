@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Unit = Literal["sources", "neighbours", "none"]
 Thinning = Literal["exact", "paper"]
-FirstHop = Literal["auto", "sampled", "exact"]
+FirstHop = Literal["auto", "sampled", "exact", "history"]
 HistoryKind = Literal["auto", "none", "nodes", "surveys"]
 HistoryType = Literal["float32", "float16"]
 Influence = Literal["auto", "none", "prior"]
@@ -51,7 +51,7 @@ class SamplerConfig:
         seed: int = 0,
         norm: Any = None,
         x: Any = None,
-        widths: Sequence[int] = (),
+        widths: Sequence[Any] = (),
         folder: Path | None = None,
     ) -> Sampler:
         """Build the sampler for a graph, or anything that `Graph.of` accepts."""
@@ -106,11 +106,14 @@ class SamplerConfig:
         """Whether the sampler needs fixed coefficients, so that attention is not supported."""
         return self.is_first_hop_exact or self.has_history
 
-    def decided(self, suits_first_hop: bool, suits_history: bool = False) -> SamplerConfig:
+    def decided(
+        self, suits_first_hop: bool, suits_history: bool = False, has_fixed_inputs: bool = True
+    ) -> SamplerConfig:
         """A copy in which first_hop="auto" and history="auto" are decided.
 
         `suits_first_hop` and `suits_history` say whether the network, the task and the graph allow
-        an exact first hop and a history.
+        an exact first hop and a history. With a history, the first hop is exact if the inputs of
+        the network are fixed.
         """
         return self
 
@@ -212,14 +215,15 @@ class EstimatorConfig(SamplerConfig):
     estimator: Any = "ht"
     """Weights of kept edges; see docs/samplers.md."""
     first_hop: FirstHop = "sampled"
-    """Input layer: sampled, exact (features are aggregated once and exactly; not for attention), or
-    auto: in training exact for policy node, unless the network has attention or learnt embeddings,
-    there are as many budgets as layers, or the aggregated features take more than 4 GiB; otherwise
+    """Input layer: sampled, exact (features aggregated once; not for attention), history (of learnt
+    inputs), or auto: in training exact for policy node, unless the network has attention or learnt
+    inputs, there are as many budgets as layers, or the sums take more than 4 GiB; otherwise
     sampled. With exact, budgets are those of the layers above."""
     history: HistoryKind = "none"
     """Sample only the change of a node's input since it was last sampled (nodes) or since the last
-    full evaluation (surveys); or sample the whole input (none). Sets first_hop exact, and needs an
-    unbiased estimator, such as ht; not for attention. See docs/histories.md for auto."""
+    full evaluation (surveys); or sample the whole input (none). Sets first_hop exact, or history if
+    inputs are learnt, and needs an unbiased estimator, such as ht; not for attention. See
+    docs/histories.md for auto."""
     history_type: HistoryType = "float32"
     """Type of the numbers of a history: float32, or float16 (half the memory)."""
     history_folder: str | None = None
@@ -233,8 +237,14 @@ class EstimatorConfig(SamplerConfig):
         checks.choice("first_hop", self.first_hop, get_args(FirstHop))
         checks.choice("history", self.history, get_args(HistoryKind))
         checks.choice("history_type", self.history_type, get_args(HistoryType))
+        if self.first_hop == "history" and not self.has_history:
+            raise InputError(
+                "first_hop='history' has no effect without a history: choose history nodes or "
+                "surveys, too, or first_hop sampled."
+            )
         if self.has_history:
-            object.__setattr__(self, "first_hop", "exact")
+            hop = "history" if self.first_hop == "history" else "exact"
+            object.__setattr__(self, "first_hop", hop)
             if not estimator.is_unbiased:
                 raise InputError(
                     f"estimator={self.estimator!r} is biased, but history={self.history!r} needs "
@@ -244,7 +254,7 @@ class EstimatorConfig(SamplerConfig):
     @property
     def times_refused(self) -> str:
         """A history and an exact first hop sum over neighbours of any time."""
-        if not self.is_first_hop_exact:
+        if not self.is_first_hop_exact and not self.has_history:
             return super().times_refused
         return (
             "a history or an exact first hop sums over neighbours of any time: choose history none "
@@ -271,7 +281,9 @@ class EstimatorConfig(SamplerConfig):
         """Whether the history is written only by evaluations of all nodes."""
         return self.history == "surveys"
 
-    def decided(self, suits_first_hop: bool, suits_history: bool = False) -> SamplerConfig:
+    def decided(
+        self, suits_first_hop: bool, suits_history: bool = False, has_fixed_inputs: bool = True
+    ) -> SamplerConfig:
         """A copy in which first_hop="auto" and history="auto" are decided; see the base class.
 
         Both are for policy node alone, and a history for an exact first hop, an unbiased estimator
@@ -283,6 +295,8 @@ class EstimatorConfig(SamplerConfig):
         if history == "auto":
             is_suited = suits_history and is_node and first_hop == "exact"
             history = "nodes" if is_suited and self.allows("history", "nodes") else "none"
+        if self.has_history and not has_fixed_inputs:
+            first_hop = "history"
         return replace(self, first_hop=first_hop, history=history)
 
 

@@ -78,15 +78,16 @@ class BlissConfig(PoissonConfig):
     policy: Any = "node"
     """Policy that sets the masses; see docs/policies.md."""
     first_hop: FirstHop = "auto"
-    """Input layer: sampled, exact (features are aggregated once and exactly; not for attention), or
-    auto: in training exact for policy node, unless the network has attention or learnt embeddings,
-    there are as many budgets as layers, or the aggregated features take more than 4 GiB; otherwise
+    """Input layer: sampled, exact (features aggregated once; not for attention), history (of learnt
+    inputs), or auto: in training exact for policy node, unless the network has attention or learnt
+    inputs, there are as many budgets as layers, or the sums take more than 4 GiB; otherwise
     sampled. With exact, budgets are those of the layers above."""
     history: HistoryKind = "auto"
     """Sample only the change of a node's input since it was last sampled (nodes) or since the last
-    full evaluation (surveys); or sample the whole input (none). Sets first_hop exact, and needs an
-    unbiased estimator, such as ht; not for attention. With auto, training has nodes for GraphSAGE
-    without dropout if it takes at most 1 GiB, otherwise none (docs/histories.md)."""
+    full evaluation (surveys); or sample the whole input (none). Sets first_hop exact, or history if
+    inputs are learnt, and needs an unbiased estimator, such as ht; not for attention. With
+    auto, training has nodes for GraphSAGE without dropout if it takes at most 1 GiB, otherwise none
+    (docs/histories.md)."""
     influence: Influence = "auto"
     """Weight of each target in the masses: none (equal weights, as published), prior (its influence
     on the loss, estimated from the weights of the layers above), or auto: prior for policy node
@@ -211,12 +212,12 @@ class NeighborConfig(InfluenceConfig, NodeSamplerConfig):
     policy: Any = "uniform"
     """Masses of in-edges: uniform, or static (proportional to alpha_ij)."""
     influence: Influence = "none"
-    """Neighbours of each target: as many for all (none, as published), or in proportion to its
-    influence on the loss, as far as the weights of the layers above tell, and as many in all
+    """Number of neighbours of each target: equal (none, as published), or larger for targets with
+    more influence on the loss, estimated from the weights of the layers above, with the same total
     (prior); auto is none."""
     temporal_strategy: TemporalStrategy = "uniform"
-    """Neighbours of a graph with times: uniform (as the policy says) or last (the newest ones that
-    may be seen; they alone are averaged, so nothing is random)."""
+    """Neighbours in a graph with timestamps: uniform (drawn by the policy) or last (the newest
+    ones; the mean is over them alone, so nothing is random)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

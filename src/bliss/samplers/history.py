@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -15,17 +15,20 @@ from bliss import checks
 from bliss.arrays import Array, FloatArray, IntArray
 from bliss.errors import InputError
 from bliss.feedback import Feedback, News, Survey
-from bliss.graph import Graph
+from bliss.graph import Graph, GraphTypes, Rows
 from bliss.kernels import histories as kernels
-from bliss.nn.block import Block, Control
+from bliss.nn.block import Block
+from bliss.nn.control import Control, TypedControl
 from bliss.policies.learner import Learner, RowSets, State
+from bliss.samplers.group_sums import Sources
 from bliss.storage import memory
 from bliss.storage.files import writing
 from bliss.storage.mapped import new_map
 
 PREFIX = "history."
 _LARGEST_HALF = 65504.0
-_CHUNK = 2**16  # nodes whose sums are computed at once
+Width: TypeAlias = "int | tuple[int, ...]"
+"""Width of a layer's input: of all nodes, or of the nodes of each type."""
 
 
 class History(Learner):
@@ -53,6 +56,9 @@ class History(Learner):
 
     Only sums with fixed coefficients can be split in this way, so attention is not supported.
 
+    With types, the sums are those of each group, a target and a relation; a node has one history
+    for all its relations. If widths differ, each type has a matrix of its own.
+
     A history is a learner: see `bliss.policies.learner`.
 
     State: V F numbers per sampled layer ("surveys": twice that, of which half is not saved), in
@@ -63,7 +69,7 @@ class History(Learner):
     graph
         The graph, with V nodes.
     widths
-        Width F of the input of each sampled layer.
+        Width F of the input of each sampled layer; with types, also a tuple (F_t of each type).
     kind
         "nodes" or "surveys".
     number_type
@@ -82,7 +88,7 @@ class History(Learner):
     def __init__(
         self,
         graph: Graph,
-        widths: Sequence[int],
+        widths: Sequence[Width],
         kind: str,
         number_type: str = "float32",
         folder: Path | None = None,
@@ -92,10 +98,22 @@ class History(Learner):
         self._folder = folder
         self.now = memory.zeros(1, np.int64)  # steps applied so far
         self._stamp = [memory.full(graph.num_nodes, -1, np.int32) for _ in widths]
-        self._value = [self._allocate(width) for width in widths]
-        # with kind "surveys", the first sum of every node
-        self._sums = [memory.LazyZeros((graph.num_nodes, width), np.float32) for width in widths]
+        self._parts = [_sources(graph, width) for width in widths]
+        # by layer and part, of all nodes or of a type
+        self._value = [
+            [self._allocate(own.num_nodes, width) for own, width in parts] for parts in self._parts
+        ]
+        # with kind "surveys", the first sum of every group
+        self._sums = [
+            [memory.LazyZeros((own.num_groups, width), np.float32) for own, width in parts]
+            for parts in self._parts
+        ]
         self._is_summed = memory.zeros(len(widths), np.bool_)
+
+    @property
+    def layers(self) -> int:
+        """Number of layers that have a history."""
+        return len(self._value)
 
     @property
     def title(self) -> str:
@@ -103,8 +121,12 @@ class History(Learner):
         return f"a history with {len(self._value)} layers"
 
     def value(self, layer: int) -> FloatArray:
-        """Latest input of each node in a sampled layer. float32[V, F] or float16[V, F]."""
-        return self._value[layer]
+        """Latest input of each node in a sampled layer. float32[V, F] or float16[V, F].
+
+        Inputs of types that differ in width are padded by zeros.
+        """
+        values = self._value[layer]
+        return values[0] if len(values) == 1 else _padded(values)
 
     def ages(self, layer: int, node: IntArray) -> IntArray:
         """Age of each node's history in the coming step; 0 without a history. int64[N].
@@ -123,20 +145,42 @@ class History(Learner):
 
     def attach(self, block: Block, layer: int) -> Block:
         """The block with its control variate."""
-        dst, looks_up = block.dst.numpy(), self.kind == "surveys"
-        if looks_up and not self._is_summed[layer]:
+        if self.kind == "surveys" and not self._is_summed[layer]:
             return block
-        rows, value = block.rows, self._value[layer]
+        source, rows = block.src.numpy(), block.rows
         assert rows is not None  # of a block that a sampler drew
-        if looks_up:
-            baseline = rows.visible_sums(self._sums[layer]()[dst], value)
-        else:
-            baseline = rows.full_sums(value)
-        source = block.src.numpy()
-        history = value[source].astype(np.float32, copy=False)
         age = torch.from_numpy(self.ages(layer, source))
-        control = Control(torch.from_numpy(baseline), torch.from_numpy(history), age)
+        controls = [
+            Control(
+                torch.from_numpy(self._baseline(layer, part, rows)),
+                torch.from_numpy(value[nodes].astype(np.float32, copy=False)),
+            )
+            for part, (value, (_, nodes)) in enumerate(
+                zip(self._value[layer], self._split(layer, source), strict=True)
+            )
+        ]
+        control: Control | TypedControl = replace(controls[0], age=age)
+        if len(controls) > 1:
+            control = TypedControl(tuple(controls), age)
         return replace(block, control=control, keeps_input=self.kind == "nodes")
+
+    def _baseline(self, layer: int, part: int, rows: Rows) -> FloatArray:
+        """First sums of the groups with sources of one part. float32[G, F]."""
+        (sources, _), value = self._parts[layer][part], self._value[layer][part]
+        own = sources.own(rows)
+        if self.kind == "nodes":
+            return sources.full_sums(own, value)
+        sums = self._sums[layer][part]()[sources.place(own)]
+        return sources.visible_sums(own, sums, value)
+
+    def _split(self, layer: int, nodes: IntArray) -> list[tuple[Any, IntArray]]:
+        """For each part, positions of its nodes in `nodes`, and their rows in its matrix."""
+        parts = self._parts[layer]
+        if len(parts) == 1:
+            return [(slice(None), nodes)]
+        assert self.graph.types is not None
+        places = zip(parts, self.graph.types.places(nodes), strict=True)
+        return [(place, nodes[place] - own.nodes.start) for (own, _), place in places]
 
     def digest(self, layer: int, feedback: Feedback) -> News:
         """The inputs that become the history of their nodes."""
@@ -155,15 +199,27 @@ class History(Learner):
         for shard in news if self.kind == "nodes" else ():
             source, inputs = shard[f"{PREFIX}source"], shard[f"{PREFIX}input"]
             self._check_width(layer, inputs)
-            self._value[layer][source] = self._rounded(inputs)
+            for part, (place, nodes) in enumerate(self._split(layer, source)):
+                width = self._parts[layer][part][1]
+                self._value[layer][part][nodes] = self._rounded(inputs[place, :width])
             self._stamp[layer][source] = self.now[0]
 
     def changed_rows(self, layer: int, news: Sequence[News]) -> RowSets:
         """Rows of the state that `apply` has just changed."""
         if self.kind == "surveys":
             return {}
-        names = (f"{PREFIX}{layer}.value", f"{PREFIX}{layer}.stamp")
-        return {names: np.concatenate([shard[f"{PREFIX}source"] for shard in news])}
+        source = np.concatenate([shard[f"{PREFIX}source"] for shard in news])
+        names, stamp = self._names(layer), f"{PREFIX}{layer}.stamp"
+        if len(names) == 1:
+            return {(names[0], stamp): source}
+        rows = zip(names, self._split(layer, source), strict=True)
+        changed: RowSets = {(stamp,): source}
+        return changed | {(name,): nodes for name, (_, nodes) in rows}
+
+    def _names(self, layer: int) -> list[str]:
+        """Names of the matrices of a layer in the state."""
+        own, parts = f"{PREFIX}{layer}.value", len(self._parts[layer])
+        return [own] if parts == 1 else [f"{own}.{part}" for part in range(parts)]
 
     def begin_step(self) -> None:
         """Count a step."""
@@ -174,15 +230,18 @@ class History(Learner):
         inputs = survey.input
         assert inputs is not None  # because of `needs_survey_input`
         self._check_width(layer, inputs)
-        self._value[layer][:] = self._rounded(inputs)
+        for (own, width), value in zip(self._parts[layer], self._value[layer], strict=True):
+            value[:, inputs.shape[1] :] = 0  # a type without inputs may be the widest
+            value[:, : inputs.shape[1]] = self._rounded(inputs[own.nodes, :width])
         self._stamp[layer][:] = self.now[0]
         self._sum_if_needed(layer)
 
     def state_dict(self) -> State:
         """The histories, and when they were written."""
         state: State = {f"{PREFIX}now": self.now}
-        for layer, (value, stamp) in enumerate(zip(self._value, self._stamp, strict=True)):
-            state |= {f"{PREFIX}{layer}.value": value, f"{PREFIX}{layer}.stamp": stamp}
+        for layer, (values, stamp) in enumerate(zip(self._value, self._stamp, strict=True)):
+            state |= dict(zip(self._names(layer), values, strict=True))
+            state[f"{PREFIX}{layer}.stamp"] = stamp
         return state
 
     def check_state(self, state: Mapping[str, Any]) -> None:
@@ -210,22 +269,22 @@ class History(Learner):
         if (self._stamp[layer] < 0).any():
             self._is_summed[layer] = False
             return
-        sums = self._sums[layer]()
-        for start in range(0, len(sums), _CHUNK):
-            nodes = np.arange(start, min(start + _CHUNK, len(sums)))
-            sums[start : start + _CHUNK] = self.graph.rows(nodes).full_sums(self._value[layer])
+        tables = zip(self._parts[layer], self._sums[layer], self._value[layer], strict=True)
+        for (own, _), sums, value in tables:
+            own.fill(sums(), value)
         self._is_summed[layer] = True
 
     def _rounded(self, inputs: FloatArray) -> FloatArray:
         if self._type == np.float32:
             return inputs
-        clipped = torch.from_numpy(inputs).clamp(-_LARGEST_HALF, _LARGEST_HALF)
+        given = inputs if inputs.flags.writeable else inputs.copy()  # news of others is not
+        clipped = torch.from_numpy(given).clamp(-_LARGEST_HALF, _LARGEST_HALF)
         half: FloatArray = clipped.half().numpy()  # NumPy's conversion takes three times as long
         return half
 
-    def _allocate(self, width: int) -> Array:
-        shape = self.graph.num_nodes, width
-        if self._folder is None:
+    def _allocate(self, num_nodes: int, width: int) -> Array:
+        shape = num_nodes, width
+        if self._folder is None or 0 in shape:
             return memory.zeros(shape, self._type)
         with writing(self._folder):
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -233,21 +292,56 @@ class History(Learner):
                 return new_map(file, shape, self._type)
 
     def _check_width(self, layer: int, inputs: FloatArray) -> None:
-        width = self._value[layer].shape[1]
-        if inputs.shape[1] != width:
+        widths = [own for _, own in self._parts[layer]]
+        if inputs.shape[1] not in widths:
             raise InputError(
                 f"sampled layer {layer} has inputs of width {inputs.shape[1]}, but its history has "
-                f"width {width}: build the sampler with widths=... of this network."
+                f"width {', '.join(map(str, widths))}: build the sampler with widths=... of this "
+                "network."
             )
 
 
-def declared_widths(widths: Sequence[int], layers: int) -> tuple[int, ...]:
-    """Widths of the layers' inputs, checked: one per layer of the network."""
-    checked = tuple(checks.whole("widths", width, least=1) for width in widths)
+def _sources(graph: Graph, width: Width) -> list[tuple[Sources, int]]:
+    """All nodes with one width, or the nodes of each type with their own."""
+    if isinstance(width, int):
+        return [(Sources(graph), width)]
+    return list(zip(Sources.of_types(graph), width, strict=True))
+
+
+def _padded(values: Sequence[Array]) -> Array:
+    """Matrices below each other, padded by zeros to one width."""
+    width = max(value.shape[1] for value in values)
+    return np.concatenate([np.pad(one, ((0, 0), (0, width - one.shape[1]))) for one in values])
+
+
+def declared_widths(
+    widths: Sequence[Any], layers: int, types: GraphTypes | None = None
+) -> tuple[Width, ...]:
+    """Widths of the layers' inputs, checked: one per layer of the network.
+
+    With types, an entry may be a dictionary. Types that it leaves out have no input in this layer.
+    """
+    checked = tuple(_declared(width, types) for width in widths)
     if len(checked) != layers:
         raise InputError(
-            f"widths={list(checked)} has {len(checked)} entries for {layers} layers, but a history "
-            "needs the width of each layer's input, that of the exact first layer included: pass "
+            f"widths={list(widths)} has {len(checked)} entries for {layers} layers, but a history "
+            "needs the width of each layer's input, that of an exact first layer included: pass "
             "for instance widths=[50, 256, 256]."
         )
     return checked
+
+
+def _declared(width: Any, types: GraphTypes | None) -> Width:
+    if not isinstance(width, Mapping):
+        return checks.whole("widths", width, least=1)
+    if types is None:
+        raise InputError(
+            f"widths has a dictionary, {width!r}, but the graph has no types of nodes: pass a "
+            "number for each layer."
+        )
+    for name in width:
+        types.node_type(name)  # raises an error for an unknown type
+    by_type = tuple(
+        checks.whole(f"widths of {name!r}", width.get(name, 0)) for name in types.node_types
+    )
+    return by_type[0] if len(set(by_type)) == 1 and by_type[0] else by_type

@@ -47,17 +47,26 @@ class KeptEdges(NamedTuple):
         prob: FloatArray,
         workspace: Workspace,
     ) -> KeptEdges:
-        """Kept edges [E'] by group, each with its probability."""
-        targets, place = distinct_targets(rows, workspace)
-        source, row = nodewise.relabel(rows.graph.indices, targets, edge, workspace.number)
-        return cls(rows, source, indptr, row, edge, prob).with_times(place, is_shared=False)
+        """Kept edges [E'] by group, each with its probability.
 
-    def with_times(self, place: IntArray, *, is_shared: bool) -> KeptEdges:
-        """Sources that see no later than the targets they lead to.
+        With times, a node is one source for each time of the targets (`times.pair_sources`).
+        """
+        cutoff, indices, number = rows.cutoff, rows.graph.indices, workspace.number
+        if cutoff is None or cutoff.is_one:
+            targets, place = distinct_targets(rows, workspace)
+            if cutoff is None or targets.size == place.size:
+                source, row = nodewise.relabel(indices, targets, edge, number)
+                bounds = cutoff and cutoff[np.zeros(source.size, np.int64)]
+                return cls(rows, source, indptr, row, edge, prob, cutoff=bounds)
+        order = np.argsort(cutoff.before, kind="stable")
+        given = rows.dst, cutoff.before, cutoff.after, rows.by_target(indptr), edge, order, number
+        source, row, *times_seen = times.pair_sources(indices, *given)
+        return cls(rows, source, indptr, row, edge, prob, cutoff=Cutoff(*times_seen))
 
-        place      int64[D]  position of each target in source, from `distinct_targets`
-        is_shared  whether a node is one source for all targets (`times.share_sources`), or one for
-                   each of their times (`times.pair_sources`)
+    def with_times(self, place: IntArray) -> KeptEdges:
+        """Sources that see no later than the targets they lead to; see `times.share_sources`.
+
+        place  int64[D]  position of each target in source, from `distinct_targets`
         """
         cutoff = self.rows.cutoff
         if cutoff is None:
@@ -65,12 +74,7 @@ class KeptEdges(NamedTuple):
         if cutoff.is_one and place.size == int(place.max(initial=-1)) + 1:  # distinct targets
             return self._replace(cutoff=cutoff[np.zeros(self.source.size, np.int64)])
         edges = self.rows.by_target(self.indptr), self.row, self.source.size
-        given = place, cutoff.before, cutoff.after, *edges
-        if is_shared:
-            node, row, *bounds = times.share_sources(*given)
-        else:
-            order = np.argsort(cutoff.before, kind="stable")
-            node, row, *bounds = times.pair_sources(*given, order)
+        node, row, *bounds = times.share_sources(place, cutoff.before, cutoff.after, *edges)
         return self._replace(
             source=self.source[node],
             row=row,

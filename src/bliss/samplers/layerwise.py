@@ -128,7 +128,7 @@ class LayerSampler(PolicySampler):
         kept = kept._replace(edge_prob=chance[kept.row], correction=correction, prob=prob)
         if self.estimator.needs_prob:
             kept = kept._replace(edge_mass=self.policy.edge_mass(layer, rows))
-        block = kept.with_times(place, is_shared=True).block(self.estimator)
+        block = kept.with_times(place).block(self.estimator)
         is_watched = self.policy.watches_errors and int(key.step) % WATCH_ONE_OF == 0
         if is_watched and prob is not None:
             centred = self.estimator.name == Hajek.name

@@ -115,12 +115,12 @@ def exact_frontiers(
 
     targets holds, for each layer, the targets of some batches. x is [V, F], on the CPU; the model
     may be on any device. With times, embeddings are those of sources shared in time (`timed`).
-    For each history, the frontiers above the first layer also hold the stakes of the changes
-    |h_j - h~_j|. Edges that a batch hides are missing among those of its targets;
-    the embeddings h_j are those of the whole graph.
+    For each history, the frontiers of its layers also hold the stakes of the changes |h_j - h~_j|.
+    Edges that a batch hides are missing among those of its targets; the embeddings h_j are those of
+    the whole graph.
     """
     sampler, layers, frontiers, device = Full(graph, layers=1), list(model), [], model.device
-    features = x
+    features, known = x, histories or {}
     for layer, batches in enumerate(targets):
         size = torch.linalg.vector_norm(model.messages(x), dim=1)
         for dst, influence, without, cutoff in batches:
@@ -134,11 +134,8 @@ def exact_frontiers(
                 inputs = x.index_select(0, block.src).to(device)
                 alpha = model.attention(layer, inputs, block.to(device)).cpu()
             own = size[block.src]
-            changes = {
-                name: _change(x, history, layer - 1, block)
-                for name, history in (histories or {}).items()
-                if layer > 0
-            }
+            above = {n: (one, layer - len(targets) + one.layers) for n, one in known.items()}
+            changes = {n: _change(x, *at, block) for n, at in above.items() if at[1] >= 0}
             stake = stakes(block, alpha, own, influence)
             changed = {
                 name: stakes(block, alpha, change, influence) for name, change in changes.items()

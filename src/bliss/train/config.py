@@ -8,6 +8,7 @@ from typing import Any
 
 from bliss.errors import InputError
 from bliss.nn.model_config import ModelConfig
+from bliss.samplers.config_base import SamplerConfig
 from bliss.samplers.configs import sampler_config
 from bliss.text import shorten
 from bliss.train.config_parts import (
@@ -61,18 +62,21 @@ class TrainConfig:
     """Batches, optimizer, evaluation and processes."""
 
     def __post_init__(self) -> None:
-        kind = self.sampler.config.decided(self._suits_exact_first_hop())
-        evaluate = self.training.evaluate
+        kind, evaluate = self._sampler(), self.training.evaluate
         if self.sampler.budgets:
             kind.check_budgets(self.sampler.budgets, self.network.layers)
-        if kind.linear_only and (self.network.is_attention or self.network.is_relational):
-            has, needs = "learns its coefficients", "fixed ones"
-            if self.network.is_relational:
-                has, needs = "has a map per relation", "one map for all edges"
+        if kind.linear_only and self.network.is_attention:
+            others = "model rsage" if self.network.is_relational else "model sage or gcn"
             raise InputError(
-                f"model={self.network.model!r} {has}, but an exact first hop and a history "
-                f"(sampler {self.sampler.name!r}) need {needs}: choose model sage or gcn, or "
+                f"model={self.network.model!r} learns its coefficients, but an exact first hop and "
+                f"a history (sampler {self.sampler.name!r}) need fixed ones: choose {others}, or "
                 "another sampler."
+            )
+        if kind.is_first_hop_exact and not self.network.has_linear_inputs:
+            raise InputError(
+                f"model={self.network.model!r} takes an activation of the projected features, "
+                "whose sums change in training, so that its first hop cannot be exact: choose "
+                "projection linear (--projection linear), or first_hop sampled."
             )
         if evaluate == "sampled" and kind.makes_batches:
             raise InputError(
@@ -86,11 +90,11 @@ class TrainConfig:
             )
         if self.objective.is_link:
             self._check_links()
-        self._check_network()
+        self._check_network(kind)
 
-    def _check_network(self) -> None:
+    def _check_network(self, kind: SamplerConfig) -> None:
         """Refuse networks that the sampler or the task cannot have."""
-        network, kind = self.network, self.sampler.config
+        network = self.network
         if network.embedding and kind.needs_features:
             raise InputError(
                 f"embedding={network.embedding} is learnt, but sampler {self.sampler.name!r} with "
@@ -156,9 +160,7 @@ class TrainConfig:
         """Copy with first_hop, history, budgets and evaluate filled in for a graph of this size."""
         is_fixed = not has_times and not _is_large(num_nodes, num_features)
         suits_history = self._suits_history() and self.history_bytes(num_nodes) <= LARGE_HISTORY
-        kind = self.sampler.config.decided(
-            self._suits_exact_first_hop() and is_fixed, suits_history and not has_times
-        )
+        kind = self._sampler(is_fixed, suits_history and not has_times)
         budgets, evaluate = self.sampler.budgets, self.training.evaluate
         if self.sampler.needs_budgets:
             budgets = kind.default_budgets(self.network.layers, num_nodes)
@@ -176,18 +178,18 @@ class TrainConfig:
         """Whether a hidden layer's outputs at all nodes take more than 4 GiB."""
         return _is_large(num_nodes, self.network.hidden)
 
-    def size_notes(self, num_nodes: int, num_features: int) -> list[str]:
+    def size_notes(self, num_nodes: int, num_features: int, has_times: bool = False) -> list[str]:
         """Sentences on what "auto" leaves out for this graph only because of its size."""
-        kind = self.sampler.config
-        wanted = kind.decided(self._suits_exact_first_hop(), self._suits_history())
-        exact = kind.decided(False).is_first_hop_exact  # it was given
-        if wanted.is_first_hop_exact and not exact and _is_large(num_nodes, num_features):
+        given, suits = self.sampler.config, not has_times
+        wanted = self._sampler(suits, suits and self._suits_history())
+        is_chosen = wanted.is_first_hop_exact and not given.is_first_hop_exact
+        if is_chosen and _is_large(num_nodes, num_features):
             return [
                 "The first hop is sampled, because the sums of all features take more than 4 GiB; "
                 "with --first-hop exact they are kept in a file."
             ]
-        size, was_given = self.history_bytes(num_nodes), kind.has_history
-        if wanted.has_history and not was_given and size > LARGE_HISTORY:
+        size = self.history_bytes(num_nodes)
+        if wanted.has_history and not given.has_history and size > LARGE_HISTORY:
             return [
                 f"There is no history, because it would take {size / 2**30:.1f} GiB, more than 1; "
                 "pass --history nodes to have it, with --history-type float16 in half the memory "
@@ -203,14 +205,14 @@ class TrainConfig:
         width = 2 if options.get("history_type") == "float16" else 4
         return width * num_nodes * self.network.hidden * (self.network.layers - 1)
 
-    def _suits_exact_first_hop(self) -> bool:
-        """Whether first_hop="auto" may mean "exact" with this network and these budgets."""
+    def _sampler(self, may_be_exact: bool = True, suits_history: bool = False) -> SamplerConfig:
+        """Settings of the sampler with first_hop and history decided for this network."""
         network = self.network
-        is_plain = not network.is_light and not network.is_relational
-        has_fixed_inputs = not network.embedding and is_plain
+        has_fixed_inputs = not network.embedding and network.has_linear_inputs
         has_input_budget = len(self.sampler.budgets) == network.layers
         can_be = network.layers > 1 and not network.is_attention and has_fixed_inputs
-        return can_be and not has_input_budget
+        suits = can_be and not has_input_budget and not network.is_light
+        return self.sampler.config.decided(suits and may_be_exact, suits_history, has_fixed_inputs)
 
     def _suits_history(self) -> bool:
         """Whether history="auto" may mean "nodes" with this network, task and loop.

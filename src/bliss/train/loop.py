@@ -129,11 +129,8 @@ class Trainer:
         self.monitor = DivergenceMonitor(self.task)
         self.say = say if self.communicator.is_root else lambda _: None
         self.check_every = checks.whole("check_every", check_every)
-        for note in (
-            ()
-            if self.task.graph.has_times
-            else config.size_notes(self.task.graph.num_nodes, dataset.num_features)
-        ):
+        graph = self.task.graph
+        for note in config.size_notes(graph.num_nodes, dataset.num_features, graph.has_times):
             self.say(note)
 
     def run(

@@ -61,11 +61,12 @@ def prediction_parts(
     if pairs is not None and top is not None:
         raise InputError("pairs and top are two kinds of predictions: pass one of them.")
     (sources, first), (targets, second) = link_ends(task)
+    relation = link_objective_of(task).relation
     if pairs is not None:
         if isinstance(pairs, (str, PathLike)):
-            found = read_pairs(checks.path("pairs", pairs), sources, targets)
+            edge_type = None if relation is None else relation.edge_type
+            found = read_pairs(checks.path("pairs", pairs), sources, targets, edge_type)
             return pair_parts(task, found + np.array([[first], [second]]))
-        relation = link_objective_of(task).relation
         return pair_parts(task, link_pairs("pairs", pairs, task.dataset.graph, relation))
     assert top is not None
     if isinstance(nodes, str) and nodes == ALL:

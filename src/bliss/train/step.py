@@ -64,7 +64,7 @@ class Stepper:
             config.sampler.budgets,
             layers=config.network.layers,
             seed=config.seed,
-            x=task.x if kind.needs_features else None,
+            x=task.fixed_inputs if kind.needs_features else None,
             widths=task.model.widths[:-1],
             folder=cache_folder(),
         )

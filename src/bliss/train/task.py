@@ -79,6 +79,11 @@ class Task:
         return self.x.index_select(0, block.src.cpu()).float().to(self.device)
 
     @property
+    def fixed_inputs(self) -> Any:
+        """Inputs of all nodes that do not change, [V, F] or by type, for an exact first hop."""
+        return self.x if self.typed is None else self.typed.x
+
+    @property
     def metric(self) -> str:
         """Metric of the score that selects the best step."""
         return self.objective.metric

@@ -117,4 +117,4 @@ def _in_edges(graph: Graph, block: Block) -> int:
 
 
 def _is_looked_up(block: Block) -> bool:
-    return block.control is not None and block.control.history is None
+    return block.control is not None and not block.control.has_history

@@ -210,7 +210,7 @@ class ExactErrors:
         if history is None:
             return None
         changes = []
-        for number, exact in enumerate(self.layers[1:]):
+        for number, exact in enumerate(self.layers[-sampler.layers :]):
             known = torch.from_numpy(np.asarray(history.value(number), np.float32))
             changes.append((exact.x - known).double().square().sum(1).numpy())
         return changes

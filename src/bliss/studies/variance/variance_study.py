@@ -137,25 +137,22 @@ class VarianceStudy:
 
     def _with_history(self, policy: str) -> Bliss:
         task, config = self.task, self.config
-        if task.embedding is not None:
-            raise InputError(
-                f"history=True has no meaning with embedding={config.network.embedding}, whose "
-                "rows change in every step: leave it out."
-            )
-        if config.network.is_attention or config.network.is_relational:
+        if config.network.is_attention:
             raise InputError(
                 f"history=True has no meaning for model={config.network.model!r}, which learns its "
-                "coefficients or has a map per relation: choose model sage or gcn, or leave it out."
+                "coefficients: choose model sage, gcn or rsage, or leave it out."
             )
+        is_learnt = task.embedding is not None or not config.network.has_linear_inputs
         made = Bliss(
             task.graph,
-            config.sampler.budgets[1:],
+            config.sampler.budgets[0 if is_learnt else 1 :],
             policy=policy,
             influence="none",
             seed=config.seed,
             history="nodes",
+            first_hop="history" if is_learnt else "exact",
             widths=task.model.widths[:-1],
-            x=task.x,
+            x=None if is_learnt else task.fixed_inputs,
         )
         if task.graph.has_times:
             made.check_times()

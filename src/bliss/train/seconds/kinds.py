@@ -148,6 +148,8 @@ def kinds(
     given = {k: v for k, v in given.items() if v is not None and is_open.get(k) != v}
     if "sampler" in given:
         given["sampler"] = str(given["sampler"]).lower()
+    if given.get("first_hop") == "history":  # decided by the network
+        del given["first_hop"]
     tried = KINDS
     if given.get("sampler", "bliss") not in {kind["sampler"] for kind in KINDS.values()}:
         tried = {given["sampler"]: {}}
@@ -195,10 +197,9 @@ def _config(
         kind = plain.sampler.config
     if kind.unit != "none" and kind.sampled_layers(layers) < 1:
         raise InputError(f"sampler {plain.sampler.name!r} has no layer to sample: add a layer.")
-    if data.typed is not None and (kind.makes_batches or kind.is_first_hop_exact):
+    if data.typed is not None and kind.makes_batches:
         raise InputError(
-            f"sampler {plain.sampler.name!r} does not draw from heterogeneous graphs if it makes "
-            "subgraphs, or has an exact first hop or a history: choose first_hop sampled, or a "
+            f"sampler {plain.sampler.name!r} makes subgraphs, and the graph has types: choose a "
             "layer-wise or node-wise sampler."
         )
     has_times = sees_times(plain.objective, data)
@@ -206,7 +207,9 @@ def _config(
         raise InputError(
             f"times are not possible with sampler {plain.sampler.name!r}, because {reason}."
         )
-    width = (layers - 1) * plain.network.hidden if kind.has_history else 0
+    fitted = plain.fitted(nodes, data.num_features, has_times)
+    kind = fitted.sampler.config
+    width = kind.sampled_layers(layers) * plain.network.hidden if kind.has_history else 0
     width += data.num_features if kind.is_first_hop_exact else 0
     summed = 4 * data.graph.num_edges * data.num_features if kind.is_first_hop_exact else 0
     is_free = not {"history", "first_hop"} & set(given)
@@ -214,4 +217,4 @@ def _config(
         raise ResourceError(f"{plain.sampler.name} needs more than 4 GiB here.")
     if is_free and summed > SETUP * seconds * BYTES_PER_SECOND:
         raise ResourceError(f"{plain.sampler.name} would sum features for too long.")
-    return plain.fitted(nodes, data.num_features, has_times)
+    return fitted
