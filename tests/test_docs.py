@@ -94,6 +94,14 @@ def test_only_the_readmes_script_as_it_stands_is_accurate(mutant):
     assert (accuracy > 0.815) == (mutant == "none"), accuracy
 
 
+def test_the_readmes_sampler_with_a_history_fits_its_script():
+    _, code = sides(SCRIPT)
+    (sampler,) = re.findall(r"`(bliss\.Bliss\(.*history=.*)`", README.read_text(encoding="utf-8"))
+    changed = re.sub(r"bliss\.Bliss\(.*?\]\)", sampler, code)
+    assert changed != code
+    assert float(run(changed, seed=0)["accuracy"]) > 0.8
+
+
 def test_the_readmes_script_differs_from_one_with_neighbor_loader_in_five_lines():
     before, after = (compile(code, "README", "exec") for code in sides(SCRIPT))
     assert "NeighborLoader" in before.co_names
@@ -109,7 +117,7 @@ def test_numbers_of_the_readme_are_those_of_the_pages_they_link_to():
     assert len(rows) >= 8
     for text, page in rows:
         source = (ROOT / page).read_text(encoding="utf-8")
-        for number in re.findall(r"\d+(?:\.\d+)?", text):
+        for number in re.findall(r"(?:\d*\.)?\d+", text):
             assert re.search(rf"(?<![\d.]){re.escape(number)}(?!\d)", source), (text, number)
 
 

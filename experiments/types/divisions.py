@@ -32,6 +32,22 @@ from experiments.types.results import Division
 
 STEPS, BATCHES, DRAWS, PARTS = 100, 2, 24, 8
 BUDGETS = (256, 128)
+COMMON: dict[str, Any] = {
+    "model": "rsage",
+    "sampler": "pladies",
+    "budgets": BUDGETS,
+    "estimator": "ht",
+    "steps": STEPS,
+    "lr": 0.005,
+    "schedule": "linear",
+    "layers": 2,
+    "hidden": 64,
+}
+OWN: dict[str, dict[str, Any]] = {
+    "imdb": {"batch_size": 100, "embedding": 32, "dropout": 0.5},
+    "acm": {"batch_size": 60, "embedding": 32, "dropout": 0.5},
+    "library": {"batch_size": 250, "dropout": 0.1},
+}
 MASSES = ("static", "norm", "relation", "message")
 
 
@@ -123,10 +139,7 @@ def best_split(
 
 def divisions(graph: str, dataset: Dataset) -> list[Division]:
     """Train rsage for some steps, and measure both layers and the gradient."""
-    from experiments.types.run import settings
-
-    given = settings(graph, "rsage", "pladies", BUDGETS) | {"estimator": "ht"}
-    task = build_task(resolve(dataset=graph, steps=STEPS, lr=0.005, **given), dataset)
+    task = build_task(resolve(dataset=graph, **COMMON, **OWN[graph]), dataset)
     stepper = Stepper(task)
     for batches in stepper.batches():
         stepper.step(batches)

@@ -121,6 +121,15 @@ def test_nodes_have_times_and_edges_are_as_old_as_their_sources(tmp_path):
     assert dataset.num_features == 1  # a time is no feature
     assert times(dataset) == [5, 6, 7]
     assert open_store(save_dataset(dataset, tmp_path / "copy")).node_time.tolist() == [5, 7, 6]
+    options |= {"time_column": "", "num_nodes": None, "directed": False}
+    both = imported(tmp_path, text, **options).graph  # reverse edges are as old as their sources
+    of_source = dataset.node_time[both.indices]
+    loops = both.indices == np.repeat(np.arange(3), both.degree)
+    np.testing.assert_array_equal(both.time[~loops], of_source[~loops])
+    data = Data(x=torch.zeros(3, 1), edge_index=torch.tensor([[0, 1], [1, 2]]))
+    data.born = torch.tensor([5, 7, 6])
+    found = Dataset.from_data(data, time_attr="born", undirected=True).graph
+    assert sorted(found.time[found.time > 0].tolist()) == [5, 6, 7, 7]
 
 
 @pytest.mark.parametrize("of", ["edges", "nodes"])

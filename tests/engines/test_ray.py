@@ -20,9 +20,9 @@ from bliss.engines import ray as engine
 from bliss.engines.ray_worker import copy_newer, copy_run, metrics
 from bliss.errors import Interrupted, LostError
 from bliss.train import RunFolder, Trainer
-from tests.build import make_dataset
 from tests.engines.dying import die_once
 from tests.train.runs import assert_same_run, quiet, settings
+from tests.types.graphs import typed_dataset
 
 pytestmark = [
     pytest.mark.slow,
@@ -30,12 +30,13 @@ pytestmark = [
 ]
 ROOT = Path(__file__).resolve().parents[2]
 CHANGES = {"steps": 12, "evaluate_every": 5, "batch_size": 20, "shards": 2, "dropout": 0.1}
+CHANGES |= {"model": "rsage", "embedding": 6}  # the engine does not know whether there are types
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("store") / "toy"
-    save_dataset(make_dataset(), folder)
+    save_dataset(typed_dataset(), folder)
     return folder
 
 

@@ -17,7 +17,7 @@ from experiments.seconds.cases import SAMPLERS
 from experiments.seconds.results import GRID_SECONDS, GRID_SEED, key
 from experiments.seconds.run import settings
 from experiments.time import run as in_time
-from experiments.types import results as types
+from experiments.types import page as types
 from experiments.variance import run as variance
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,7 +27,7 @@ PAGES = {
     "time": lambda: in_time.page(in_time.read()),
     "links": links.page,
     "seconds": lambda: tables.page(results.read(), record.read()),
-    "types": lambda: types.page(types.stored()),
+    "types": types.page,
 }
 
 

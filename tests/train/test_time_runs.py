@@ -21,8 +21,9 @@ from bliss.kernels.times import ALWAYS
 from bliss.links import LinkSplits, Window, split_by_time
 from bliss.report import write_report
 from bliss.studies import compare
-from bliss.train import full_logits, predict, resolve, rolling
+from bliss.train import assess, full_logits, predict, resolve, rolling
 from bliss.train.evaluation import own_time_outputs
+from bliss.train.link_times import TimedPairs
 from bliss.train.task import build_task
 from tests.samplers.test_times import violations
 from tests.train.runs import SETTINGS, assert_same_run, make_trainer, settings, stopped, trained
@@ -179,6 +180,31 @@ def test_a_window_of_time_bounds_training_scores_and_predictions(messages, tmp_p
     past = graph.at(60)  # links before the window are known, too
     known = np.repeat(np.arange(60), past.degree)[past.indices == 4]
     assert not set(top) & set(known.tolist())
+
+
+def test_links_are_scored_with_what_was_before_each_of_them(messages, run):
+    _, trainer, _ = run
+    task, split = trainer.task, "test"
+    links, time = task.objective.splits.test, task.objective.splits.time[split]
+    index = np.array([0, 40, 9, len(time) - 1])
+    drawn = np.stack([links[0, index], np.array([3, 1, 7, 2])])  # negatives of the same sources
+    scorer = TimedPairs.of(task, split)
+    for pairs in (links[:, index], drawn):
+        found = scorer(*pairs, index)
+        for n, place in enumerate(index):
+            scores = []
+            for strict in (True, False):
+                past = messages.graph.at(int(time[place]), strict=strict)
+                z = full_logits(task, graph=past.with_norm(task.graph.norm))
+                scores.append(float(z[pairs[0, n]] @ z[pairs[1, n]]))
+            assert found[n] == pytest.approx(scores[0], rel=1e-4, abs=1e-5)
+        assert scores[0] != pytest.approx(scores[1], rel=1e-3)  # the link itself would be seen
+    at_split, at_link = (assess(task, ("test",), cutoffs=one) for one in ("split", "link"))
+    assert at_split.splits["test"].scores.keys() == at_link.splits["test"].scores.keys()
+    assert at_split.splits["test"].scores != at_link.splits["test"].scores
+    random = build_task(settings(**LINK, split="random"), messages)
+    with pytest.raises(InputError, match="cutoffs='link' needs links that are split by time"):
+        assess(random, cutoffs="link")
 
 
 def test_a_run_by_time_resumes_bit_for_bit(messages, run, tmp_path):

@@ -325,6 +325,14 @@ def test_given_links_are_those_of_their_relation(tmp_path):
     splits = build_task(TrainConfig.of(**settings(split="time")), timed).objective.splits
     np.testing.assert_array_equal(np.unique(splits.test, axis=1)[0], np.sort(splits.test[0]))
     assert splits.test[0].min() >= splits.train[0].max()  # the table is sorted by user
+    early = TrainConfig.of(**settings(split="time", windows=2, window=1))
+    task = build_task(early, timed)  # links of the second window are neither scored nor seen
+    splits, every = task.objective.splits, codes(store.graph, BUYS)
+    scored = sum(splits.links(name).shape[1] for name in ("train", "val", "test"))
+    assert 0.85 * len(every) < scored < 0.95 * len(every)
+    kept = codes(task.graph, BUYS)
+    assert kept == set(map(tuple, splits.train.T.tolist()))
+    assert codes(task.graph, BOUGHT) == {(v, u) for u, v in kept}
     for label_edges, words in (
         (files["links"], "label_edges='.*' must be files by relation"),
         ({("user", "likes", "item"): files["links"]}, "must be links of one relation: choose one"),

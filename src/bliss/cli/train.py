@@ -310,6 +310,13 @@ def evaluate(
     split: Annotated[
         str, typer.Option(help="Split of the scores by class: train, val or test.")
     ] = "test",
+    cutoffs: Annotated[
+        str,
+        typer.Option(
+            help="Edges that links by time see: split (those before the first link of their split) "
+            "or link (those before each link itself; takes longer)."
+        ),
+    ] = "split",
     json: Annotated[Path | None, typer.Option(help="Write all scores to this file.")] = None,
     root: Root = None,
     threads: Threads = None,
@@ -321,14 +328,15 @@ def evaluate(
         from bliss import checks
         from bliss.storage import records
         from bliss.storage.files import refuse_folder
-        from bliss.train.assessment import SPLITS, assess
+        from bliss.train.assessment import CUTOFFS, SPLITS, assess
 
         checks.choice("split", split, SPLITS)
+        checks.choice("cutoffs", cutoffs, CUTOFFS)
         if json is not None:
             refuse_folder("json", json, "scores.json")
         set_threads(threads)
         task = open_run(run, root, verify)
-        assessment = assess(task)
+        assessment = assess(task, cutoffs=cutoffs)
         show_assessment(assessment, split, task.objective.unit)
         if not assessment.has_learnt:
             say_unlearnt("on the test split", assessment.causes)

@@ -243,10 +243,17 @@ def _numbers(name: str, ids: Any, nodes: Nodes) -> IntArray:
     return numbers.astype(np.int64, copy=False)
 
 
-def make_graph(edges: Edges, num_nodes: int, directed: bool, norm: Norm = "weighted-mean") -> Graph:
+def make_graph(
+    edges: Edges,
+    num_nodes: int,
+    directed: bool,
+    norm: Norm = "weighted-mean",
+    node_time: IntArray | None = None,
+) -> Graph:
     """Build a graph with merged parallel edges and one self-loop per node.
 
-    Edges with times are not merged: each is an event of its own.
+    Edges with times are not merged: each is an event of its own. With `node_time` [V], each edge is
+    as old as its source, reverse ones, too.
 
     `norm` is that of edges with weights.
 
@@ -259,6 +266,8 @@ def make_graph(edges: Edges, num_nodes: int, directed: bool, norm: Norm = "weigh
         pairs = np.concatenate([pairs, pairs[::-1]], axis=1)
         weight = None if weight is None else np.concatenate([weight, weight])
         time = None if time is None else np.concatenate([time, time])
+    if node_time is not None:
+        time = node_time[pairs[0]]
     if time is not None and weight is not None and norm == "weighted-mean":
         raise InputError(
             "norm='weighted-mean' gives self-loops the mean weight of edges of any time, future "

@@ -88,15 +88,10 @@ def read_pt(
     with in_one_sentence(f"graph={str(file)!r}", "a PyG Data", _PT_REMEDY):  # of any attributes
         data = _one_data(file, content)
         if library_of(data) == "torch_geometric.HeteroData":
-            if time:
-                raise InputError(
-                    f"time_column={time!r} was given, but times of a HeteroData are not imported: "
-                    "leave it out."
-                )
             stores = [*data.node_stores, *data.edge_stores]
             tensors = [t for s in stores for t in s.values() if isinstance(t, torch.Tensor)]
             check_unpacked(file, sum(one.numel() * one.element_size() for one in tensors))
-            return hetero_parts(data, node_type, task)
+            return hetero_parts(data, node_type, task, time)
         if node_type is not None:
             raise InputError(
                 f"node_type={node_type!r} was given, but graph={str(file)!r} holds a Data without "

@@ -68,21 +68,17 @@ def from_data(
     node_type
         Type of the nodes with labels, of a `HeteroData`; by default the only one that has y.
     time_attr
-        Attribute of a `Data` with the times of edges, or of nodes: an edge is then as old as its
-        source.
+        Attribute with the times of edges, or of nodes: an edge is then as old as its source. Of a
+        `HeteroData`, each relation or its type of sources has its own (`Graph.of`); the nodes with
+        labels are split by their times, if they have some.
     """
     checks.choice("norm", norm, WEIGHTED)
     if library_of(data) == "torch_geometric.HeteroData":
         from bliss.data.from_hetero import from_hetero
 
-        if time_attr is not None:
-            raise InputError(
-                f"time_attr={time_attr!r} was given with a HeteroData, but runs do not support "
-                "times of heterogeneous graphs: leave it out, or use Graph.of(data, time_attr=...) "
-                "and a loader."
-            )
         weights = norm if checks.flag("edge_weight", edge_weight) else "mean"
-        return from_hetero(data, name, node_type, weights, undirected, splits, split, task, seed)
+        how = node_type, weights, undirected, time_attr
+        return from_hetero(data, name, *how, splits, split, task, seed)
     if node_type is not None:
         raise InputError(
             f"node_type={node_type!r} was given, but a Data has no types: leave it out."
@@ -91,7 +87,8 @@ def from_data(
     features, edges, labels = data_parts(data, edge_weight, task, time)
     nodes = Nodes(len(features))
     edges = find_nodes(edges, nodes)
-    graph = make_graph(edges, nodes.number, not undirected, norm)
+    node_time = data_node_times(data, time)
+    graph = make_graph(edges, nodes.number, not undirected, norm, node_time)
     known = np.flatnonzero(labelled(labels.y, labels.task, labels.num_classes))
     source = data_splits(data, split) if splits is None else splits
     parts = read_splits((0.6, 0.2, 0.2) if source is None else source, nodes, known, seed)
@@ -105,7 +102,7 @@ def from_data(
         task=labels.task,
         class_names=labels.names,
         imported=import_summary(edges, graph, not undirected, ()),
-        node_time=data_node_times(data, time),
+        node_time=node_time,
     )
 
 

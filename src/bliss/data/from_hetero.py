@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import torch
 
 from bliss import checks
-from bliss.arrays import Array
+from bliss.arrays import Array, IntArray
 from bliss.data.dataset import Dataset, labelled
 from bliss.data.from_data import data_features, data_labels, data_splits
 from bliss.data.nodes import Nodes
@@ -23,6 +24,7 @@ from bliss.data.typed_nodes import (
 from bliss.errors import InputError
 from bliss.graph import EdgeType, Graph, Norm
 from bliss.graph.conversion import hetero_arguments
+from bliss.graph.cutoff import check_times, relation_times
 
 
 def from_hetero(
@@ -31,13 +33,14 @@ def from_hetero(
     node_type: str | None,
     norm: Norm,
     undirected: bool,
+    time_attr: str | None,
     splits: SplitSource | None,
     split: int,
     task: str,
     seed: int,
 ) -> Dataset:
     """Make a dataset of a `HeteroData`; see `bliss.data.from_data`."""
-    graph = hetero_graph(data, norm, undirected)
+    graph = hetero_graph(data, norm, undirected, time_attr)
     types = graph.types
     assert types is not None
     own = chosen_type(types.node_types, node_type, labelled_types(data))
@@ -57,6 +60,7 @@ def from_hetero(
         labels.num_classes,
         task=labels.task,
         class_names=labels.names,
+        node_time=node_times(data, own, types.num_nodes, time_attr),
         typed=TypedNodes(
             {one: torch.from_numpy(type_features(data, one)) for one in types.node_types}, own
         ),
@@ -76,9 +80,26 @@ def type_features(data: Any, node_type: str) -> Array:
     return data_features(f"data[{node_type!r}].x", x, number)
 
 
-def hetero_graph(data: Any, norm: Norm, undirected: bool) -> Graph:
-    """The graph of a `HeteroData`, with parallel edges merged and, by choice, reverse relations."""
-    given = hetero_arguments(data, norm, {"edge_ids": False})
+def node_times(
+    data: Any, node_type: str, sizes: Mapping[str, int], time_attr: str | None
+) -> IntArray | None:
+    """Times of the nodes of one type, 0 of others; None if they have none. int64[V]."""
+    given = getattr(data[node_type], time_attr, None) if time_attr else None
+    if given is None:
+        return None
+    own = check_times(f"data[{node_type!r}].{time_attr}", given, sizes[node_type], "node")
+    parts = [own if name == node_type else np.zeros(size) for name, size in sizes.items()]
+    return np.concatenate(parts, dtype=np.int64, casting="unsafe")
+
+
+def hetero_graph(data: Any, norm: Norm, undirected: bool, time_attr: str | None = None) -> Graph:
+    """The graph of a `HeteroData`, with parallel edges merged and, by choice, reverse relations.
+
+    With times, parallel edges are kept. A reverse edge has the time of its edge or, if edges are as
+    old as their sources, of its own source.
+    """
+    given = hetero_arguments(data, norm, {"edge_ids": False, "time_attr": time_attr})
+    time: dict[EdgeType, IntArray] | None = given["time"]
     edges: dict[EdgeType, Array] = {}
     weight: dict[EdgeType, Array] = {}
     for edge_type, pairs in given["edge_index"].items():
@@ -88,13 +109,21 @@ def hetero_graph(data: Any, norm: Norm, undirected: bool) -> Graph:
                 f"data[{edge_type}] has no edge_weight, but edge_weight=True needs one for every "
                 "relation: set it, or leave edge_weight out."
             )
-        edges[edge_type], weight[edge_type] = merged(checks.as_array("edge_index", pairs), value)
+        ends = checks.as_array("edge_index", pairs)
+        if time is not None:
+            ones = np.ones(ends.shape[-1]) if value is None else value
+            edges[edge_type], weight[edge_type] = ends, checks.as_array("edge_weight", ones)
+            continue
+        edges[edge_type], weight[edge_type] = merged(ends, value)
     for edge_type in list(edges) if undirected else ():
         back = reverse_of(edge_type, edges.keys())
         if back is not None:
             edges[back], weight[back] = edges[edge_type][::-1], weight[edge_type]
+            if time is not None and time_attr is not None:
+                source = edge_type[2], edges[back][0]
+                time[back] = relation_times(data, edge_type, time_attr, *source)
     weights = None if given["weight"] is None else weight
-    return Graph.from_relations(edges, given["num_nodes"], weights, norm)
+    return Graph.from_relations(edges, given["num_nodes"], weights, norm, time=time)
 
 
 def merged(pairs: Array, weight: Any) -> tuple[Array, Array]:

@@ -376,6 +376,7 @@ class _Plan:
     def _write_timed(self, folder: Path) -> WrittenGraph:
         """Write a graph whose edges have times, or are as old as their sources."""
         parts, node_time = self.parts, self.parts.node_time
+        ages = None if parts.edges.time_unit or node_time is None else node_time.value
         chunks: list[Edges] = []
         read = 0
         for chunk in parts.edges.chunks(chunk_rows(self.memory)):
@@ -396,7 +397,7 @@ class _Plan:
         edges = concatenated(chunks)
         if edges.weight is not None:
             edges = edges._replace(weight=checks.weights("weight", edges.weight, read))
-        graph = make_graph(edges, parts.nodes.number, self.directed, self.norm)
+        graph = make_graph(edges, parts.nodes.number, self.directed, self.norm, ages)
         write_graph(graph, folder)
         return WrittenGraph(
             graph.num_edges, import_summary(edges, graph, self.directed, self.notes)

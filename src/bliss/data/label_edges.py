@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -90,8 +90,9 @@ class LabelEdges:
             return None
         found = {name: read_npy(folder / f) for name, f in _FILES.items() if f in files}
         unit = str(header.get("time_unit", "")) if "time" in found else ""
-        names = tuple(map(str, header.get("label_edge_type", ())))
-        edge_type = None if len(names) != 3 else (names[0], names[1], names[2])
+        names = header.get("label_edge_type")
+        given = tuple(map(str, names)) if isinstance(names, list) else None
+        edge_type = cast("EdgeType | None", given)  # `check` compares it with those of the graph
         return cls(found["pairs"], found.get("split"), found.get("time"), unit, edge_type)
 
     @classmethod

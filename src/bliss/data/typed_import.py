@@ -19,9 +19,10 @@ from bliss.data.import_files import Files
 from bliss.data.npy import GrowingNpy, map_npy
 from bliss.data.problems import raise_problems
 from bliss.data.saving import Content, Progress, TypedRows, WrittenGraph, write_store
-from bliss.data.sorting import EdgeSorter, SortedEdges, chunk_rows, disk_bytes
-from bliss.data.store import StrPath, open_store, write_graph_header
+from bliss.data.sorting import EdgeSorter, chunk_rows, disk_bytes
+from bliss.data.store import StrPath, open_store, write_graph, write_graph_header
 from bliss.data.table_encoder import TableEncoder
+from bliss.data.timestamps import NUMBER, common_unit
 from bliss.data.typed_nodes import TypedNodes, labels_of_type, reverse_of, splits_of_type
 from bliss.data.typed_parts import FROM_EDGES, TypedFiles, TypedParts, numbered, typed_splits
 from bliss.data.typed_store import GROUP_FILES, open_types
@@ -77,6 +78,12 @@ class TypedPlan:
 
     def write(self, folder: Path) -> WrittenGraph:
         """Write the files of the graph into a folder, and say what was done to its edges."""
+        if self.parts.timed is not None:
+            self.progress("sorting edges", None)
+            graph = self.parts.timed(self.norm if self.is_weighted else "mean", self.reverse)
+            write_graph(graph, folder)
+            read = sum(source.number or 0 for source in self.parts.edges.values())
+            return WrittenGraph(graph.num_edges, self._summary(0, read, graph.num_edges, ()))
         first = self.types.node_ptr
         place = {name: int(first[t]) for t, name in enumerate(self.parts.nodes)}
         number, is_weighted = {one: r for r, one in enumerate(self.edge_types)}, self.is_weighted
@@ -106,7 +113,9 @@ class TypedPlan:
         header = {"types": {"node_types": self.types.num_nodes, "edge_types": self.edge_types}}
         types = open_types(folder, header)
         write_graph_header(folder, norm, int(first[-1]), merged.num_edges, types=types)
-        return WrittenGraph(merged.num_edges, self._summary(merged, read, given, notes))
+        return WrittenGraph(
+            merged.num_edges, self._summary(given - merged.num_edges, read, given, notes)
+        )
 
     def _chunks(self, edge_type: EdgeType) -> Any:
         nodes = self.parts.nodes
@@ -116,7 +125,7 @@ class TypedPlan:
         return numbered(self.parts.edges[edge_type], edge_type, nodes, rows)
 
     def _summary(
-        self, edges: SortedEdges, read: int, given: int, found: Sequence[str]
+        self, repeated: int, read: int, given: int, found: Sequence[str]
     ) -> dict[str, Any]:
         """What was done to the edges, for dataset.json."""
         parts = self.parts
@@ -131,7 +140,7 @@ class TypedPlan:
         return {
             "edges_read": read,
             "undirected": has_reverse,
-            "duplicates_merged": (given - edges.num_edges) * read // max(given, 1),
+            "duplicates_merged": repeated * read // max(given, 1),
             "self_loops_read": 0,
             "self_loops_added": 0,
             "reciprocal": 1.0 if has_reverse else 0.0,
@@ -198,7 +207,11 @@ def typed_content(plan: TypedPlan, files: Files, feature_types: Mapping[str, str
         names=None,
         typed=TypedNodes(empty, parts.node_type, names, encoders),
         label_edges=parts.label_edges,
-        time_unit="" if parts.label_edges is None else parts.label_edges.time_unit,
+        node_time=parts.node_time,
+        time_unit=common_unit(
+            edges=NUMBER if parts.timed is not None else "",
+            label_edges="" if parts.label_edges is None else parts.label_edges.time_unit,
+        ),
         typed_rows=rows,
     )
 

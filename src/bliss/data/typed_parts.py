@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import gzip
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from bliss.data.features import (
 )
 from bliss.data.formats import is_table
 from bliss.data.from_data import data_labels, data_splits
-from bliss.data.from_hetero import labelled_types, type_features
+from bliss.data.from_hetero import hetero_graph, labelled_types, node_times, type_features
 from bliss.data.import_files import Files
 from bliss.data.label_edges import LabelEdges
 from bliss.data.labels import Labels
@@ -35,7 +36,7 @@ from bliss.data.table_encoder import TableEncoder
 from bliss.data.tables import NoRowsError, open_parquet
 from bliss.data.typed_nodes import chosen_type
 from bliss.errors import InputError
-from bliss.graph import EdgeType
+from bliss.graph import EdgeType, Graph, Norm
 from bliss.graph.conversion import hetero_arguments
 from bliss.storage.files import check_regular
 
@@ -56,6 +57,8 @@ class TypedParts:
     splits: SplitSource | None = None  # None: the files have no splits
     notes: tuple[str, ...] = ()
     label_edges: LabelEdges | None = None
+    timed: Callable[[Norm, bool], Graph] | None = None  # of edges with times; reverse edges or not
+    node_time: IntArray | None = None  # int64[V]
 
     def with_links(self, files: Mapping[EdgeType, tuple[Path, ...]]) -> TypedParts:
         """The same with the links in files of one relation, if there are any."""
@@ -289,13 +292,13 @@ def numbered(source: EdgeSource, edge_type: EdgeType, nodes: Mapping[str, Nodes]
         yield edges
 
 
-def hetero_parts(data: Any, node_type: str | None, task: str) -> TypedParts:
-    """What a `HeteroData` holds."""
+def hetero_parts(data: Any, node_type: str | None, task: str, time: str = "") -> TypedParts:
+    """What a `HeteroData` holds; `time` names the attribute of times."""
     has_weights = all(
         getattr(data[one], "edge_weight", None) is not None for one in data.edge_types
     )
     norm = "weights" if has_weights and data.edge_types else "mean"
-    given = hetero_arguments(data, norm, {"edge_ids": False})
+    given = hetero_arguments(data, norm, {"edge_ids": False, "time_attr": time or None})
     sizes: dict[str, int] = given["num_nodes"]
     own = chosen_type(sizes, node_type, labelled_types(data))
     edges = {}
@@ -319,6 +322,8 @@ def hetero_parts(data: Any, node_type: str | None, task: str) -> TypedParts:
         own,
         data_labels(data[own], sizes[own], task),
         data_splits(data[own]),
+        timed=partial(hetero_graph, data, time_attr=time) if time else None,
+        node_time=node_times(data, own, sizes, time),
     )
 
 

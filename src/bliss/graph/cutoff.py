@@ -122,22 +122,28 @@ def hetero_times(data: Any, name: str) -> dict[Any, IntArray]:
     """
     times = {}
     for key in data.edge_types:
-        pairs = checks.as_array("edge_index", data[key].edge_index)
-        own, of_nodes = getattr(data[key], name, None), getattr(data[key[0]], name, None)
-        if own is not None:
-            times[key] = check_times(f"data[{key}].{name}", own, pairs.shape[-1], "edge")
-        elif of_nodes is not None:
-            number = data[key[0]].num_nodes
-            node_time = check_times(f"data[{key[0]!r}].{name}", of_nodes, number, "node")
-            times[key] = node_time[pairs[0]]
-        else:
-            times[key] = np.full(pairs.shape[-1], ALWAYS)
+        source = checks.as_array("edge_index", data[key].edge_index)[0]
+        times[key] = relation_times(data, key, name, key[0], source)
     if all((time == ALWAYS).all() for time in times.values()):
         raise InputError(
             f"time_attr={name!r}, but no relation and no type of sources has an attribute "
             f"{name!r}: set data[...].{name} to one time per edge or node."
         )
     return times
+
+
+def relation_times(data: Any, key: Any, name: str, source_type: str, source: IntArray) -> IntArray:
+    """Times of the edges of a relation of a `HeteroData`, or of its reverse. int64[E_r].
+
+    Without times of their own, edges are as old as their sources [E_r], nodes of `source_type`.
+    """
+    own, of_nodes = getattr(data[key], name, None), getattr(data[source_type], name, None)
+    if own is not None:
+        return check_times(f"data[{key}].{name}", own, source.size, "edge")
+    if of_nodes is None:
+        return np.full(source.size, ALWAYS)
+    number = data[source_type].num_nodes
+    return check_times(f"data[{source_type!r}].{name}", of_nodes, number, "node")[source]
 
 
 def check_edge_times(time: Any, indptr: IntArray) -> IntArray:

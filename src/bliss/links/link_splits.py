@@ -169,15 +169,15 @@ class LinkSplits:
 
         edges  int64[M]  ids of the edges of `graph` that are links or their reverse
         """
-        number = graph.num_nodes
-        parts = [_undirected(self.links(name), number) for name in SPLITS]
-        code = np.concatenate(parts)
-        of_code = np.repeat(np.arange(3, dtype=np.int8), [part.size for part in parts])
+        number, own = graph.num_nodes, np.arange(self.graph.num_edges)
+        parts = [*(self.links(name) for name in SPLITS), _ends(self.graph, own)]
+        code = np.concatenate([_undirected(part, number) for part in parts])
+        of_link = np.repeat(np.arange(3, dtype=np.int8), [part.shape[1] for part in parts[:3]])
+        of_code = np.concatenate([of_link, self.split])  # edges may be later than all splits
         order = np.argsort(code, kind="stable")
-        target = np.searchsorted(graph.indptr, edges, side="right") - 1
-        ends = np.stack([graph.indices[edges].astype(np.int64), target])
         split = np.full(graph.num_edges, LOOP, np.int8)
-        split[edges] = _found(_undirected(ends, number), code[order], of_code[order])
+        wanted = _undirected(_ends(graph, edges), number)
+        split[edges] = _found(wanted, code[order], of_code[order])
         return replace(self, graph=graph, split=split)
 
     def num_absent(self, graph: Graph) -> int:
@@ -214,6 +214,12 @@ class LinkSplits:
                 weight, _ = mean_self_loops(part.indptr, part.indices, part.weight)
                 return Graph(part.indptr, part.indices, graph.norm, weight)
         return part
+
+
+def _ends(graph: Graph, edges: IntArray) -> IntArray:
+    """Sources over targets of some edges. int64[M] -> int64[2, M]."""
+    target = np.searchsorted(graph.indptr, edges, side="right") - 1
+    return np.stack([graph.indices[edges].astype(np.int64), target])
 
 
 def _found(wanted: IntArray, code: IntArray, of_code: Array) -> Array:

@@ -32,6 +32,7 @@ class TypedContent:
         self.data, self.types = data, sampler.graph.types
         self._has_edge_ids = sampler.graph.edge_id is not None
         self._of_edges = hetero_edge_attributes(data)
+        self._stores = {kind: data[kind] for kind in (*self.types.node_types, *self._of_edges)}
         sizes = {name: getattr(data[name].get("x"), "nbytes", 0) for name in self.types.node_types}
         whole = max(sum(sizes.values()), 1)
         self.gathers = {
@@ -67,14 +68,15 @@ class TypedContent:
 
     def _fill_nodes(self, batch: Any, blocks: Sequence[Block]) -> None:
         nodes = blocks[0].split(blocks[0].src)
-        targets = blocks[-1].split(blocks[-1].dst)
         for number, (name, gather) in enumerate(self.gathers.items()):
-            first, store = int(self.types.node_ptr[number]), self.data[name]
+            first, store = int(self.types.node_ptr[number]), self._stores[name]
             gather.check_sizes(store)
             own, n_id = batch[name], nodes[name] - first
             for key, value in store.items():
                 if isinstance(value, Tensor) and store.is_node_attr(key):
-                    rows = targets[name] - first if key == "y" else n_id
+                    rows = n_id
+                    if key == "y":
+                        rows = blocks[-1].split(blocks[-1].dst)[name] - first
                     value = gather(key, value, rows)
                 own[key] = value
             own.n_id = n_id
@@ -85,7 +87,7 @@ class TypedContent:
             own = batch[edge_type]
             if self._has_edge_ids:
                 own.e_id = [block.e_id[block.by_type.edge_place[number]] for block in blocks]
-            for key, value in self.data[edge_type].items():
+            for key, value in self._stores[edge_type].items():
                 if key in skipped:
                     continue
                 if key in of_edges:

@@ -4,26 +4,51 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from bliss import checks
 from bliss.train.causes import likely_causes
 from bliss.train.constant import is_beaten
 from bliss.train.evaluation import ProgressCallback, split_outputs
+from bliss.train.link_times import TimedPairs
 from bliss.train.results import Assessment
 from bliss.train.task import Task
 
 SPLITS = ("train", "val", "test")
+CUTOFFS = ("split", "link")
 
 
 def assess(
-    task: Task, splits: Sequence[str] = SPLITS, progress: ProgressCallback | None = None
+    task: Task,
+    splits: Sequence[str] = SPLITS,
+    progress: ProgressCallback | None = None,
+    cutoffs: str = "split",
 ) -> Assessment:
     """All scores of a network from full neighbourhoods, on what `evaluate` scores.
 
     Whether the network has learnt is judged on the last of the splits.
+
+    Parameters
+    ----------
+    task
+        The task, with the weights to assess.
+    splits
+        Names of splits.
+    progress
+        Function called with the share that is done.
+    cutoffs
+        What links by time see: "split" for the edges before the first link of their split, "link"
+        for the edges before each link itself, which takes longer (`TimedPairs`).
     """
-    found = {
-        split: task.objective.assess(split, nodes, outputs, progress)
-        for split, nodes, outputs in split_outputs(task, splits, progress)
-    }
+    if checks.choice("cutoffs", cutoffs, CUTOFFS) == "link":
+        scorers = {split: TimedPairs.of(task, split) for split in splits}
+        found = {
+            split: task.objective.assess(split, None, scorer, progress)
+            for split, scorer in scorers.items()
+        }
+    else:
+        found = {
+            split: task.objective.assess(split, nodes, outputs, progress)
+            for split, nodes, outputs in split_outputs(task, splits, progress)
+        }
     has_learnt = is_beaten(found[splits[-1]].constant)
     return Assessment(
         metric=task.metric,

@@ -21,6 +21,7 @@ from bliss.loader.gather import Gather
 from bliss.nn.block import Block
 from bliss.nn.inference import infer
 from bliss.rng import Stream
+from bliss.samplers import Full
 from bliss.samplers.base import Sampler
 from bliss.train.batch import NodeData
 from bliss.train.task import Task
@@ -122,12 +123,16 @@ def own_time_outputs(
     step: int = Stream.EVALUATION,
     progress: ProgressCallback | None = None,
 ) -> Tensor:
-    """Outputs at nodes [N], each with what had happened by its own time. float32[N, C]."""
+    """Outputs at nodes [N], each with what had happened by its own time. float32[N, C].
+
+    By default from full neighbourhoods.
+    """
     assert task.objective.node_time is not None
+    sampler = sampler or Full(task.graph, layers=task.config.network.layers)
     time, size = task.objective.node_time[nodes], task.config.training.batch_size
-    of_task = task.model, task.graph, task.x, nodes, time, size, task.device
+    of_task = task.model, sampler, gather(task, sampler), nodes, time, size, task.device
     window = task.config.objective.seen_window
-    return outputs_in_time(*of_task, sampler, step, window, progress)
+    return outputs_in_time(*of_task, step, window, progress)
 
 
 def evaluate_and_survey(
@@ -170,17 +175,17 @@ def scored_nodes(task: Task, split: str) -> Tensor:
     return nodes[torch.arange(most) * len(nodes) // most]
 
 
-def _gather(task: Task, sampler: Sampler) -> Callable[[Block], Any]:
+def gather(task: Task, sampler: Sampler) -> Callable[[Block], Any]:
     """A function that returns what the network takes at the sources of a block."""
     if task.typed is not None:
         return task.at
     reader = Gather(NodeData(x=task.x), sampler)
 
-    def gather(block: Block) -> Tensor:
+    def read(block: Block) -> Tensor:
         reader.check()
         return reader("x", task.x, block.src).float().to(task.device)
 
-    return gather
+    return read
 
 
 @torch.no_grad()
@@ -196,7 +201,7 @@ def evaluate_sampled(
     was_training = task.model.training
     task.model.eval()
     scores: dict[str, float] = {}
-    draws, gather = task.config.training.evaluate_draws, _gather(task, sampler)
+    draws, inputs = task.config.training.evaluate_draws, gather(task, sampler)
     try:
         for split in splits:
             nodes = scored_nodes(task, split)
@@ -211,7 +216,7 @@ def evaluate_sampled(
                 logits = []
                 for number, seeds in enumerate(batches, start=draw * len(batches)):
                     blocks = sampler.sample(seeds, Stream.EVALUATION + number)
-                    x = gather(blocks[0])
+                    x = inputs(blocks[0])
                     moved = [block.to(task.device) for block in blocks]
                     logits.append(task.model(x, moved).float().cpu())
                     if progress:

@@ -20,7 +20,7 @@ from bliss.samplers.base import Sampler
 from bliss.train.batch import LinkBatchLoader, NodeData
 from bliss.train.config_parts import ObjectiveConfig
 from bliss.train.link_losses import constant_loss, link_loss, negative_mode
-from bliss.train.link_scores import LinkScores
+from bliss.train.link_scores import LinkScores, PairScorer
 from bliss.train.link_sides import ALL_NODES, Sides
 from bliss.train.metrics import metrics_of
 from bliss.train.results import Constant, SplitAssessment
@@ -199,10 +199,13 @@ class LinkObjective:
         self,
         split: str,
         nodes: Tensor | None,
-        outputs: Tensor,
+        outputs: Tensor | PairScorer,
         progress: Callable[[float], None] | None = None,
     ) -> SplitAssessment:
-        """All scores of a split's links, and of links in random order. outputs [V, H]."""
+        """All scores of a split's links, and of links in random order.
+
+        outputs  [V, H] embeddings, or a function of pairs, such as `TimedPairs`
+        """
         metrics = metrics_of(self.kind, self.num_outputs)
         values = self.link_scores.values(split, outputs, metrics, progress)
         number = self.link_scores.scored(split).size

@@ -34,6 +34,8 @@ FEW = 1024
 """Training links that are scored in any case."""
 OF_RANKS = ("mrr", "hits", "recall", "ndcg")
 """Metrics of ranks among candidates."""
+PairScorer = Callable[[IntArray, IntArray, IntArray], FloatArray]
+"""Scores of pairs [N] from sources, targets and, for each pair, a link of the split [N]."""
 _NUMBERS = 2**24  # entries of embeddings that are gathered at a time
 _RANKED = 3  # added to a split's number: its negatives for ranks are others than those for AUC
 _ORDER = ("train", "val", "test")
@@ -82,27 +84,32 @@ class LinkScores:
     def values(
         self,
         split: str,
-        z: Tensor,
+        z: Tensor | PairScorer,
         metrics: list[str],
         progress: Callable[[float], None] | None = None,
     ) -> dict[str, float]:
-        """Metrics of a split by name, from embeddings z [V, H]."""
-        index = self.scored(split)
+        """Metrics of a split by name, from embeddings z [V, H], or a function of pairs."""
+        index, score = self.scored(split), self._scorer(z)
         links = self.splits.links(split)[:, index]
         values: dict[str, float] = {}
         if not set(metrics) <= set(OF_RANKS):
-            positive = pair_scores(self.decoder, z, *links)
+            positive = score(links[0], links[1], index)
             drawn = self._pairs.draw(index, links[0], self._stream(split))
-            negative = pair_scores(self.decoder, z, *drawn)
+            negative = score(*drawn, index)
             both = {"auc": auc, "average_precision": average_precision}
             values |= {name: one(positive, negative) for name, one in both.items()}
         if set(metrics) & set(OF_RANKS):
-            if self.config.candidates == "all":
+            if self.config.candidates == "all" and isinstance(z, Tensor):
                 ranks = self._rank_all(z, links, progress)
             else:
-                ranks = self._rank_sampled(split, z, index, links, progress)
+                ranks = self._rank_sampled(split, score, index, links, progress)
             values |= self._of_ranks(ranks)
         return {name: values[name] for name in metrics}
+
+    def _scorer(self, z: Tensor | PairScorer) -> PairScorer:
+        if not isinstance(z, Tensor):
+            return z
+        return lambda source, target, link: pair_scores(self.decoder, z, source, target)
 
     def chance(self, metric: str, split: str) -> float:
         """Expected value of a metric if links and candidates are in random order."""
@@ -146,20 +153,20 @@ class LinkScores:
     def _rank_sampled(
         self,
         split: str,
-        z: Tensor,
+        score: PairScorer,
         index: IntArray,
         links: IntArray,
         progress: Callable[[float], None] | None,
     ) -> Ranks:
         """Ranks of links among their negatives, which are drawn for some links at a time."""
         number = self.config.ranked_negatives
-        size = max(_NUMBERS // (number * z.size(1)), 1)
-        positive = pair_scores(self.decoder, z, *links)
+        size = max(_NUMBERS // (number * self.decoder.width), 1)
+        positive = score(links[0], links[1], index)
         greater, equal = np.empty((2, index.size), np.int64)
         for start in range(0, index.size, size):
             own = slice(start, start + size)
             drawn = self._targets.draw(index[own], links[0, own], self._stream(split) + _RANKED)
-            negative = pair_scores(self.decoder, z, *drawn).reshape(number, -1).T  # k by k
+            negative = score(*drawn, np.tile(index[own], number)).reshape(number, -1).T  # k by k
             part = rank_sampled(positive[own], negative)
             greater[own], equal[own] = part.greater, part.equal
             if progress:

@@ -77,6 +77,10 @@ class NodeObjective(NodeLabels):
 
     def loader(self, x: Tensor | TypedInputs, sampler: Sampler, **options: Any) -> NodeLoader:
         """Loader of training nodes."""
+        if self.node_time is not None:
+            options["input_time"] = self.node_time[self.train_nodes]
+            options["order"] = "time" if self.order == "time" else "given"
+            options["time_window"] = self.time_window
         if isinstance(x, TypedInputs):
             assert self.dataset.typed is not None
             name, typed = self.dataset.typed.node_type, x.data()
@@ -84,10 +88,6 @@ class NodeObjective(NodeLabels):
             typed[name].y = self.y[own]
             return NodeLoader(typed, sampler, (name, self.train_nodes - own.start), **options)
         data = NodeData(x=x, y=self.y, num_nodes=self.dataset.graph.num_nodes)
-        if self.node_time is not None:
-            options["input_time"] = self.node_time[self.train_nodes]
-            options["order"] = "time" if self.order == "time" else "given"
-            options["time_window"] = self.time_window
         return NodeLoader(data, sampler, self.train_nodes, **options)
 
     @property

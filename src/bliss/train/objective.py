@@ -115,7 +115,7 @@ class Objective(Protocol):
         self,
         split: str,
         nodes: Tensor | None,
-        outputs: Tensor,
+        outputs: Any,
         progress: Callable[[float], None] | None = None,
     ) -> SplitAssessment:
         """All scores of a split, from outputs at `nodes`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,15 +13,13 @@ from torch import Tensor
 from bliss.arrays import IntArray
 from bliss.data import Dataset
 from bliss.errors import InputError
-from bliss.graph import Cutoff, Graph
+from bliss.graph import Cutoff
 from bliss.links import split_by_time
 from bliss.links.time_splits import check_some
-from bliss.loader.gather import Gather
+from bliss.nn.block import Block
 from bliss.nn.model import GNN
 from bliss.rng import Stream
-from bliss.samplers import sampler_config
 from bliss.samplers.base import Sampler
-from bliss.train.batch import NodeData
 from bliss.train.config_parts import AUTO, ObjectiveConfig
 
 SPLITS = ("train", "val", "test")
@@ -64,11 +63,11 @@ def timed_dataset(config: ObjectiveConfig, dataset: Dataset, scores: bool) -> Da
             return dataset
         graph, digest = dataset.graph.without_times(), dataset.fingerprint
         return replace(dataset, graph=graph, node_time=None, digest=digest)
-    if dataset.graph.types is not None and (not config.is_link or dataset.graph.has_times):
-        other = "random" if config.is_link else "given"
+    if config.is_link and dataset.graph.types is not None and dataset.graph.has_times:
         raise InputError(
-            f"split='time' is not supported for heterogeneous graphs: choose split {other}, or "
-            "write your own loop with Graph.of(data, time_attr=...) and loaders."
+            "split='time' is not supported for links of heterogeneous graphs whose edges have "
+            "times: choose split random, or write your own loop with Graph.of(data, time_attr=...) "
+            "and LinkLoader."
         )
     return dataset if config.is_link else _node_splits(config, dataset)
 
@@ -96,35 +95,32 @@ def _node_splits(config: ObjectiveConfig, dataset: Dataset) -> Dataset:
 @torch.no_grad()
 def outputs_in_time(
     model: GNN,
-    graph: Graph,
-    x: Tensor,
+    sampler: Sampler,
+    inputs: Callable[[Block], Any],
     nodes: Tensor,
     time: IntArray,
     batch_size: int,
     device: torch.device,
-    sampler: Sampler | None = None,
     step: int = Stream.EVALUATION,
     window: int | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Tensor:
     """Outputs at nodes [N], each with what had happened by its time [N]. float32[N, C].
 
-    With a window, each sees no more than this number of times. By default from full neighbourhoods,
-    exact for each node; otherwise drawn by a sampler. Batches are in the order of time.
+    With a window, each sees no more than this number of times. The sampler `full` is exact for each
+    node. `inputs` returns what the network takes at the sources of a block. Batches are in the
+    order of time.
     """
-    layers = model.config.layers
-    sampler = sampler or sampler_config("full").build(graph, (), layers=layers, seed=0)
-    gather, was_training = Gather(NodeData(x=x), sampler), model.training
+    was_training = model.training
     model.eval()
     order = np.argsort(time, kind="stable")
     outputs: Tensor | None = None
     try:
         for number, start in enumerate(range(0, order.size, batch_size)):
             own = order[start : start + batch_size]
-            gather.check()
             seen = Cutoff.of(time[own], window=window)
             blocks = sampler.sample(nodes[own], step + number, time=seen)
-            rows = gather("x", x, blocks[0].src).float().to(device)
+            rows = inputs(blocks[0])
             part = model(rows, [block.to(device) for block in blocks]).float().cpu()
             if outputs is None:
                 outputs = torch.empty(order.size, part.size(1))

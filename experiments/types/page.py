@@ -1,0 +1,229 @@
+"""README.md: the notes, and tables of the stored results. `python -m experiments.types.page`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import mean
+
+from experiments.seconds.tables import score_text, ties
+from experiments.types import knowledge_run
+from experiments.types.knowledge_run import CASES, Links, Recipe
+from experiments.types.networks import NETWORKS
+from experiments.types.results import HERE, Results, stored
+from experiments.types.run import LABELLED, SAMPLERS, SECONDS
+
+TITLES = {"imdb": "IMDB", "acm": "ACM", "codex-s": "CoDEx-S", "fb15k-237": "FB15k-237"}
+PUBLISHED = {"fb15k-237": 0.249}
+"""Filtered MRR of R-GCN, as published."""
+
+
+def main() -> None:
+    """Write README.md."""
+    (HERE / "README.md").write_text(page(), encoding="utf-8")
+
+
+def page() -> str:
+    """Text of README.md: the notes with a table for each place."""
+    found = stored()
+    links = {name: knowledge_run.stored(name) for name in CASES}
+    tables = {
+        "scores": scores(found),
+        "choices": choices(found),
+        "links": link_scores(links),
+        "sizes": link_sizes(links),
+        "recipes": recipes(links),
+        "divisions": divisions(found),
+        "gradients": gradients(found),
+        "machine": machine(found),
+    }
+    text = (HERE / "notes.md").read_text(encoding="utf-8")
+    for name, lines in tables.items():
+        text = text.replace(f"<!-- {name} -->", lines)
+    return text
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def scores(found: Results) -> str:
+    """Accuracy and macro-F1 of every graph and network; bold where tied with the best."""
+    heads = [f"{TITLES[graph]}, {model}" for graph in LABELLED for model in NETWORKS]
+    parts = []
+    for metric, title in (("accuracy", "accuracy"), ("macro_f1", "macro-F1")):
+        columns = [
+            {
+                sampler: [
+                    getattr(one, metric)
+                    for one in found.runs
+                    if (one.graph, one.model, one.sampler) == (graph, model, sampler)
+                ]
+                for sampler in SAMPLERS
+            }
+            for graph in LABELLED
+            for model in NETWORKS
+        ]
+        tied = [ties(column) for column in columns]
+        rows = [
+            [
+                f"`{sampler}`",
+                *(
+                    score_text(column[sampler], sampler in best)
+                    for column, best in zip(columns, tied, strict=True)
+                ),
+            ]
+            for sampler in SAMPLERS
+        ]
+        parts.append(table([title, *heads], rows))
+    numbers = sorted({len(values) for column in columns for values in column.values()})
+    parts.append(f"Seeds: {' or '.join(map(str, numbers))}.")
+    return "\n\n".join(parts)
+
+
+def choices(found: Results) -> str:
+    """The chosen settings, with the time and number of steps and their edges."""
+    heads = ["graph", "network", "sampler", "budgets or fanouts", "learning rate", "weight decay"]
+    heads += ["dropout", "ms a step", f"steps in {SECONDS:g} s", "edges a step"]
+    rows = []
+    for graph in LABELLED:
+        for model in NETWORKS:
+            for sampler in SAMPLERS:
+                choice = found.chosen(graph, model, sampler)
+                key = graph, model, sampler
+                own = [one for one in found.runs if (one.graph, one.model, one.sampler) == key]
+                if choice is None or not own:
+                    continue
+                rows.append(
+                    [
+                        TITLES[graph],
+                        model,
+                        f"`{sampler}`",
+                        ", ".join(map(str, choice.budgets)) or "all",
+                        f"{choice.lr:g}",
+                        f"{choice.weight_decay:g}",
+                        f"{choice.dropout:g}",
+                        f"{found.step_ms(choice):.1f}",
+                        f"{own[0].steps:,}",
+                        f"{mean(one.edges for one in own):,.0f}",
+                    ]
+                )
+    return table(heads, rows)
+
+
+def link_scores(links: dict[str, Links]) -> str:
+    """Filtered scores of test triples, beside the published MRR."""
+    names = {"mrr": "MRR", "hits@1": "Hits@1", "hits@3": "Hits@3", "hits@10": "Hits@10"}
+    heads = ["graph", "sampler", "seconds", "steps", "seeds", *names.values(), "validation MRR"]
+    rows = []
+    for graph, found in links.items():
+        own = {
+            sampler: [one for one in found.runs if one.sampler == sampler]
+            for sampler in CASES[graph].sizes
+        }
+        tied = ties({sampler: [one.test["mrr"] for one in runs] for sampler, runs in own.items()})
+        for sampler, runs in own.items():
+            if not runs:
+                continue
+            cells = [
+                score_text([one.test[name] for one in runs], name == "mrr" and sampler in tied)
+                for name in names
+            ]
+            valid = score_text([one.valid["mrr"] for one in runs], is_tied=False)
+            seconds = f"{CASES[graph].seconds:g}"
+            counts = [seconds, f"{runs[0].steps:,}", str(len(runs))]
+            rows.append([TITLES[graph], f"`{sampler}`", *counts, *cells, valid])
+        if graph in PUBLISHED:
+            score = f"{PUBLISHED[graph]:.3f}"
+            rows.append([TITLES[graph], "R-GCN, published", *[""] * 3, score, *[""] * 4])
+    return table(heads, rows)
+
+
+def link_sizes(links: dict[str, Links]) -> str:
+    """Sizes of samplers that were tried; bold where chosen."""
+    heads = ["graph", "sampler", "budget or fanout", "estimator", "ms a step", "seconds", "steps"]
+    rows = []
+    for graph, found in links.items():
+        for one in found.sizes:
+            score = f"{one.valid_mrr:.3f}"
+            score = f"**{score}**" if one == found.chosen(one.sampler) else score
+            sizes = [f"{one.budget:,}", one.estimator, f"{found.step_ms(one):.1f}"]
+            counts = [f"{CASES[graph].grid_seconds:g}", f"{one.steps:,}"]
+            rows.append([TITLES[graph], f"`{one.sampler}`", *sizes, *counts, score])
+    return table([*heads, "validation MRR"], rows)
+
+
+def recipes(links: dict[str, Links]) -> str:
+    """Recipes that were tried, by what differs from the first; bold where chosen."""
+    shown = {one.recipe: None for found in links.values() for one in found.recipes}
+    rows = []
+    for recipe in shown:
+        cells = []
+        for found in links.values():
+            scores = [f"{one.valid_mrr:.3f}" for one in found.recipes if one.recipe == recipe]
+            text = scores[0] if scores else ""
+            cells.append(f"**{text}**" if text and recipe == found.recipe else text)
+        rows.append([_changes(recipe), *cells])
+    return table(["recipe", *(TITLES[graph] for graph in links)], rows)
+
+
+def _changes(recipe: Recipe) -> str:
+    usual = Recipe()
+    changed = [n for n in recipe.__struct_fields__ if getattr(recipe, n) != getattr(usual, n)]
+    words = [f"{name.replace('_', ' ')} {getattr(recipe, name):g}" for name in changed]
+    return ", ".join(words) or "as below"
+
+
+COLUMNS = {
+    "static": "PLADIES",
+    "split by hand": "best split by hand",
+    "norm": "\\|h_j\\|",
+    "relation": "\\|h_j\\| times a factor per relation",
+    "message": "\\|W_r h_j\\|",
+}
+
+
+def divisions(found: Results) -> str:
+    """Errors in closed form."""
+    heads = ["graph", "layer", "budget of candidates", "PLADIES' shares", "shares by hand"]
+    rows = [
+        [
+            one.graph,
+            str(one.layer),
+            f"{one.budget} of {one.candidates:,}",
+            _shares(one.shares),
+            _shares(one.hand_shares),
+            *(f"{one.ratios[name]:.3f}" for name in COLUMNS),
+        ]
+        for one in found.divisions
+    ]
+    return table([*heads, *COLUMNS.values()], rows)
+
+
+def gradients(found: Results) -> str:
+    """Errors of the gradient."""
+    rows = [
+        [one.graph, *(_interval(*one.gradient[name]) for name in COLUMNS)]
+        for one in found.divisions
+        if one.gradient
+    ]
+    return table(["graph", *COLUMNS.values()], rows)
+
+
+def _interval(middle: float, low: float, high: float) -> str:
+    return f"{middle:.3g} ({low:.2g} to {high:.2g})"
+
+
+def _shares(shares: dict[str, float]) -> str:
+    return ", ".join(f"{name} {share:.2f}" for name, share in shares.items())
+
+
+def machine(found: Results) -> str:
+    """The machine."""
+    facts = found.machine
+    return f"One thread of {facts.processor}, torch {facts.torch}, Python {facts.python}."
+
+
+if __name__ == "__main__":
+    main()
