@@ -86,12 +86,17 @@ def train(one: Setting, seconds: int, seed: int, steps: int, dataset: Dataset) -
 
 
 def missing(found: Results, arguments: argparse.Namespace) -> Iterator[tuple[Setting, int, int]]:
-    """Settings, seconds and seeds that are still to be run."""
+    """Settings, seconds and seeds that are still to be run; of the grid, those with known times."""
     graph, network = arguments.graph, arguments.network
+    timed = {key(time) for time in found.times}
     finished = {(key(run), run.seconds, run.seed) for run in found.runs}
     samplers = arguments.samplers or SAMPLERS[network]
     sizes = islice(settings(graph, network), arguments.first)
-    wanted = [(one, GRID_SECONDS, GRID_SEED) for one in sizes if one.sampler in samplers]
+    wanted = [
+        (one, GRID_SECONDS, GRID_SEED)
+        for one in sizes
+        if one.sampler in samplers and key(one) in timed
+    ]
     if arguments.action == "train":
         chosen = [found.chosen(graph, network, sampler) for sampler in samplers]
         wanted = [
