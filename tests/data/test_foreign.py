@@ -94,7 +94,7 @@ BAD_PT = {
     "a network": (lambda: torch.nn.Linear(2, 2), "which is not loaded"),
     "two graphs": (lambda: [make_data(), make_data()], "holds 2 graphs, but must hold one"),
     "a number": (lambda: 3, "holds a int, but must hold a torch_geometric Data"),
-    "types without labels": (hetero, "no type has labels, but one type is learnt"),
+    "types without edges": (hetero, "edges is empty, but a graph needs edges"),
     "no features": (lambda: make_data(x=None), "x is missing"),
     "NaN": (lambda: make_data(x=X / 0), "x holds NaN or infinity"),
     "edges out of range": (lambda: make_data(edge_index=EDGES + 3), "edges holds node 6"),
