@@ -276,10 +276,18 @@ def test_a_network_that_learns_nothing_gets_no_choice_but_the_reason(dataset, mo
     found = chosen(nothing, MadeUpClock(monkeypatch), seconds=0.6)
     assert found.rows == []
     assert found.causes
-    assert "no better than a constant prediction" in found.lines[0]
+    assert "not clearly better than a constant prediction" in found.lines[0]
     assert not any("000,000" in cause for cause in found.causes)  # the pilot's number of steps
     assert found.config.training.batch_size == TrainConfig().training.batch_size
     assert found.steps > 100
+
+
+def test_a_sampler_without_time_for_its_passes_is_measured_if_there_is_no_other(
+    dataset, monkeypatch
+):
+    monkeypatch.setattr(TimedPilot, "has_time_for_passes", False)
+    found = choose({**GIVEN, "sampler": "full"}, dataset, 1.0, clock=MadeUpClock(monkeypatch))
+    assert [row.sampler for row in found.rows] == ["full"]
 
 
 @pytest.mark.parametrize(

@@ -185,7 +185,8 @@ def choose(
 def measure_all(pilot: TimedPilot) -> None:
     """Measure all kinds at a first size, the better ones at others, and then what seems best.
 
-    A kind that costs HOPELESS times the best one is not measured at a second size.
+    A kind that costs HOPELESS times the best one is not measured at a second size. Kinds that take
+    passes over the graph are left out if there is no time for them, unless there are no others.
     """
     costs: dict[str, float] = {}
     for number in range(MOST_FIRST):
@@ -200,6 +201,9 @@ def measure_all(pilot: TimedPilot) -> None:
                 point = pilot.points()[-1]
                 cost = Expected(point.ms, point.error).cost
                 costs[kind.name] = min(cost, costs.get(kind.name, cost))
+    if not pilot.measured:
+        kind = next(iter(pilot.kinds.values()))
+        pilot.measure(kind, kind.first_sizes()[0])
     while pilot.spent < MEASURED:
         name, size = best_setting(pilot.model(), pilot.kinds)
         known = pilot.measured.get((name, size))
@@ -277,6 +281,6 @@ def _no_reason(pilot: TimedPilot) -> str:
         return "No choice: the network has no weights whose gradients could be compared."
     constant = pilot.task.objective.constant_loss
     return (
-        f"No choice: after {len(pilot.losses)} steps the network is no better than a constant "
-        f"prediction (loss {pilot.losses[-1]:.3g}, of the constant {constant:.3g})."
+        f"No choice: after {len(pilot.losses)} steps the network is not clearly better than a "
+        f"constant prediction (loss {pilot.losses[-1]:.3g}, of the constant {constant:.3g})."
     )
