@@ -12,7 +12,7 @@ import pytest
 from experiments.coins import run as coins
 from experiments.links import page as links
 from experiments.planetoid import run as planetoid
-from experiments.seconds import defaults, figure, record, results, tables, validate
+from experiments.seconds import commands, defaults, figure, record, results, tables, validate
 from experiments.seconds.cases import SAMPLERS
 from experiments.seconds.results import GRID_SECONDS, GRID_SEED, key
 from experiments.seconds.run import settings
@@ -35,6 +35,12 @@ PAGES = {
 def test_a_page_is_what_its_notes_and_results_give(name):
     text = (ROOT / "experiments" / name / "README.md").read_text(encoding="utf-8")
     assert text == PAGES[name]()
+
+
+def test_the_advice_shows_what_its_commands_reached():
+    found = commands.read()
+    assert len(found.runs) == len(commands.MODELS) * len(commands.SAMPLERS) * len(commands.SEEDS)
+    assert commands.table(found) in commands.PAGE.read_text(encoding="utf-8")
 
 
 def test_the_advice_shows_its_validation():
