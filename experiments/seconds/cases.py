@@ -21,12 +21,13 @@ LINEAR = (
     "bliss",
     "pladies",
     "saint-rw",
+    "cluster",
     "random-nodes",
     "labor",
     "neighbor",
     "full",
 )
-ATTENTION = ("bliss", "pladies", "saint-rw", "random-nodes", "labor", "neighbor", "full")
+ATTENTION = tuple(name for name in LINEAR if not name.endswith("+history") and name != "vrgcn")
 SAMPLERS = {"sage": LINEAR, "gatv2": ATTENTION}
 TITLES = {"sage": "GraphSAGE", "gatv2": "GATv2"}
 
@@ -48,6 +49,7 @@ def _sizes(
     changes: tuple[tuple[int, int], ...],
     neighbour_changes: tuple[tuple[int, int], ...],
     walks: tuple[int, ...],
+    clustered: tuple[int, ...],
     nodes: tuple[int, ...],
     seeds: tuple[int, ...],
 ) -> Sizes:
@@ -60,6 +62,7 @@ def _sizes(
         "bliss+history": changes,
         "vrgcn": neighbour_changes,
         "saint-rw": tuple((number, 0) for number in walks),
+        "cluster": tuple((number, 0) for number in clustered),
         "random-nodes": tuple((number, 0) for number in nodes),
         "full": tuple((number, 0) for number in seeds),
     }
@@ -71,6 +74,7 @@ _SMALL = _sizes(
     changes=((256, 256), (1024, 1024)),
     neighbour_changes=((256, 1), (1024, 2)),
     walks=(512, 2048),
+    clustered=(512, 2048),
     nodes=(2048, 8192),
     seeds=(256, 1024),
 )
@@ -94,6 +98,7 @@ GRAPHS = {
             changes=((512, 512), (256, 512), (1024, 1024)),
             neighbour_changes=((512, 1), (256, 1), (1024, 2)),
             walks=(4096, 1024, 2048),
+            clustered=(1024, 2048, 512),
             nodes=(4096, 8192, 2048),
             seeds=(512, 256, 2048),
         ),
@@ -109,6 +114,7 @@ GRAPHS = {
             changes=((512, 1024), (512, 4096)),
             neighbour_changes=((512, 1), (512, 4)),
             walks=(2048, 8192),
+            clustered=(2048, 8192),
             nodes=(8192, 32768),
             seeds=(128, 512),
         ),
