@@ -44,7 +44,7 @@ def demo(
         for earlier in out.glob("[0-9]-*/config.json"):  # runs of the last demonstration
             rmtree(earlier.parent)
         say(f"Every network is trained for {seconds:g} s and scored on test nodes or test links.")
-        say("Neighbour sampling has the number of neighbours that it keeps per node.")
+        say('"neighbour sampling, 5" keeps 5 neighbours of each node.')
         attempts: list[Attempt] = []
         for attempt in demonstrate(seconds, out):
             if not attempts or attempts[-1].exercise != attempt.exercise:
@@ -73,9 +73,9 @@ def show(attempt: Attempt) -> None:
 def summarise(attempts: Sequence[Attempt]) -> None:
     """Print the score of bliss beside the best one of neighbour sampling, by exercise."""
     say("")
-    say(f"{'After the same seconds':50}{'bliss':>8}{'neighbour sampling':>21}")
+    say(f"{'After the same seconds':54}{'bliss':>8}{'neighbour sampling':>21}")
     for exercise in dict.fromkeys(attempt.exercise for attempt in attempts):
         runs = [attempt for attempt in attempts if attempt.exercise == exercise]
         own, *others = (attempt.result.test_score for attempt in runs)
         title = f"{exercise}, {short_name(runs[0].result.metric)}"
-        say(f"  {title:48}{own:8.3f}{max(others):21.3f}")
+        say(f"  {title:52}{own:8.3f}{max(others):21.3f}")
