@@ -1,4 +1,4 @@
-"""Test F1 over seconds until networks have converged: PPI, GraphSAGE with 3 layers of width 512.
+"""Test F1 over seconds until networks have converged: PPI, networks of width 512.
 
 `python -m experiments.seconds.record times --root DATA` measures the time of a step of every
 setting; run it alone on a machine. `... record train SETTING --seconds 60` trains a setting for the
@@ -9,6 +9,7 @@ machine. Results are stored in record.json.
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,43 +19,50 @@ import torch
 from bliss.data import Dataset, load_dataset
 from bliss.storage import records
 from bliss.studies.provenance import Machine, machine
-from bliss.train import Stepper, TrainConfig, build_task, resolve
+from bliss.train import Stepper, build_task, resolve
 from bliss.train.evaluation import evaluate
+from bliss.train.task import Task
 from experiments.seconds.run import measure
+from experiments.seconds.saint_network import saint_task
 
 PATH = Path(__file__).parent / "record.json"
-POINTS, SEED = 12, 0
-NETWORK = {
+POINTS = 12
+COMMON = {
     "dataset": "ppi",
-    "features": "raw",
     "model": "sage",
-    "layers": 3,
     "hidden": 512,
-    "normalisation": "batch",
     "lr": 0.01,
     "schedule": "linear",
     "patience": 0,
-    "seed": SEED,
 }
-HISTORY = {
-    "sampler": "bliss",
-    "history": "nodes",
-    "first_hop": "exact",
-    "batch_size": 512,
-    "budgets": (512, 512),
-}
+SAGE = {"features": "raw", "layers": 3, "normalisation": "batch"}
+AUTHORS = {"features": "standard", "layers": 2, "normalisation": "none"}
+"""GraphSAINT's own network, `saint_network.SaintGNN`: two convolutions and two dense layers."""
+HISTORY = {"sampler": "bliss", "history": "nodes", "first_hop": "exact", "batch_size": 512}
 WALKS = {"sampler": "saint-rw", "batch_size": 3000, "length": 2, "coverage": 50.0}
 """GraphSAINT's settings for PPI: 3,000 roots, walks of 2 hops, dropout 0.1, learning rate 0.01."""
+REGULARISATION = {
+    "": {"dropout": 0.0},
+    ", dropout 0.1": {"dropout": 0.1},
+    ", dropout 0.2": {"dropout": 0.2},
+    ", weight decay 1e-5": {"dropout": 0.0, "weight_decay": 1e-5},
+    ", weight decay 1e-4": {"dropout": 0.0, "weight_decay": 1e-4},
+}
+NETWORKS = {
+    "GraphSAGE": {
+        "bliss+history": {**SAGE, **HISTORY, "budgets": (512, 512)},
+        "saint-rw": {**SAGE, **WALKS},
+    },
+    "GraphSAINT's network": {
+        "bliss+history": {**AUTHORS, **HISTORY, "budgets": (512,)},
+        "saint-rw": {**AUTHORS, **WALKS},
+    },
+}
 SETTINGS: dict[str, dict[str, Any]] = {
-    "bliss+history": {**HISTORY, "dropout": 0.0},
-    "bliss+history, weight decay 1e-5": {**HISTORY, "dropout": 0.0, "weight_decay": 1e-5},
-    "bliss+history, weight decay 1e-4": {**HISTORY, "dropout": 0.0, "weight_decay": 1e-4},
-    "bliss+history, dropout 0.1": {**HISTORY, "dropout": 0.1},
-    "bliss+history, dropout 0.2": {**HISTORY, "dropout": 0.2},
-    "saint-rw": {**WALKS, "dropout": 0.0},
-    "saint-rw, weight decay 1e-5": {**WALKS, "dropout": 0.0, "weight_decay": 1e-5},
-    "saint-rw, dropout 0.1": {**WALKS, "dropout": 0.1},
-    "saint-rw, dropout 0.2": {**WALKS, "dropout": 0.2},
+    f"{network}: {sampler}{name}": {**settings, **regularisation}
+    for network, samplers in NETWORKS.items()
+    for sampler, settings in samplers.items()
+    for name, regularisation in REGULARISATION.items()
 }
 
 
@@ -84,6 +92,7 @@ class Curve(records.Record, frozen=True, kw_only=True):
 
     name: str
     seconds: int
+    seed: int
     points: list[Point]
 
 
@@ -104,16 +113,18 @@ def read() -> Record:
     return records.read(PATH, Record, "run the experiment again")
 
 
-def config(name: str, steps: int) -> TrainConfig:
-    """Settings of a run."""
-    return resolve(**NETWORK, **SETTINGS[name], steps=steps)
+def build(name: str, dataset: Dataset, steps: int, seed: int) -> Task:
+    """Task of a run."""
+    config = resolve(**COMMON, **SETTINGS[name], steps=steps, seed=seed)
+    make = build_task if name.startswith("GraphSAGE") else saint_task
+    return make(config, dataset)
 
 
-def train(name: str, seconds: int, time: Timed, dataset: Dataset) -> Curve:
+def train(name: str, seconds: int, seed: int, time: Timed, dataset: Dataset) -> Curve:
     """Train a setting for the steps that fit into some seconds, evaluating it now and then."""
     steps = int(1e3 * (seconds - time.setup_s) / time.step_ms)
     marks = {steps * (number + 1) // POINTS for number in range(POINTS)}
-    task = build_task(config(name, steps), dataset)
+    task = build(name, dataset, steps, seed)
     stepper, points = Stepper(task), []
     for step, batch in enumerate(stepper.batches(), start=1):
         stepper.step(batch)
@@ -122,41 +133,54 @@ def train(name: str, seconds: int, time: Timed, dataset: Dataset) -> Curve:
             named = {f"{split}_score": round(score[split], 5) for split in score}
             points.append(Point(step=step, **named))
             print(name, seconds, points[-1], flush=True)
-    return Curve(name=name, seconds=seconds, points=points)
+    return Curve(name=name, seconds=seconds, seed=seed, points=points)
 
 
-def chosen(found: Record) -> dict[str, Curve]:
-    """The run of each sampler with the best validation score at its end."""
-    best: dict[str, Curve] = {}
-    for curve in sorted(found.curves, key=lambda one: one.points[-1].val_score):
-        best[curve.name.partition(",")[0]] = curve
-    return dict(sorted(best.items()))
+def best(found: Record, network: str) -> dict[str, Curve]:
+    """The longest run of each sampler with the best validation score at its end."""
+    chosen: dict[str, Curve] = {}
+    own = [curve for curve in found.curves if curve.name.startswith(f"{network}:")]
+    for curve in sorted(own, key=lambda one: (one.seconds, one.points[-1].val_score)):
+        chosen[curve.name.partition(",")[0]] = curve
+    return dict(sorted(chosen.items()))
 
 
-def tables(found: Record) -> list[str]:
-    """Ends of all runs, and the course of the best one of each sampler."""
-    best = chosen(found)
+def ends(found: Record) -> list[str]:
+    """Scores at the end of every run, in the order of settings."""
     lines = [
-        "| setting | seconds | steps | training F1 | validation F1 | test F1 |",
-        "|---" * 6 + "|",
+        "| network | setting | seconds | seed | steps | training F1 | validation F1 | test F1 |",
+        "|---" * 8 + "|",
     ]
-    for curve in sorted(found.curves, key=lambda one: list(SETTINGS).index(one.name)):
-        end = curve.points[-1]
-        scores = [f"{one:.3f}" for one in (end.train_score, end.val_score, end.test_score)]
-        if curve in best.values():
-            scores[1] = f"**{scores[1]}**"
-        lines.append(f"| {curve.name} | {curve.seconds} | {end.step:,} | {' | '.join(scores)} |")
-    heads = [
-        f"{curve.name}: {split}" for curve in best.values() for split in ("validation", "test")
-    ]
-    lines += ["", f"| seconds | {' | '.join(heads)} |", "|---" * (1 + len(heads)) + "|"]
-    for points in zip(*(curve.points for curve in best.values()), strict=True):
+    order = list(SETTINGS)
+    for curve in sorted(found.curves, key=lambda one: (order.index(one.name), one.seconds)):
+        end, (network, setting) = curve.points[-1], curve.name.split(": ")
+        cells = [network, setting, str(curve.seconds), str(curve.seed), f"{end.step:,}"]
+        cells += [f"{one:.3f}" for one in (end.train_score, end.val_score, end.test_score)]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def course(found: Record, network: str) -> list[str]:
+    """Scores over seconds of the best run of each sampler."""
+    curves = best(found, network)
+    names = [name.partition(": ")[2] for name in (curve.name for curve in curves.values())]
+    heads = [f"{name}: {split}" for name in names for split in ("validation", "test")]
+    lines = [f"| {network}, seconds | {' | '.join(heads)} |", "|---" * (1 + len(heads)) + "|"]
+    for points in zip(*(curve.points for curve in curves.values()), strict=True):
         seconds = {
             round(found.time(curve.name).seconds(point.step))
-            for curve, point in zip(best.values(), points, strict=True)
+            for curve, point in zip(curves.values(), points, strict=True)
         }
         cells = [f"{one:.3f}" for point in points for one in (point.val_score, point.test_score)]
         lines.append(f"| {' / '.join(map(str, sorted(seconds)))} | {' | '.join(cells)} |")
+    return lines
+
+
+def tables(found: Record) -> list[str]:
+    """Ends of all runs, and the course of the best ones of each network."""
+    lines = ends(found)
+    for network in NETWORKS:
+        lines += ["", *course(found, network)]
     return [*lines, ""]
 
 
@@ -167,19 +191,20 @@ def main() -> None:
     parser.add_argument("setting", nargs="?", choices=SETTINGS)
     parser.add_argument("--root", type=Path, help="folder of data sets")
     parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     dataset = load_dataset("ppi", arguments.root)
     found = read() if PATH.exists() else Record(machine=machine(), times=[], curves=[])
     if arguments.action == "train":
         name = arguments.setting
-        curve = train(name, arguments.seconds, found.time(name), dataset)
+        curve = train(name, arguments.seconds, arguments.seed, found.time(name), dataset)
         found = read()
         records.write(PATH, msgspec.structs.replace(found, curves=[*found.curves, curve]))
         return
     for name in SETTINGS:
         if name not in {one.name for one in found.times}:
-            setup_s, step_ms = measure(config(name, 10**6), dataset)
+            setup_s, step_ms = measure(partial(build, name, dataset, 10**6, seed=0))
             print(name, setup_s, step_ms, flush=True)
             time = Timed(name=name, setup_s=setup_s, step_ms=step_ms)
             found = msgspec.structs.replace(found, times=[*found.times, time])

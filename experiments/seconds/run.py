@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import argparse
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice, zip_longest
 from pathlib import Path
 from time import perf_counter
@@ -22,8 +23,9 @@ import torch
 
 from bliss.data import Dataset
 from bliss.studies.provenance import machine
-from bliss.train import Stepper, TrainConfig, build_task
+from bliss.train import Stepper, build_task
 from bliss.train.evaluation import evaluate
+from bliss.train.task import Task
 from experiments.seconds import results
 from experiments.seconds.cases import GRAPHS, SAMPLERS, config
 from experiments.seconds.results import GRID_SECONDS, GRID_SEED, Results, Run, Setting, Time, key
@@ -43,14 +45,14 @@ def settings(graph: str, network: str) -> list[Setting]:
     ]
 
 
-def measure(config: TrainConfig, dataset: Dataset) -> tuple[float, float]:
+def measure(build: Callable[[], Task]) -> tuple[float, float]:
     """Seconds of a sampler's construction until the first step, and mean milliseconds of steps.
 
     The sampler is built twice, because the first time includes loading of compiled kernels.
     """
     for _ in range(2):
         gc.collect()
-        task = build_task(config, dataset)
+        task = build()
         started = perf_counter()
         stepper = Stepper(task)
         batches = stepper.batches()
@@ -121,7 +123,7 @@ def main() -> None:
     parser.add_argument("--seconds", nargs="+", type=int, default=[30])
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
     parser.add_argument("--samplers", nargs="+", help="only these")
-    parser.add_argument("--first", type=int, help="grid: only so many settings")
+    parser.add_argument("--first", type=int, help="times, grid: only so many settings")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     dataset = GRAPHS[arguments.graph].load(arguments.root)
@@ -130,9 +132,11 @@ def main() -> None:
     if arguments.action == "times":
         known = {key(time) for time in found.times}
         samplers = arguments.samplers or SAMPLERS[arguments.network]
-        for one in settings(arguments.graph, arguments.network):
+        for one in islice(settings(arguments.graph, arguments.network), arguments.first):
             if one.sampler in samplers and key(one) not in known:
-                setup_s, step_ms = measure(config(*key(one), steps=10**6), dataset)
+                setup_s, step_ms = measure(
+                    partial(build_task, config(*key(one), steps=10**6), dataset)
+                )
                 print(*key(one), setup_s, step_ms, flush=True)
                 own = msgspec.structs.asdict(one)
                 time = Time(**own, setup_s=setup_s, step_ms=step_ms)

@@ -2,10 +2,11 @@
 
 `python -m experiments.seconds.validate pilot CASE --root DATA` runs the pilot of `bliss train
 --seconds 60`, measures the settings of a small grid on the same network, and times their steps; run
-it alone on a machine. `... validate train CASE` trains every setting and the advised one for 3 s
-worth of steps, which may share the machine. On PPI, the grid is that of experiments.seconds.run,
-whose times and scores after 10 s are taken. Results are stored in validation.json after each run,
-and finished runs are skipped. `... validate page` rewrites the table of docs/advice.md.
+it alone on a machine. `... validate train CASE` trains every setting and the advised one for as
+many steps as fit into 3 or 10 s, which may share the machine. On PPI, the grid is that of
+experiments.seconds.run, whose times and scores are taken. Results are stored in validation.json
+after each run, and finished runs are skipped. `... validate page` rewrites the table of
+docs/advice.md.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ from experiments.seconds.cases import GRAPHS, NETWORKS
 PATH = Path(__file__).parent / "validation.json"
 PAGE = Path(__file__).parents[2] / "docs" / "advice.md"
 START, END = "<!-- validation: written by experiments.seconds.validate -->", "<!-- end -->"
-PILOT_OF, SECONDS, SEED = 60.0, 3.0, 0
-"""Time whose pilot is run, time of training here, and its seed."""
+PILOT_OF, SEED = 60.0, 0
+"""Time whose pilot is run, and the seed of training."""
 WARM_UP, LEAST_STEPS, LEAST_SECONDS = 2, 4, 1.0
 
 GRID = (
@@ -56,14 +57,14 @@ WIDE = (  # 8,415 features: an exact first hop takes too long
     ("random-nodes", 2048, 0),
 )
 CASES = {
-    "ppi": ("ppi", "sage", ()),
-    "ppi-gatv2": ("ppi", "gatv2", ()),
-    "three-hops": ("three-hops", "sage", GRID),
-    "pubmed": ("pubmed", "sage", GRID),
-    "physics": ("physics", "sage", WIDE),
+    "ppi": ("ppi", "sage", (), results.GRID_SECONDS),
+    "ppi-gatv2": ("ppi", "gatv2", (), results.GRID_SECONDS),
+    "three-hops": ("three-hops", "sage", GRID, 3),
+    "pubmed": ("pubmed", "sage", GRID, 3),
+    "physics": ("physics", "sage", WIDE, 10),
 }
-"""Graph, network and settings (kind, batch size, budget of each layer) of each case; none: those of
-experiments.seconds.run."""
+"""Graph, network, settings (kind, batch size, budget of each layer) and seconds of training of each
+case; without settings, those of experiments.seconds.run."""
 KIND_OF = {
     "bliss+history": "bliss, history",
     "pladies+history": "pladies, history",
@@ -141,14 +142,14 @@ def store(case: Case) -> None:
 
 def load(name: str, root: Path | None) -> tuple[Dataset, dict[str, object]]:
     """Data set and settings of a case."""
-    graph, network, _ = CASES[name]
+    graph, network, _, _ = CASES[name]
     settings = {"dataset": graph, **GRAPHS[graph].settings, **NETWORKS[network]}
     return GRAPHS[graph].load(root), settings
 
 
 def rows_of_grid(name: str) -> list[Row]:
     """Times and scores of experiments.seconds.run, for a case without settings of its own."""
-    graph, network, own = CASES[name]
+    graph, network, own, _ = CASES[name]
     if own:
         return []
     found = results.read()
@@ -169,11 +170,6 @@ def rows_of_grid(name: str) -> list[Row]:
         and (run.seconds, run.seed) == (results.GRID_SECONDS, results.GRID_SEED)
         and run.sampler in KIND_OF
     ]
-
-
-def seconds_of(name: str) -> float:
-    """Time of training of a case."""
-    return SECONDS if CASES[name][2] else results.GRID_SECONDS
 
 
 def times(config: TrainConfig, dataset: Dataset) -> tuple[float, float]:
@@ -273,7 +269,7 @@ def table(found: Validation) -> str:
         rows = [row for row in case.rows if row.val_score is not None]
         advised = next(row for row in case.rows if row.is_advised)
         best = max(rows, key=lambda row: row.val_score or 0.0)
-        cells = [TITLES[case.name], f"{seconds_of(case.name):g}", f"{len(rows)}"]
+        cells = [TITLES[case.name], f"{CASES[case.name][3]}", f"{len(rows)}"]
         cells.append(f"{spearman(case):.2f}")
         for row in (advised, best):
             score = "not run" if row.val_score is None else f"{row.val_score:.3f}"
@@ -328,7 +324,7 @@ def main() -> None:
             if row.val_score is None:
                 rows = [
                     *case.rows[:number],
-                    train(row, offered, dataset, seconds_of(case.name)),
+                    train(row, offered, dataset, CASES[case.name][3]),
                     *case.rows[number + 1 :],
                 ]
                 case = msgspec.structs.replace(case, rows=rows)

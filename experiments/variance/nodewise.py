@@ -3,13 +3,12 @@
 `python -m experiments.variance.nodewise --root DATA` trains a network per case with neighbour
 sampling, measures r with the same fanout for all targets and with `--influence prior`, which keeps
 as many edges in a layer, and trains both for the seconds of STEPS steps without influence. It
-writes results/nodewise.json, from which `run.page` makes a table. Finished cases are skipped.
+adds to results.json, from which `run.page` makes a table. Finished cases are skipped.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from statistics import median
 from time import process_time
@@ -23,7 +22,8 @@ from bliss.samplers import Neighbor
 from bliss.studies.gradients import full_gradients, squared_errors, training_batch
 from bliss.train import Stepper, TrainConfig, build_task, resolve
 from bliss.train.evaluation import evaluate
-from experiments.variance.run import COMMON, GRAPHS, HERE, NETWORKS
+from experiments.variance import results
+from experiments.variance.run import COMMON, GRAPHS, NETWORKS
 
 KINDS = ("none", "prior")
 FANOUTS = ((5, 5, 5), (2, 4, 8))
@@ -108,15 +108,14 @@ def main() -> None:
     parser.add_argument("--root", type=Path, help="folder of data sets")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    path = HERE / "results" / "nodewise.json"
-    found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    found = results.read("nodewise")
     datasets = {name: GRAPHS[name].load(arguments.root) for name in NAMES}
     wanted = [("error", errors, case) for case in CASES] + [("f1", scores, c) for c in SCORED]
     for part, measure, case in wanted:
         entry = found.setdefault(label(*case), {})
         if part not in entry:
             entry[part] = measure(*case, datasets[case[0]])
-            path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+            results.write("nodewise", found)
             print(label(*case), part, entry[part], flush=True)
 
 

@@ -1,13 +1,12 @@
 """Claim: masses that weigh each target by its influence lower the error of the gradient.
 
 `python -m experiments.variance.run --root DATA` runs the study of `bliss variance` for every case,
-writes each result to a JSON file in results/, and rewrites README.md. Finished studies are skipped.
+adds each result to results.json, and rewrites README.md. Finished studies are skipped.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import exp, log
@@ -24,8 +23,9 @@ from bliss.studies import Variance, VarianceStudy
 from bliss.studies.provenance import machine
 from bliss.train import resolve
 from experiments.graphs import three_hops, with_large_split
+from experiments.variance import results
+from experiments.variance.results import HERE
 
-HERE = Path(__file__).parent
 STEPS, SURVEY_EVERY, EVERY = 150, 50, 49
 NETWORKS: dict[str, dict[str, Any]] = {
     "sage": {"model": "sage"},
@@ -72,13 +72,13 @@ def main() -> None:
     parser.add_argument("--root", type=Path, help="folder of data sets")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    (HERE / "results").mkdir(exist_ok=True)
-    for name, network, estimator in CASES:
-        path = HERE / "results" / f"{name}-{network}-{estimator}.json"
-        if not path.exists():
-            found = study(name, network, estimator, arguments.root)
-            path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-            print(path.stem, {k: round(v["mean"], 4) for k, v in found["r"].items()}, flush=True)
+    studies = results.read("gradients")
+    for case in CASES:
+        name = "-".join(case)
+        if name not in studies:
+            studies[name] = study(*case, arguments.root)
+            results.write("gradients", studies)
+            print(name, {k: round(v["mean"], 4) for k, v in studies[name]["r"].items()}, flush=True)
     (HERE / "README.md").write_text(page(), encoding="utf-8")
 
 
@@ -125,10 +125,10 @@ def study(name: str, network: str, estimator: str, root: Path | None) -> dict[st
     }
 
 
-def results() -> list[dict[str, Any]]:
-    """Stored results, in the order of the cases."""
-    paths = [HERE / "results" / f"{'-'.join(case)}.json" for case in CASES]
-    return [json.loads(path.read_text(encoding="utf-8")) for path in paths if path.exists()]
+def stored() -> list[dict[str, Any]]:
+    """Stored studies, in the order of the cases."""
+    studies = results.read("gradients")
+    return [studies[name] for name in map("-".join, CASES) if name in studies]
 
 
 def geometric_mean(values: list[float]) -> float:
@@ -138,7 +138,7 @@ def geometric_mean(values: list[float]) -> float:
 
 def page() -> str:
     """Text of README.md: the notes, and a table of the results."""
-    found = results()
+    found = stored()
     lines = [(HERE / "notes.md").read_text(encoding="utf-8")]
     ratios = ["pladies: with / without", "bliss: with / without", "bliss / pladies, both with"]
     lines += header("data", "network", "estimator", *COLUMNS, *ratios)
@@ -170,22 +170,20 @@ def page() -> str:
 
 
 def score_table() -> list[str]:
-    """Test F1 at equal seconds, from results/scores.json."""
-    path = HERE / "results" / "scores.json"
-    if not path.exists():
+    """Test F1 at equal seconds."""
+    found = results.read("scores")
+    if not found:
         return []
-    found = json.loads(path.read_text(encoding="utf-8"))
     title = "Test F1 at equal seconds, mean and deviation over five seeds (milliseconds and steps):"
     lines = ["", title, "", *header("case", *next(iter(found.values())))]
     return [*lines, *(row(case, *map(score_cell, rows.values())) for case, rows in found.items())]
 
 
 def nodewise_tables() -> list[str]:
-    """Neighbour sampling with and without influence, from results/nodewise.json."""
-    path = HERE / "results" / "nodewise.json"
-    if not path.exists():
+    """Neighbour sampling with and without influence."""
+    found = results.read("nodewise")
+    if not found:
         return []
-    found = json.loads(path.read_text(encoding="utf-8"))
     lines = ["", "Neighbour sampling by fanouts, r and the edges of a batch:", ""]
     lines += header("case", "none", "prior", "r: with / without", "edges: with / without")
     for case, entry in found.items():

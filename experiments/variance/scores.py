@@ -2,14 +2,13 @@
 
 `python -m experiments.variance.scores --root DATA` measures the time of a step of each sampler in
 turn, trains each for the seconds that PLADIES takes for STEPS steps, and writes
-results/scores.json, from which `run.page` makes a table. Evaluations, with which `bliss` is
+results.json, from which `run.page` makes a table. Evaluations, with which `bliss` is
 surveyed, are not counted: every sampler has as many.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from statistics import median
 from time import process_time
@@ -20,7 +19,8 @@ import torch
 from bliss.data import Dataset
 from bliss.train import Stepper, TrainConfig, build_task, resolve
 from bliss.train.evaluation import evaluate
-from experiments.variance.run import COMMON, GRAPHS, HERE, NETWORKS, SURVEY_EVERY
+from experiments.variance import results
+from experiments.variance.run import COMMON, GRAPHS, NETWORKS, SURVEY_EVERY
 
 STEPS, SEEDS = 300, (0, 1, 2, 3, 4)
 CASES = {"ppi-sage": "hajek", "ppi-gatv2": "ht", "pubmed-sage": "hajek", "three-hops-sage": "ht"}
@@ -86,8 +86,7 @@ def main() -> None:
     parser.add_argument("--root", type=Path, help="folder of data sets")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    path = HERE / "results" / "scores.json"
-    found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    found = results.read("scores")
     for case in CASES:
         if case in found:
             continue
@@ -99,7 +98,7 @@ def main() -> None:
             rows[name] = {"step_ms": own, "steps": steps, "test_score": scores}
             print(case, name, rows[name], flush=True)
         found[case] = rows
-        path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        results.write("scores", found)
 
 
 if __name__ == "__main__":
