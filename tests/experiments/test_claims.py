@@ -39,6 +39,7 @@ def changed(text: str, match: re.Match[str]) -> str:
 @pytest.mark.parametrize("name", CLAIMS)
 def test_every_changed_decimal_is_noticed_and_corrected(name):
     text, claims = prose(name), CLAIMS[name]()
+    assert problems(text, claims, is_covered(name)) == []
     claimed = [place(claim).search(text).span() for claim in claims]
     numbers = [
         match
