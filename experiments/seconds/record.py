@@ -161,18 +161,18 @@ def ends(found: Record) -> list[str]:
 
 
 def course(found: Record, network: str) -> list[str]:
-    """Scores over seconds of the best run of each sampler."""
-    curves = best(found, network)
-    names = [name.partition(": ")[2] for name in (curve.name for curve in curves.values())]
-    heads = [f"{name}: {split}" for name in names for split in ("validation", "test")]
-    lines = [f"| {network}, seconds | {' | '.join(heads)} |", "|---" * (1 + len(heads)) + "|"]
-    for points in zip(*(curve.points for curve in curves.values()), strict=True):
-        seconds = {
-            round(found.time(curve.name).seconds(point.step))
-            for curve, point in zip(curves.values(), points, strict=True)
-        }
-        cells = [f"{one:.3f}" for point in points for one in (point.val_score, point.test_score)]
-        lines.append(f"| {' / '.join(map(str, sorted(seconds)))} | {' | '.join(cells)} |")
+    """Scores over seconds of the best run of each sampler, side by side."""
+    curves = best(found, network).values()
+    names = [curve.name.partition(": ")[2] for curve in curves]
+    heads = [f"{name}: seconds | validation F1 | test F1" for name in names]
+    lines = [f"| {' | '.join(heads)} |", "|---" * 3 * len(names) + "|"]
+    for points in zip(*(curve.points for curve in curves), strict=True):
+        cells = [
+            f"{found.time(curve.name).seconds(point.step):.0f} | {point.val_score:.3f} | "
+            f"{point.test_score:.3f}"
+            for curve, point in zip(curves, points, strict=True)
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
     return lines
 
 
@@ -180,7 +180,7 @@ def tables(found: Record) -> list[str]:
     """Ends of all runs, and the course of the best ones of each network."""
     lines = ends(found)
     for network in NETWORKS:
-        lines += ["", *course(found, network)]
+        lines += ["", f"{network}:", "", *course(found, network)]
     return [*lines, ""]
 
 
