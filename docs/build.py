@@ -26,6 +26,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 from mathematics import convert
 
 ROOT = Path(__file__).resolve().parents[1]
+ALONE = (PurePosixPath("README.md"), PurePosixPath("docs/tutorial.md"))
+"""Pages that are the only ones of their tab: they have no navigation at the side."""
+CODE = re.compile(r"<code>([^<]*)</code>")
+FLAG = re.compile(r"(?<![\w-])--[a-z][\w-]*")
 LINK = re.compile(r"(\]\()(?!https?:|#)([^)#\s]+)")
 
 
@@ -43,6 +47,7 @@ def place(path: PurePosixPath) -> PurePosixPath:
 def pages() -> list[PurePosixPath]:
     """Markdown files of the site, relative to the repository."""
     found = [*ROOT.glob("docs/**/*.md"), *ROOT.glob("experiments/*/*.md")]
+    found = [path for path in found if path.name != "notes.md"]  # parts of the pages beside them
     found += [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")]
     found.append(ROOT / "benchmarks/README.md")
     return sorted(PurePosixPath(path.relative_to(ROOT).as_posix()) for path in found)
@@ -78,6 +83,8 @@ def collect(folder: Path) -> None:
     files = {PurePosixPath(path.relative_to(ROOT).as_posix()) for path in ROOT.glob("docs/theme/*")}
     for page in own:
         text, linked = rewrite(page, (ROOT / page).read_text(encoding="utf-8"))
+        if page in ALONE:
+            text = f"---\nhide: [navigation]\n---\n\n{text}"
         out = folder / place(page)
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(text, encoding="utf-8")
@@ -107,10 +114,20 @@ def settings() -> str:
     return text if url is None else f"{text}\nrepo_url: {url}\n"
 
 
+def unbroken(text: str) -> str:
+    """A page on which no line ends within an option such as --out, or beside ±."""
+
+    def marked(match: re.Match[str]) -> str:
+        return FLAG.sub(r'<span class="flag">\g<0></span>', match[0])
+
+    return CODE.sub(marked, text.replace(" ± ", "\u00a0±\u00a0"))
+
+
 def finish(site: Path) -> None:
     """Write formulas as MathML, and as their LaTeX in the index of the search."""
     for page in site.rglob("*.html"):
-        page.write_text(convert(page.read_text(encoding="utf-8")), encoding="utf-8")
+        text = convert(page.read_text(encoding="utf-8"))
+        page.write_text(unbroken(text), encoding="utf-8")
     for index in (site / "search.json", site / "search.js"):
         if index.exists():
             text = re.sub(r"\\\\[()\[\]]", "", index.read_text(encoding="utf-8"))

@@ -109,18 +109,6 @@ def test_the_readmes_script_differs_from_one_with_neighbor_loader_in_five_lines(
     assert len(re.findall(r"^\+", SCRIPT, re.MULTILINE)) == 5
 
 
-ROW = re.compile(r"^\|.*\| (.*) \(\[(?:page|how to)\]\((.*?)\)\) \|$", re.MULTILINE)
-
-
-def test_numbers_of_the_readme_are_those_of_the_pages_they_link_to():
-    rows = ROW.findall(README.read_text(encoding="utf-8"))
-    assert len(rows) >= 8
-    for text, page in rows:
-        source = (ROOT / page).read_text(encoding="utf-8")
-        for number in re.findall(r"(?:\d*\.)?\d+", text):
-            assert re.search(rf"(?<![\d.]){re.escape(number)}(?!\d)", source), (text, number)
-
-
 def test_links_lead_somewhere():
     links = [
         (page, target)

@@ -51,7 +51,10 @@ def test_the_site_loads_nothing_from_elsewhere_and_has_formulas_and_docstrings(s
     for path, text in pages.items():
         assert not re.findall(FOREIGN, text), path.name
         assert "arithmatex" not in text, path.name
+        assert " ± " not in text, path.name
+        assert path.name != "notes.html"
     assert pages[site / "explanation.html"].count("<math ") > 50
+    assert '<span class="flag">--seconds</span>' in pages[site / "index.html"]
     assert "Whether to drop the last batch" in pages[site / "reference/core.html"]
 
 

@@ -1,4 +1,4 @@
-"""bliss: train graph neural networks with layer-wise samplers that learn where to look."""
+"""bliss: train graph neural networks with layer-wise samplers that learn which nodes matter."""
 
 import lazy_loader
 

@@ -49,6 +49,9 @@ def test_scores_are_those_of_the_runs(shown):
     assert len(set(scores)) > 3
     assert (folder / "report.html").stat().st_size > 10_000
     assert (folder / "mine.txt").exists()
+    best = [(own, max(others)) for own, *others in zip(*[iter(scores)] * 3, strict=True)]
+    pairs = re.findall(r"^  \w.*?(\d\.\d{3}) +(\d\.\d{3})$", output, re.MULTILINE)
+    assert pairs == [(f"{own:.3f}", f"{other:.3f}") for own, other in best]
 
 
 def test_a_pilot_measures_the_time_of_a_step():

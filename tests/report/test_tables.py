@@ -10,6 +10,8 @@ import pytest
 from bliss.report import cells as tables
 from bliss.report.build import build
 from bliss.report.significance import holm
+from bliss.train.folder import RunFolder
+from bliss.train.results import StepTime
 from tests.report import factory
 
 pytestmark = pytest.mark.slow
@@ -162,7 +164,7 @@ def test_runs_that_differ_by_seed_share_a_line_with_its_deviation(tmp_path):
     other = factory.run(tmp_path / "other", lr=0.01)
     (section,) = build([*runs, other])
     lines = section.charts[0].figure.axes[0].get_legend_handles_labels()[1]
-    assert lines == ["bliss, lr 0.002", "bliss, lr 0.01"]
+    assert lines == ["bliss (lr 0.002)", "bliss (lr 0.01)"]
     finals = [
         json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])["val_score"]
         for run in runs
@@ -171,6 +173,38 @@ def test_runs_that_differ_by_seed_share_a_line_with_its_deviation(tmp_path):
     deviation = math.sqrt(sum((f - mean) ** 2 for f in finals) / 2)
     shown = f"{mean:.3f} (deviation {tables.significant(deviation, 2)}) at step 300"
     assert shown in section.charts[0].alt
+
+
+def test_scores_of_runs_with_other_settings_are_not_averaged(tmp_path):
+    same = [factory.run(tmp_path / str(seed), seed=seed) for seed in (0, 1)]
+    short = factory.run(tmp_path / "short", budgets=(64, 32, 16), steps=400)
+    (section,) = build([*same, short])
+    full, small = "bliss (budgets 2048,1024,512)", "bliss (budgets 64,32,16)"
+    assert section.summary[0].endswith(
+        f"Test F1: 0.898 with {full}, mean of 2 runs and 0.898 with {small}."
+    )
+    labels = [f"test F1, {full}, 2 runs", f"test F1, {small}"]
+    assert [tile.label for tile in section.tiles] == labels
+
+
+def test_lengths_of_runs_are_in_labels_if_nothing_else_differs(tmp_path):
+    runs = [factory.run(tmp_path / str(steps), steps=steps) for steps in (300, 400)]
+    (section,) = build(runs)
+    lines = section.charts[0].figure.axes[0].get_legend_handles_labels()[1]
+    assert lines == ["bliss (steps 300)", "bliss (steps 400)"]
+
+
+def test_a_run_with_times_has_its_score_over_time(tmp_path):
+    folder = factory.run(tmp_path / "run")
+    (section,) = build([folder])
+    assert "Validation F1 over time" not in [chart.title for chart in section.charts]
+    run = RunFolder(folder)
+    for line in run.metrics():
+        run.add_times(StepTime(step=line.step, seconds=line.step / 50))
+    (section,) = build([folder])
+    (chart,) = (c for c in section.charts if c.title == "Validation F1 over time")
+    (line,) = chart.figure.axes[0].lines
+    assert line.get_xdata().tolist() == [step / 50 for step in range(20, 301, 20)]
 
 
 def two_samplers(tmp_path, **changes):

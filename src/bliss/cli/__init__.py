@@ -16,9 +16,13 @@ from bliss.cli.report import report
 from bliss.cli.train import evaluate, predict, train
 from bliss.studies.registry import imported, studies
 
+ABOUT = "Train graph neural networks on large graphs, within a fixed time budget."
+FIRST = "Start with `bliss demo`, then import your graph: `bliss data import --help`."
+
 app = typer.Typer(
     name="bliss",
-    help="Train graph neural networks with layer-wise samplers that learn where to look.",
+    help=ABOUT,
+    epilog=FIRST,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -38,7 +42,7 @@ def common(
         bool, typer.Option("--version", help="Show the version.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Train graph neural networks with layer-wise samplers that learn where to look."""
+    """Train graph neural networks on large graphs, within a fixed time budget."""
 
 
 study_commands = [imported(study.command) for study in studies()]

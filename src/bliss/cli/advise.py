@@ -46,7 +46,7 @@ def advise(
     root: Root = None,
     debug: Debug = False,
 ) -> None:
-    """Choose sampler, history, budgets and, for a given time, batch size and steps.
+    """Recommend a sampler, a history and budgets, for given steps or seconds.
 
     With --seconds, the choice is that of `bliss train --seconds`: the one that is expected to reach
     a given loss first, with as many steps as fit into the time. Settings that are given stay.

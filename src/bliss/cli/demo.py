@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,7 +25,7 @@ def demo(
     threads: Threads = None,
     debug: Debug = False,
 ) -> None:
-    """Compare bliss with neighbour sampling in the same seconds, on embedded graphs.
+    """Compare bliss with neighbour sampling in the same seconds, on built-in graphs.
 
     Trains twelve networks: for labels with attention, labels with a history, links, and labels of a
     heterogeneous graph, with bliss and with neighbour sampling at two fanouts. It takes about a
@@ -42,7 +43,8 @@ def demo(
         set_threads(threads)
         for earlier in out.glob("[0-9]-*/config.json"):  # runs of the last demonstration
             rmtree(earlier.parent)
-        say(f"Each network trains for {seconds:g} s. Test scores, from full neighbourhoods:")
+        say(f"Every network is trained for {seconds:g} s and scored on test nodes or test links.")
+        say('"neighbour sampling, 5" keeps 5 neighbours of each node.')
         attempts: list[Attempt] = []
         for attempt in demonstrate(seconds, out):
             if not attempts or attempts[-1].exercise != attempt.exercise:
@@ -52,9 +54,10 @@ def demo(
             attempts.append(attempt)
             show(attempt)
         page = write_report([attempt.folder for attempt in attempts], out / "report.html")
+        summarise(attempts)
         say("")
         say(f"Curves, times and settings: open {page}")
-        say("More on your own graph: bliss data import, bliss advise, bliss train --help")
+        say("Next, with your own graph: bliss data import, then bliss train --seconds 60")
 
 
 def show(attempt: Attempt) -> None:
@@ -65,3 +68,14 @@ def show(attempt: Attempt) -> None:
     console().print(f"  {attempt.sampler:24}{result.steps:5d} steps  ", end="")
     console().print(bar, style=style, end="")
     console().print(f" {result.test_score:.3f}")
+
+
+def summarise(attempts: Sequence[Attempt]) -> None:
+    """Print the score of bliss beside the best one of neighbour sampling, by exercise."""
+    say("")
+    say(f"{'After the same seconds':54}{'bliss':>8}{'neighbour sampling':>21}")
+    for exercise in dict.fromkeys(attempt.exercise for attempt in attempts):
+        runs = [attempt for attempt in attempts if attempt.exercise == exercise]
+        own, *others = (attempt.result.test_score for attempt in runs)
+        title = f"{exercise}, {short_name(runs[0].result.metric)}"
+        say(f"  {title:52}{own:8.3f}{max(others):21.3f}")

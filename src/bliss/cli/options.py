@@ -56,7 +56,7 @@ Threads = Annotated[int | None, typer.Option(help="Number of threads of torch an
 Seconds = Annotated[
     float | None,
     typer.Option(
-        help="Wall-clock limit to choose settings for; a pilot of at most a"
+        help="Time of the run, to choose settings for; a pilot of at most a"
         " tenth of it chooses sampler, history, batch size, budgets and steps, as far as they are"
         " not given. See docs/advice.md.",
         show_default=False,

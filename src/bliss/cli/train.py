@@ -88,7 +88,7 @@ def train(
     verify: Verify = False,
     debug: Debug = False,
 ) -> None:
-    """Train a network; without options, GraphSAGE with BLISS on an embedded graph.
+    """Train a network; without options, GraphSAGE with BLISS on a built-in graph.
 
     With --seconds, a pilot chooses sampler, history, batch size, budgets and the number of steps.
 
@@ -404,7 +404,7 @@ def predict(
     verify: Verify = False,
     debug: Debug = False,
 ) -> None:
-    """Write predictions of nodes: id, label or labels and their probability, or targets.
+    """Write predictions to a file: labels with probabilities, numbers, or scores of links.
 
     Ids of nodes and names of classes are those that you imported. With --dataset, the nodes of
     another graph are predicted; it needs no labels. See docs/serving.md.

@@ -23,7 +23,7 @@ SPREAD = 1.0  # standard deviation of the log norm of a feature vector
 
 
 def make_synthetic(name: str, _folder: Path, seed: int) -> Dataset:
-    """Draw the embedded graph."""
+    """Draw the built-in graph."""
     return make_communities(name, seed)
 
 

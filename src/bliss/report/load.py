@@ -12,7 +12,7 @@ from bliss.storage import records
 from bliss.studies.registry import Study, imported, studies
 from bliss.text import shorten
 from bliss.train.folder import RunFolder
-from bliss.train.results import Evaluation, RunResult, RunSettings
+from bliss.train.results import Evaluation, RunResult, RunSettings, StepTime
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,7 @@ class Run:
     settings: RunSettings
     every_setting: dict[str, Any]
     metrics: list[Evaluation]
+    times: list[StepTime]
     result: RunResult | None
 
     @property
@@ -103,4 +104,5 @@ def _run(path: Path) -> Run:
     folder = RunFolder(path)
     every, identity = folder.settings().flat(), folder.identity()
     result = folder.result()  # before the metrics: a run may end meanwhile
-    return Run(path, identity, every, folder.metrics(), result)
+    times = folder.times() if (path / "times.jsonl").exists() else []
+    return Run(path, identity, every, folder.metrics(), times, result)

@@ -42,6 +42,8 @@ from bliss.studies.curves import average_curve
 from bliss.train.results import Evaluation, RunResult, gain, short_name, title_of
 
 T = TypeVar("T")
+LENGTHS = ("steps", "evaluate_every")
+"""Settings of a run's length, which labels have only if nothing else distinguishes the runs."""
 
 
 def run_section(runs: Sequence[Run], supplements: Sequence[Supplement], names: Names) -> Section:
@@ -79,40 +81,49 @@ def run_section(runs: Sequence[Run], supplements: Sequence[Supplement], names: N
     )
 
 
-def _entries(runs: Sequence[Run]) -> list[CurveEntry]:
-    alike: dict[str, list[Run]] = {}
+def _groups(runs: Sequence[Run]) -> dict[str, list[Run]]:
+    """Runs that differ only by seed, by their label."""
+    same: dict[str, list[Run]] = {}
     for run in runs:
         rest = {key: value for key, value in run.every_setting.items() if key != "seed"}
         key = json.dumps([run.result is None, rest], sort_keys=True)
-        alike.setdefault(key, []).append(run)
-    groups = list(alike.values())
-    first = [group[0] for group in groups]
+        same.setdefault(key, []).append(run)
+    return dict(zip(_labels([group[0] for group in same.values()]), same.values(), strict=True))
+
+
+def _entries(runs: Sequence[Run]) -> list[CurveEntry]:
     return [
         CurveEntry(
-            _label(label, run, first),
+            label,
             n,
-            average_curve([same.metrics for same in group]),
+            average_curve([same.metrics for same in group], [same.times for same in group]),
             _mean_times([same.result for same in group if same.result]),
         )
-        for n, (label, run, group) in enumerate(zip(_names(first), first, groups, strict=True))
+        for n, (label, group) in enumerate(_groups(runs).items())
     ]
 
 
-def _names(runs: Sequence[Run]) -> list[str]:
-    return labels([(run.settings.sampler, run.settings.policy) for run in runs])
+def _labels(runs: Sequence[Run]) -> list[str]:
+    """Unique labels: sampler, policy and settings in which runs differ; lengths if needed."""
+    names = labels([(run.settings.sampler, run.settings.policy) for run in runs])
+    for ignored in (("seed", *LENGTHS), ("seed",)):
+        found = [_label(name, run, runs, ignored) for name, run in zip(names, runs, strict=True)]
+        if len(set(found)) == len(runs):
+            break
+    return found
 
 
-def _label(label: str, run: Run, others: Sequence[Run]) -> str:
+def _label(label: str, run: Run, others: Sequence[Run], ignored: Sequence[str]) -> str:
     """Add the settings in which runs with the same sampler and policy differ."""
     own = (run.settings.sampler, run.settings.policy)
     same = [o for o in others if (o.settings.sampler, o.settings.policy) == own]
     words = [
-        f"{key} {_plain(value)}"
+        f"{key} {_plain(value, ',')}"
         for key, value in run.every_setting.items()
-        if key != "seed" and any(other.every_setting.get(key) != value for other in same)
+        if key not in ignored and any(other.every_setting.get(key) != value for other in same)
     ]
     words += ["unfinished"] if run.result is None else []
-    return ", ".join([label, *words])
+    return f"{label} ({', '.join(words)})" if words else label
 
 
 def _mean_times(results: Sequence[RunResult]) -> dict[str, float]:
@@ -183,20 +194,20 @@ def _words(runs: Sequence[Run]) -> list[str]:
         return [_result_words(run.result) for run in runs if run.result]
     words = f"{plural(len(runs), 'run')}, {len(finished)} of them finished."
     each = [
-        f"{label} {fixed(mean(values), 3)}"
-        + (f" (mean of {len(values)} runs)" if len(values) > 1 else "")
+        f"{fixed(mean(values), 3)} with {label}"
+        + (f", mean of {len(values)} runs" if len(values) > 1 else "")
         for label, values in _scores(runs).items()
     ]
     return [f"{words} Test {_score(runs)}: {sentence_list(each)}." if each else words]
 
 
 def _scores(runs: Sequence[Run]) -> dict[str, list[float]]:
-    """Test scores of finished runs, by sampler and policy."""
-    scores: dict[str, list[float]] = {}
-    for run, label in zip(runs, _names(runs), strict=True):
-        if run.result:
-            scores.setdefault(label, []).append(run.result.test_score)
-    return scores
+    """Test scores of finished runs, by label."""
+    scores = {
+        label: [run.result.test_score for run in group if run.result]
+        for label, group in _groups(runs).items()
+    }
+    return {label: values for label, values in scores.items() if values}
 
 
 def _result_words(result: RunResult) -> str:
@@ -236,11 +247,14 @@ def _unlearnt(run: Run, result: RunResult) -> str:
 
 
 def _tiles(runs: Sequence[Run]) -> list[Tile]:
-    """The numbers of one run, or the mean score of each sampler."""
+    """The numbers of one run, or the mean score of each label."""
     score = _score(runs)
     if len(runs) > 1:
         return [
-            Tile(fixed(mean(values), 3), f"test {score}: {label}, {plural(len(values), 'run')}")
+            Tile(
+                fixed(mean(values), 3),
+                f"test {score}, {label}" + (f", {len(values)} runs" if len(values) > 1 else ""),
+            )
             for label, values in list(_scores(runs).items())[:4]
         ]
     result = runs[0].result
@@ -269,7 +283,7 @@ def _settings(run: Run) -> Details:
     return Details(f"Settings of {run.name}", items)
 
 
-def _plain(value: object) -> str:
+def _plain(value: object, separator: str = ", ") -> str:
     if isinstance(value, list):
-        return ", ".join(map(_plain, value))
+        return separator.join(map(_plain, value))
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)

@@ -1,4 +1,4 @@
-"""The demonstration: bliss beside neighbour sampling, in the same seconds, on embedded graphs."""
+"""The demonstration: bliss beside neighbour sampling, in the same seconds, on built-in graphs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ NETWORK = {"layers": 3, "hidden": 128, "batch_size": 512, "lr": 0.005}
 
 
 def communities() -> Dataset:
-    """The embedded graph: 20,000 nodes in 10 classes."""
+    """The built-in graph: 20,000 nodes in 10 classes."""
     return make_communities("synthetic", seed=0)
 
 
@@ -58,7 +58,7 @@ def circles() -> Dataset:
 
 
 def typed() -> Dataset:
-    """The embedded graph with three types of nodes and an edge type for each pair of them."""
+    """The built-in graph with three types of nodes and an edge type for each pair of them."""
     plain = communities()
     kind = np.random.default_rng(0).choice(3, plain.graph.num_nodes, p=(0.5, 0.25, 0.25))
     place = np.empty_like(kind)  # of each node within its type

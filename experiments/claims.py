@@ -1,0 +1,414 @@
+"""Numbers in sentences, compared with stored results.
+
+A claim is a piece of a sentence whose numbers are computed from results. Every number with a
+decimal point in README.md and in the first paragraph of the notes of an experiment belongs to a
+claim; in pages of docs/, those that repeat such results do.
+
+`python -m experiments.claims` writes the numbers of the results into the sentences, and prints what
+it cannot mend: a claim without its sentence, and a number without a claim. After a change of notes,
+write the page of the experiment again.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from itertools import product
+from math import nan
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from experiments.links import page as links
+from experiments.links.cases import SECONDS as LINK_SECONDS
+from experiments.planetoid import run as planetoid
+from experiments.seconds import commands, record, results
+from experiments.seconds.cases import SAMPLERS
+from experiments.seconds.results import GRID_SECONDS
+from experiments.seconds.tables import HEAD, SHORT, ties
+from experiments.time import run as in_time
+from experiments.types import knowledge_run
+from experiments.types import page as types
+from experiments.types.networks import NETWORKS
+from experiments.types.results import size_of
+from experiments.types.results import stored as of_types
+from experiments.types.run import LABELLED
+from experiments.types.run import SECONDS as TYPE_SECONDS
+from experiments.variance import run as variance
+from experiments.variance.results import read as of_variance_results
+
+ROOT = Path(__file__).resolve().parents[1]
+NUMBER = re.compile(r"(?<![\w.])(?:\d+(?:,\d{3})*(?:\.\d+)?|\.\d+)(?!\w)")
+DECIMAL = re.compile(r"(?<![\w.])\d*\.\d+(?!\w)(?!\.\d)")
+FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
+TABLE = re.compile(rf"^{re.escape(HEAD)}.*?(?=\n\n)", re.DOTALL | re.MULTILINE)
+"""README's table of samplers, which `experiments.seconds.tables` writes."""
+PUBLISHED_PPI = 0.981
+"""Test F1 of GraphSAINT on PPI, as its authors publish it (ICLR 2020, table 2)."""
+
+
+def place(claim: str) -> re.Pattern[str]:
+    """Pattern of a claim's sentence: any numbers in place of its own, and any line breaks."""
+    words = [re.sub(r"(?:\\ )+", r"\\s+", re.escape(part)) for part in NUMBER.split(claim)]
+    return re.compile(f"({NUMBER.pattern})".join(words))
+
+
+def corrected(text: str, claims: Sequence[str]) -> str:
+    """The text with the numbers of the claims whose sentences it has."""
+    for claim in claims:
+        right = NUMBER.findall(claim)
+
+        def replaced(match: re.Match[str], right: list[str] = right) -> str:
+            numbers = iter(right)
+            return NUMBER.sub(lambda _: next(numbers), match[0])
+
+        text = place(claim).sub(replaced, text)
+    return text
+
+
+def problems(text: str, claims: Sequence[str], is_covered: bool = True) -> list[str]:
+    """Wrong numbers, and claims without exactly one sentence.
+
+    If the text is to be covered, also decimal numbers without a claim.
+    """
+    found, rest = [], text
+    for claim in claims:
+        matches = list(place(claim).finditer(text))
+        if len(matches) != 1:
+            found.append(f"{len(matches)} sentences like the claim: {claim!r}")
+        for match in matches:
+            shown = " ".join(match[0].split())
+            if shown != claim:
+                found.append(f"the text has {shown!r}, the results give {claim!r}")
+            rest = rest.replace(match[0], "", 1)
+    for match in DECIMAL.finditer(rest) if is_covered else ():
+        near = " ".join(rest[max(match.start() - 60, 0) : match.end() + 20].split())
+        found.append(f"{match[0]} belongs to no claim: ... {near} ...")
+    return found
+
+
+def is_covered(name: str) -> bool:
+    """Whether all decimal numbers of a page's prose belong to claims."""
+    return not name.startswith("docs/")
+
+
+def prose(name: str) -> str:
+    """What is compared: the first paragraph of notes; pages without code and TABLE."""
+    text = (ROOT / name).read_text(encoding="utf-8")
+    if name.endswith("notes.md"):
+        return text.split("\n\n")[1]
+    return TABLE.sub("", FENCED.sub("", text))
+
+
+def score(
+    network: str, sampler: str, graph: str = "ppi", split: str = "test", seconds: int = SHORT
+) -> float:
+    """Mean score over seeds."""
+    return mean(results.read().scores(graph, network, sampler, seconds, split).values())
+
+
+def mean(values: Iterable[float]) -> float:
+    """The mean; NaN without values, which is in no sentence."""
+    found = list(values)
+    return fmean(found) if found else nan
+
+
+def comparison(own: Sequence[float], other: Sequence[float]) -> str:
+    """How scores over seeds compare, by the test of `experiments.seconds.tables.ties`."""
+    if len(ties({"own": list(own), "other": list(other)})) == 2:
+        return "a tie with"
+    return "ahead of" if mean(own) > mean(other) else "behind"
+
+
+def readme() -> list[str]:
+    """Claims of README.md."""
+
+    def sage(sampler: str, graph: str = "ppi") -> str:
+        return f"{score('sage', sampler, graph):.3f}"
+
+    def attention(sampler: str) -> str:
+        return f"{score('gatv2', sampler):.3f}"
+
+    unseen, saint_unseen, pladies_unseen = (
+        list(results.read().scores("ppi", "gatv2", name, SHORT, "val").values())
+        for name in ("bliss", "saint-rw", "pladies")
+    )
+    curves = record.read()
+    long = record.best(curves, "GraphSAGE")
+    own, saint = (long[f"GraphSAGE: {name}"].points[-1] for name in ("bliss+history", "saint-rw"))
+    longest = long["GraphSAGE: bliss+history"].seconds
+    highest = max(curve.points[-1].test_score for curve in curves.curves)
+    (requires,) = re.findall(r'requires-python = ">=([\d.]+)"', _text("pyproject.toml"))
+    return [
+        f"test F1 is {sage('bliss+history')} with a *history*, {sage('neighbor')} with neighbour "
+        f"sampling and {sage('full')} with full neighbourhoods",
+        f"test F1 is {attention('bliss')} with BLISS, {attention('pladies')} with PLADIES (the "
+        f"same sampler without learning), {attention('saint-rw')} with GraphSAINT and "
+        f"{attention('neighbor')} with neighbour sampling",
+        f"Python {requires} or newer",
+        *_rows(),
+        f"between {_planetoid()}",
+        f"{sage('bliss', 'three-hops')} against {sage('neighbor', 'three-hops')} on a synthetic "
+        "graph",
+        f"With a history it has {sage('bliss+history', 'three-hops')}.",
+        f"GATv2 with BLISS ({mean(unseen):.3f}) is {comparison(unseen, saint_unseen)} "
+        f"GraphSAINT ({mean(saint_unseen):.3f}) and {comparison(unseen, pladies_unseen)} PLADIES "
+        f"({mean(pladies_unseen):.3f}).",
+        f"after {longest} s with width 512 (one seed), "
+        f"BLISS with a history leads on test nodes, {own.test_score:.3f} against "
+        f"{saint.test_score:.3f}, and GraphSAINT on validation nodes, {saint.val_score:.3f} "
+        f"against {own.val_score:.3f}.",
+        f"The published {PUBLISHED_PPI} is "
+        + ("not reached" if highest < PUBLISHED_PPI else "reached"),
+    ]
+
+
+def _text(path: str) -> str:
+    return (ROOT / path).read_text(encoding="utf-8")
+
+
+def _benchmark(name: str) -> Any:
+    return json.loads(_text(f"benchmarks/results/{name}.json"))
+
+
+def _rows() -> list[str]:
+    """Claims of the rows of README's table "What you bring, what you get"."""
+    runs, typed = commands.read().runs, of_types()
+    reached = {
+        (model, given): [one.test_score for one in runs if (one.model, one.given) == (model, given)]
+        for model, given in product(commands.MODELS, commands.SAMPLERS)
+    }
+    labels, attention = (
+        f"test F1 {commands.spread(reached[model, ''])} with this command, "
+        f"{mean(reached[model, 'neighbor']):.3f} with `--sampler neighbor`"
+        for model in ("sage", "gatv2")
+    )
+    saint = reached["gatv2", "saint-rw"]
+    auc = {
+        name: links.scores(links.finished("seconds", f"{name}, reverse"), "auc")
+        for name in ("bliss", "neighbor")
+    }
+    accuracy = {
+        (graph, model): [
+            [one.accuracy for one in typed.runs if size_of(one)[:3] == (graph, model, name)]
+            for name in ("bliss", "neighbor", "pladies")
+        ]
+        for graph, model in product(LABELLED, NETWORKS)
+    }
+    ours, fanouts, _ = accuracy["acm", "hgt"]
+    places = [comparison(own, other) for own, other, _ in accuracy.values()]
+    unlearnt = [comparison(own, other) for own, _, other in accuracy.values()]
+    mrr = {row: mean(in_time_scores("mathoverflow", row)) for row in in_time.ROWS}
+    trees = max(mrr["neighbor"], mrr["neighbor, last"])
+    imported = re.search(
+        r"^\| import: 1\.24 G.*?\| (\d+) \|.*?\| ([\d.]+) GiB",
+        _text("experiments/scale/README.md"),
+        re.MULTILINE,
+    )
+    assert imported is not None
+    return [
+        f"{labels} ([page]",
+        f"{attention}; {comparison(reached['gatv2', ''], saint)} GraphSAINT, {mean(saint):.3f}",
+        f"PubMed, {LINK_SECONDS:g} s: test AUC {links.spread(auc['bliss'])}, "
+        f"{comparison(*auc.values())} neighbour sampling, {mean(auc['neighbor']):.3f}",
+        f"ACM, HGT, {TYPE_SECONDS:g} s: accuracy {links.spread(ours)}, "
+        f"{comparison(ours, fanouts)} neighbour sampling, {mean(fanouts):.3f}; over six cases "
+        f"ahead of it in {places.count('ahead of')} and behind in {places.count('behind')}, ahead "
+        f"of PLADIES in {unlearnt.count('ahead of')} and behind in {unlearnt.count('behind')}",
+        f"MathOverflow, {in_time.CASES['mathoverflow'].seconds:g} s: test MRR {mrr['bliss']:.2f}, "
+        f"neighbour sampling {trees:.2f}",
+        f"a step takes {_pyg_step():.2f} times as long as with our layers",
+        f"imported in {imported[1]} s with {imported[2]} GiB",
+        f"two processes take {_benchmark('scale')['sage']['two_over_one']:.2f} of the time of one",
+    ]
+
+
+def _pyg_step() -> float:
+    return float(_benchmark("blockwise")["times"]["sampled"]["pyg_over_own"])
+
+
+def of_choices() -> list[str]:
+    """Claims of docs/choose.md."""
+    own, plain = (f"{score('sage', name):.3f}" for name in ("bliss+history", "bliss"))
+    gains = [
+        100 * (score("sage", "bliss+history", *where) - score("sage", "bliss", *where))
+        for where in (("ppi", "val", GRID_SECONDS), ("three-hops", "val", GRID_SECONDS))
+    ]
+    return [
+        f"on PPI after {SHORT} s of training, test F1 is {own} instead of {plain}",
+        f"it is {gains[0]:.1f} points ahead of `bliss` with a sampled first hop on PPI, and "
+        f"{gains[1]:.1f} on the synthetic graph",
+    ]
+
+
+def of_scaling() -> list[str]:
+    """Claims of docs/scaling.md."""
+    ratio = [_benchmark("scale")[network]["two_over_one"] for network in ("sage", "gatv2")]
+    return [f"take {ratio[0]:.2f} of the time of one with SAGE and {ratio[1]:.2f} with GATv2"]
+
+
+def in_time_scores(graph: str, row: str) -> list[float]:
+    """Test MRR by seed, with the chosen learning rate and order."""
+    found = in_time.read()
+    best = in_time.chosen(found, graph, row)
+    key = graph, row, best["lr"], best["order"]
+    return [c.test_mrr for c in found.runs if (c.graph, c.row, c.lr, c.order) == key]
+
+
+def _planetoid() -> str:
+    done = planetoid.finished()
+    apart = []
+    for name, model in product(planetoid.DATASETS, planetoid.MODELS):
+        own, full = (
+            mean(done[name, model, sampler, seed].test_score for seed in planetoid.SEEDS[sampler])
+            for sampler in ("bliss", "full")
+        )
+        apart.append(100 * (own - full))
+    return f"{-min(apart):.1f} points below and {max(apart):.1f} above full batch"
+
+
+def _short(value: float, digits: int = 2) -> str:
+    return f"{value:.{digits}f}".lstrip("0")
+
+
+def _range(values: Sequence[float]) -> str:
+    low, high = _short(min(values)), _short(max(values))
+    return low if low == high else f"{low} to {high}"
+
+
+def of_links() -> list[str]:
+    """Claims of experiments/links."""
+    auc = [mean(links.scores(links.finished(case, "bliss"), "auc")) for case in links.TITLES]
+    steps = {run.result.best_step for run in links.finished("gowalla", "full")}
+    return [f"reaches an AUC of {_range(auc)}, above VGAE", f"after {max(steps):,} steps"]
+
+
+def of_time() -> list[str]:
+    """Claims of experiments/time."""
+    found, shared, trees = in_time.read(), ("bliss", "pladies"), ("neighbor", "neighbor, last")
+
+    def scores(graph: str, rows: Sequence[str]) -> str:
+        return _range([mean(in_time_scores(graph, row)) for row in rows])
+
+    def slower(row: str) -> str:
+        times = [
+            in_time.step_ms(found, graph, row, "random")
+            / in_time.step_ms(found, graph, "pladies", "random")
+            for graph in in_time.CASES
+        ]
+        return f"{min(times):.1f} to {max(times):.1f} times"
+
+    lost = [
+        1 - mean(in_time_scores(g, "pladies, leaking")) / mean(in_time_scores(g, "pladies"))
+        for g in ("movietweetings", "mathoverflow")
+    ]
+    return [
+        f"test MRR is {scores('mathoverflow', shared)} against {scores('mathoverflow', trees)} on "
+        f"MathOverflow, {scores('movietweetings', shared)} against "
+        f"{scores('movietweetings', trees)} on MovieTweetings",
+        f"takes {slower('neighbor')} as long as one of `pladies`",
+        f"{slower('neighbor, last')} if they are the last ones",
+        f"loses {lost[0]:.0%} and {lost[1]:.0%} of the MRR",
+    ]
+
+
+def of_seconds() -> list[str]:
+    """Claims of experiments/seconds."""
+    histories = {name for name in SAMPLERS["sage"] if "history" in name or name == "vrgcn"}
+
+    def best(graph: str, has_history: bool) -> str:
+        found = results.read()
+        names = [name for name in SAMPLERS["sage"] if (name in histories) == has_history]
+        scores = [found.mean_test_score(graph, "sage", name, SHORT) for name in names]
+        return f"{max(one for one in scores if one is not None):.3f}"
+
+    gains = [100 * (score(n, "bliss") - score(n, "pladies")) for n in ("sage", "gatv2")]
+    return [
+        f"with a history has a test F1 of {best('ppi', True)} on PPI and "
+        f"{best('three-hops', True)} on a synthetic graph",
+        f"without one has {best('ppi', False)} and {best('three-hops', False)}.",
+        f"has {score('gatv2', 'bliss'):.3f} on PPI with `bliss`, "
+        f"{score('gatv2', 'saint-rw'):.3f} with GraphSAINT (`saint-rw`) and "
+        f"{score('gatv2', 'neighbor'):.3f} with neighbour sampling",
+        f"{gains[0]:.1f} points with GraphSAGE and {gains[1]:.1f} with GATv2 on PPI",
+    ]
+
+
+def of_knowledge() -> list[str]:
+    """Claims of experiments/types."""
+    runs = knowledge_run.stored("fb15k-237").runs
+    mrr = {
+        name: mean(one.test["mrr"] for one in runs if one.sampler == name)
+        for name in ("neighbor", "bliss")
+    }
+    return [
+        f"filtered test MRR of {mrr['neighbor']:.3f} with `neighbor` and {mrr['bliss']:.3f} with "
+        "`bliss`",
+        f"published one is {types.PUBLISHED['fb15k-237']}",
+    ]
+
+
+def of_variance() -> list[str]:
+    """Claims of experiments/variance."""
+    found = variance.stored()
+    r = [{name: one["r"][name]["mean"] for name in variance.COLUMNS} for one in found]
+
+    def ratios(name: str, other: str) -> list[float]:
+        return [one[name] / one[other] for one in r]
+
+    scores = of_variance_results("scores")
+
+    def gain(case: str, name: str, other: str) -> str:
+        with_it, without = (mean(scores[case][n]["test_score"]) for n in (name, other))
+        return f"{100 * (with_it - without):.1f}"
+
+    own, pladies = ("bliss", "bliss, influence none"), ("pladies+influence", "pladies")
+    average = variance.geometric_mean
+    both = ratios("bliss+influence", "pladies+influence")
+    return [
+        f"to {average(ratios('bliss+influence', 'bliss')):.2f} of what it is without in the "
+        f"geometric mean, and that of PLADIES to {average(ratios(*pladies)):.2f}.",
+        f"`bliss` has {average(both):.2f} of the error of PLADIES",
+        f"(PubMed, SAGE, `ht`: {max(both):.2f})",
+        f"with SAGE on PPI {gain('ppi-sage', *pladies)} points for PLADIES and "
+        f"{gain('ppi-sage', *own)} for `bliss`, with GATv2 on PPI {gain('ppi-gatv2', *pladies)} "
+        f"and {gain('ppi-gatv2', *own)}",
+    ]
+
+
+CLAIMS: dict[str, Callable[[], list[str]]] = {
+    "README.md": readme,
+    "docs/choose.md": of_choices,
+    "docs/own-models.md": lambda: [f"takes {_pyg_step():.2f} of the time of our own layers"],
+    "docs/scaling.md": of_scaling,
+    "experiments/coins/notes.md": list,
+    "experiments/links/notes.md": of_links,
+    "experiments/planetoid/notes.md": lambda: [f"between {_planetoid()}"],
+    "experiments/seconds/notes.md": of_seconds,
+    "experiments/time/notes.md": of_time,
+    "experiments/types/notes.md": of_knowledge,
+    "experiments/variance/notes.md": of_variance,
+}
+"""Claims by page."""
+
+
+def main() -> int:
+    """Write the numbers; print what remains."""
+    code = 0
+    for name, claims in CLAIMS.items():
+        path, known = ROOT / name, claims()
+        before = path.read_text(encoding="utf-8")
+        after = corrected(before, known)
+        if after != before:
+            path.write_text(after, encoding="utf-8")
+            print(f"{name}: numbers changed")
+        for problem in problems(prose(name), known, is_covered(name)):
+            print(f"{name}: {problem}")
+            code = 1
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
