@@ -176,10 +176,7 @@ class LinkScores:
     @cached_property
     def _known(self) -> IntArray:
         """Edges of the graph, links of all splits, and nodes with themselves. int64[2, K]."""
-        graph = self.graph
-        target = np.repeat(np.arange(graph.num_nodes), np.diff(graph.indptr))
-        edges = np.stack([graph.indices.astype(np.int64), target])
-        return np.concatenate([edges, self._links, self.sides.loops], axis=1)
+        return np.concatenate([self.graph.pairs, self._links, self.sides.loops], axis=1)
 
     @cached_property
     def _links(self) -> IntArray:

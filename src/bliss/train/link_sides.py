@@ -185,9 +185,7 @@ def _pairs(dataset: Dataset) -> IntArray:
     """All links. int64[2, P]."""
     if dataset.label_edges is not None:
         return dataset.label_edges.pairs
-    graph = dataset.graph
-    target = np.repeat(np.arange(graph.num_nodes), np.diff(graph.indptr))
-    pairs = np.stack([graph.indices.astype(np.int64), target])
+    pairs = dataset.graph.pairs
     return pairs[:, pairs[0] != pairs[1]]
 
 
