@@ -142,7 +142,7 @@ def infer(
     if chosen is not None:
         needed = [*needed_nodes(graph, chosen, len(layers), progress)]
     with (
-        _evaluating(modules),
+        evaluating(*modules),
         nullcontext() if path is None else replacing(path) as written,
     ):
         rows: RowReader | None = None
@@ -205,7 +205,7 @@ def _infer_types(
             observer(number, LayerSurvey(*survey))
 
     seen = None if observer is None else observe
-    with _evaluating([model]):
+    with evaluating(model):
         result = TypedInference(model, graph, chunk_edges, device, progress, seen)(x)
     if isinstance(result, Mapping):
         return {name: value.to("cpu", torch.float32) for name, value in result.items()}
@@ -243,7 +243,7 @@ def _infer_whole(
             observer(number, seen.result(call.x.cpu()))
         return outputs.tensor.to(device, call.x.dtype)
 
-    with _evaluating([model]):
+    with evaluating(model):
         result: Tensor = model.run(x.to(device), take)
         return result.to("cpu", torch.float32)
 
@@ -421,7 +421,7 @@ def _npy_path(out: str | os.PathLike[str]) -> Path:
 
 
 @contextmanager
-def _evaluating(modules: list[nn.Module]) -> Iterator[None]:
+def evaluating(*modules: nn.Module) -> Iterator[None]:
     """Context manager that sets modules to evaluation mode and restores their modes."""
     modes = {part: part.training for module in modules for part in module.modules()}
     try:
