@@ -32,8 +32,6 @@ from bliss.data.tables import read_table
 from bliss.data.timestamps import Times, column_times, common_unit
 from bliss.errors import InputError
 
-SHARES = (0.6, 0.2, 0.2)
-"""Default shares of train, validation and test nodes."""
 _CHECKED_ROWS = 1 << 22  # edges that are looked at together
 
 
@@ -197,9 +195,8 @@ class Files:
     def _splits(
         self, source: SplitSource | None, nodes: Nodes, labels: Labels
     ) -> Mapping[str, IntArray]:
+        splits = read_splits(source, nodes, labels, self.seed)
         is_labelled = labelled(labels.y, labels.task, labels.num_classes)
-        known = np.flatnonzero(is_labelled)
-        splits = read_splits(SHARES if source is None else source, nodes, known, self.seed)
         missing = "target (NaN)" if labels.task == "regression" else "label (-1)"
         check_splits(splits, is_labelled, nodes.number, missing)
         return splits

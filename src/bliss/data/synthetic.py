@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from bliss.arrays import FloatArray, IntArray
 from bliss.data.dataset import Dataset
@@ -60,14 +59,8 @@ def make_communities(
     x = (size * (SIGNAL * directions[y] + noise)).astype(np.float32)
 
     splits = by_fraction((0.5, 0.25, 0.25), np.arange(NUM_NODES), seed)
-    return Dataset(
-        name,
-        undirected(np.stack([source, target]), NUM_NODES),
-        torch.from_numpy(x),
-        torch.from_numpy(y),
-        {key: torch.from_numpy(ids) for key, ids in splits.items()},
-        num_classes,
-    )
+    graph = undirected(np.stack([source, target]), NUM_NODES)
+    return Dataset.of_arrays(name, graph, x, y, splits, num_classes)
 
 
 def _draw(random: np.random.Generator, mass: FloatArray, count: int) -> IntArray:

@@ -28,6 +28,7 @@ from bliss.data.typed_parts import FROM_EDGES, TypedFiles, TypedParts, numbered,
 from bliss.data.typed_store import GROUP_FILES, open_types
 from bliss.errors import InputError
 from bliss.graph import EdgeType, GraphTypes, Norm
+from bliss.graph.csc import ranges
 from bliss.storage.files import check_space
 
 _CHUNK = 1 << 22  # edges that are divided into groups at once
@@ -152,7 +153,7 @@ def write_groups(folder: Path, num_nodes: int) -> None:
     """Write the groups of sorted edges r V + j, and j in their place, chunk by chunk."""
     indptr = map_npy(folder / "indptr.npy")
     indices = np.load(folder / "indices.npy", mmap_mode="r+")
-    groups = start = 0
+    groups = 0
     kinds = np.int64, np.int64, np.int32
     with ExitStack() as stack:
         pointer, begin, kind = (
@@ -160,9 +161,7 @@ def write_groups(folder: Path, num_nodes: int) -> None:
             for file, one in zip(GROUP_FILES, kinds, strict=True)
         )
         pointer.write(np.zeros(1, np.int64))
-        while start < num_nodes:
-            end = int(np.searchsorted(indptr, indptr[start] + _CHUNK, side="right")) - 1
-            stop = min(max(end, start + 1), num_nodes)
+        for start, stop in ranges(indptr, _CHUNK):
             own = slice(int(indptr[start]), int(indptr[stop]))
             relation, indices[own] = np.divmod(indices[own], num_nodes)
             starts = indptr[start:stop] - own.start
@@ -174,7 +173,6 @@ def write_groups(folder: Path, num_nodes: int) -> None:
             kind.write(relation[place])
             pointer.write(groups + np.searchsorted(place, indptr[start + 1 : stop + 1] - own.start))
             groups += place.size
-            start = stop
         begin.write(np.array([indices.size]))
     indices.flush()
 

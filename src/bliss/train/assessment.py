@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bliss import checks
+from bliss.data.dataset import SPLITS
 from bliss.train.causes import likely_causes
 from bliss.train.constant import is_beaten
 from bliss.train.evaluation import ProgressCallback, split_outputs
@@ -12,7 +13,6 @@ from bliss.train.link_times import TimedPairs
 from bliss.train.results import Assessment
 from bliss.train.task import Task
 
-SPLITS = ("train", "val", "test")
 CUTOFFS = ("split", "link")
 
 

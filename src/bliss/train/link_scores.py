@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from bliss.arrays import FloatArray, IntArray
+from bliss.data.dataset import SPLITS
 from bliss.graph import Graph
 from bliss.links import (
     LinkSplits,
@@ -38,7 +39,6 @@ PairScorer = Callable[[IntArray, IntArray, IntArray], FloatArray]
 """Scores of pairs [N] from sources, targets and, for each pair, a link of the split [N]."""
 _NUMBERS = 2**24  # entries of embeddings that are gathered at a time
 _RANKED = 3  # added to a split's number: its negatives for ranks are others than those for AUC
-_ORDER = ("train", "val", "test")
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,7 +180,7 @@ class LinkScores:
 
     @cached_property
     def _links(self) -> IntArray:
-        return np.concatenate([self.splits.links(name) for name in _ORDER], axis=1)
+        return np.concatenate([self.splits.links(name) for name in SPLITS], axis=1)
 
     @cached_property
     def _pairs(self) -> Negatives:
@@ -195,7 +195,7 @@ class LinkScores:
 
     def _stream(self, split: str) -> int:
         """Number of the negatives of a split, in the place of an epoch."""
-        return Stream.EVALUATION + _ORDER.index(split)
+        return Stream.EVALUATION + SPLITS.index(split)
 
 
 def pair_scores(decoder: Decoder, z: Tensor, source: IntArray, target: IntArray) -> FloatArray:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bliss.arrays import FloatArray, IntArray
-from bliss.data import Dataset
+from bliss.data.dataset import SPLITS, Dataset
 from bliss.data.label_edges import LabelEdges
 from bliss.data.typed_nodes import own_relations
 from bliss.errors import InputError
@@ -145,7 +145,7 @@ def split_links(
     if relation is None:
         return splits
     if config.objective.exclude != "self":
-        every = np.concatenate([splits.links(name) for name in ("train", "val", "test")], axis=1)
+        every = np.concatenate([splits.links(name) for name in SPLITS], axis=1)
         relation.check_reverse(*every)
     return splits.within(dataset.graph, relation.edges)
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from bliss.arrays import IntArray
-from bliss.data import Dataset
+from bliss.data.dataset import SPLITS, Dataset
 from bliss.errors import InputError
 from bliss.graph import Graph
 from bliss.samplers.base import Sampler
@@ -188,7 +188,7 @@ def node_objective(
             f"{of_type}{dataset.name!r} has no labels, but training needs them: import it with "
             "--labels, or learn its links with --task link."
         )
-    for name in ("train", "val", "test") if trains else ():
+    for name in SPLITS if trains else ():
         if name not in dataset.splits or len(dataset.splits[name]) == 0:
             raise InputError(
                 f"the {name} split of {dataset.name!r} is empty, but training needs all three: "

@@ -7,13 +7,11 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from bliss.data import Dataset
+from bliss.data.dataset import SPLITS, Dataset
 from bliss.errors import InputError
 from bliss.links import split_by_time
 from bliss.links.time_splits import check_some
 from bliss.train.config_parts import AUTO, ObjectiveConfig
-
-SPLITS = ("train", "val", "test")
 
 
 def is_by_time(config: ObjectiveConfig, dataset: Dataset) -> bool:
