@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ import torch
 
 from bliss import checks
 from bliss.arrays import NOTHING
-from bliss.data.edges import check_some
+from bliss.data.edges import EdgeSource, all_weighted, check_some
 from bliss.data.features import FEATURE_TYPES, finite_rows
 from bliss.data.import_files import Files
 from bliss.data.npy import GrowingNpy, map_npy
@@ -67,15 +67,8 @@ class TypedPlan:
     @property
     def is_weighted(self) -> bool:
         """Whether edges have weights: those of all relations, or of none."""
-        some = {one: source for one, source in self.parts.edges.items() if source.number != 0}
-        weighted = [one for one, source in some.items() if source.is_weighted]
-        plain = [one for one, source in some.items() if not source.is_weighted]
-        if weighted and plain:
-            raise InputError(
-                f"relation {','.join(weighted[0])} has weights, but {','.join(plain[0])} has none: "
-                "add a column of weights, or remove it."
-            )
-        return bool(weighted)
+        edges = self.parts.edges.items()
+        return all_weighted({f"relation {','.join(one)}": s for one, s in edges if s.number != 0})
 
     def write(self, folder: Path) -> WrittenGraph:
         """Write the files of the graph into a folder, and say what was done to its edges."""
@@ -214,16 +207,22 @@ def typed_content(plan: TypedPlan, files: Files, feature_types: Mapping[str, str
     )
 
 
-def check_typed_space(folder: Path, plan: TypedPlan, feature_types: Mapping[str, str]) -> None:
-    """Raise if the disk cannot hold the store, or what is needed to sort its edges."""
-    features = sum(
-        source.shape[0] * source.shape[1] * np.dtype(FEATURE_TYPES[feature_types[name]]).itemsize
-        for name, source in plan.parts.features.items()
-    )
-    edges = sum(source.number or 0 for source in plan.parts.edges.values())
-    nodes = sum(one.number for one in plan.parts.nodes.values())
-    runs, graph = disk_bytes(edges, nodes, plan.is_weighted)
-    check_space(folder, graph + max(runs, features))
+def check_store_space(
+    folder: Path,
+    features: Iterable[tuple[tuple[int, int], str]],
+    edges: Iterable[EdgeSource],
+    is_weighted: bool,
+) -> None:
+    """Raise if the disk cannot hold the store, or what is needed to sort its edges.
+
+    features: shape and number type of the features, of each type of nodes
+    """
+    sizes = [(shape, np.dtype(FEATURE_TYPES[kind]).itemsize) for shape, kind in features]
+    nodes = sum(height for (height, _), _ in sizes)
+    number = sum(source.number or 0 for source in edges)  # of a text, it is not known
+    runs, graph = disk_bytes(number, nodes, is_weighted)
+    of_features = sum(height * width * size for (height, width), size in sizes)
+    check_space(folder, graph + max(runs, of_features))  # the runs are gone before features come
 
 
 def write_parts(
@@ -239,7 +238,8 @@ def write_parts(
     """Write what was read as a store; files: those of the type that has labels."""
     kinds = feature_types(feature_type, list(parts.nodes))
     plan = TypedPlan(parts, reverse, norm, memory, progress)
-    check_typed_space(folder, plan, kinds)
+    features = [(source.shape, kinds[name]) for name, source in parts.features.items()]
+    check_store_space(folder, features, parts.edges.values(), plan.is_weighted)
     return write_store(folder, typed_content(plan, files, kinds), progress=progress)
 
 
