@@ -78,13 +78,7 @@ ALONE = Alone()
 
 
 class TorchGroup:
-    """Processes of `torch.distributed`, with gloo or NCCL.
-
-    Parameters
-    ----------
-    group
-        A process group; None: the default one.
-    """
+    """Processes of `torch.distributed`, with gloo or NCCL."""
 
     def __init__(self, group: Any = None) -> None:
         import torch.distributed as dist

@@ -27,21 +27,8 @@ from bliss.nn.typed_propagation import TypedLayer
 class TypedInference:
     """Computes the convolutions of a model in chunks of targets, and the rest at once.
 
-    Parameters
-    ----------
-    model
-        The model, called as model(x_dict, edge_index_dict).
-    graph
-        The graph, with types.
-    chunk_edges
-        Maximum number of edges of a chunk.
-    device
-        Device on which chunks are computed.
-    progress
-        Called with the share of the work that is done.
-    observer
-        Called with the number of each layer, the norms of its inputs, its attention or None, and
-        its inputs by type.
+    `observer` is called with the number of each layer, the norms of its inputs, its attention or
+    None, and its inputs by type.
     """
 
     def __init__(

@@ -109,12 +109,7 @@ def demonstrate(seconds: float, out: Path) -> Iterator[Attempt]:
     A pilot measures the time of a step, from which the number of steps follows; the learning rate
     falls linearly to 0 over them. Evaluations are not counted, and teach the policy nothing.
 
-    Parameters
-    ----------
-    seconds
-        Training time of one network.
-    out
-        Folder for the runs.
+    `seconds` is the training time of one network, `out` the folder of the runs.
     """
     for number, exercise in enumerate(EXERCISES):
         dataset = exercise.graph()

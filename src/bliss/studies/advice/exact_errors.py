@@ -86,16 +86,7 @@ class ExactLayer:
 
     Memory: 8 bytes per edge, 16 per node, and the layer's inputs.
 
-    Parameters
-    ----------
-    graph
-        The graph, with V nodes and E edges.
-    model
-        The network, in evaluation mode.
-    layer
-        Number of the layer.
-    x
-        Exact inputs of the layer, [V, F] on the CPU.
+    x [V, F] are the exact inputs of the layer, on the CPU. The network is in evaluation mode.
     """
 
     def __init__(self, graph: Graph, model: GNN, layer: int, x: Tensor) -> None:
@@ -183,14 +174,7 @@ def _projected(x: Tensor) -> Tensor:
 class ExactErrors:
     """Expected errors of samplers for one network, whose weights must not change.
 
-    Parameters
-    ----------
-    model
-        The network; it is left in evaluation mode.
-    graph
-        The graph, with the network's coefficients.
-    x
-        Features [V, F], on the CPU.
+    x [V, F] are the features, on the CPU. The network is left in evaluation mode.
     """
 
     def __init__(self, model: GNN, graph: Graph, x: Tensor) -> None:

@@ -83,16 +83,7 @@ class TimedPilot:
     these take too long, over batches of the first kind with four times its budgets. |G|^2 is the
     mean product of different batches, because their squares include their noise.
 
-    Parameters
-    ----------
-    kinds
-        Kinds of sampler by name; the first one trains.
-    task
-        The data and a new network.
-    seconds
-        Time of the pilot.
-    clock
-        Function that returns seconds.
+    The first of the `kinds` trains. `task` has a new network, `clock` returns seconds.
     """
 
     def __init__(self, kinds: Mapping[str, Kind], task: Task, seconds: float, clock: Clock) -> None:
