@@ -165,5 +165,5 @@ ENTRIES = {
     "physics": _benchmark("Physics"),
     "ogbn-arxiv": _ogbn("ogbn-arxiv"),
     "ogbn-products": _ogbn("ogbn-products"),
-    "synthetic": Entry("", (), "synthetic:make_synthetic"),
+    "synthetic": Entry("", (), "synthetic:make_communities"),
 }

@@ -21,13 +21,12 @@ SIGNAL = 0.2  # norm of a class direction; the noise has norm 1
 SPREAD = 1.0  # standard deviation of the log norm of a feature vector
 
 
-def make_synthetic(name: str, _folder: Path, seed: int) -> Dataset:
-    """Draw the embedded graph."""
-    return make_communities(name, seed)
-
-
 def make_communities(
-    name: str, seed: int, num_classes: int = NUM_CLASSES, at_home: float = AT_HOME
+    name: str,
+    _folder: Path | None = None,
+    seed: int = 0,
+    num_classes: int = NUM_CLASSES,
+    at_home: float = AT_HOME,
 ) -> Dataset:
     """Draw a stochastic block model whose nodes differ in popularity and feature norm.
 

@@ -135,7 +135,9 @@ class TypedFiles:
         tables = [
             name
             for name, place in self.nodes.items()
-            if isinstance(place, Path) and self.labels is not None and _same(place, self.labels)
+            if self.labels is not None
+            and isinstance(place, Path)
+            and place.resolve() == self.labels.resolve()
         ]
         if self.node_type is None and not tables and self.labels is not None:
             raise InputError(
@@ -331,7 +333,3 @@ def typed_splits(parts: TypedParts, files: Files) -> Mapping[str, IntArray]:
     """Splits by name, checked: numbers within the type that has labels."""
     own = replace(files, splits=parts.splits)
     return own._splits(parts.splits, parts.nodes[parts.node_type], parts.labels)
-
-
-def _same(first: Path, second: Path) -> bool:
-    return first.resolve() == second.resolve()

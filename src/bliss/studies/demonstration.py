@@ -49,12 +49,12 @@ NETWORK = {"layers": 3, "hidden": 128, "batch_size": 512, "lr": 0.005}
 
 def communities() -> Dataset:
     """The embedded graph: 20,000 nodes in 10 classes."""
-    return make_communities("synthetic", seed=0)
+    return make_communities("synthetic")
 
 
 def circles() -> Dataset:
     """The same with 200 small classes, within which most links are."""
-    return make_communities("circles", seed=0, num_classes=200, at_home=0.95)
+    return make_communities("circles", num_classes=200, at_home=0.95)
 
 
 def typed() -> Dataset:
