@@ -188,13 +188,10 @@ class Files:
         id_name = self.feature_columns.id_column
         return read_labels(self.labels, nodes, self.label, self.task, id_name)
 
-    def read_splits(self, parts: Parts) -> Mapping[str, IntArray]:
-        """Splits by name, checked."""
-        return self._splits(parts.splits, parts.nodes, parts.labels)
-
-    def _splits(
+    def read_splits(
         self, source: SplitSource | None, nodes: Nodes, labels: Labels
     ) -> Mapping[str, IntArray]:
+        """Splits by name, checked."""
         splits = read_splits(source, nodes, labels, self.seed)
         is_labelled = labelled(labels.y, labels.task, labels.num_classes)
         missing = "target (NaN)" if labels.task == "regression" else "label (-1)"
@@ -245,7 +242,7 @@ def find_problems(files: Files, feature_type: str) -> list[str]:
             pass
     with problems.collecting():
         if nodes is not None and labels is not None:
-            files._splits(splits, nodes, labels)
+            files.read_splits(splits, nodes, labels)
     with problems.collecting():
         if nodes is not None and files.label_edges:
             LabelEdges.read(files.label_edges, nodes, nodes)

@@ -442,7 +442,7 @@ def _content(plan: _Plan, files: Files, feature_type: str) -> Content:
         shape=parts.features.shape,
         feature_type=feature_type,
         labels=parts.labels,
-        splits=files.read_splits(parts),
+        splits=files.read_splits(parts.splits, parts.nodes, parts.labels),
         names=parts.nodes.names,
         encoder=parts.features.encoder,
         label_edges=parts.label_edges,

@@ -24,7 +24,7 @@ from bliss.data.store import StrPath, open_store, write_graph, write_graph_heade
 from bliss.data.table_encoder import TableEncoder
 from bliss.data.timestamps import NUMBER, common_unit
 from bliss.data.typed_nodes import TypedNodes, labels_of_type, reverse_of, splits_of_type
-from bliss.data.typed_parts import FROM_EDGES, TypedFiles, TypedParts, numbered, typed_splits
+from bliss.data.typed_parts import FROM_EDGES, TypedFiles, TypedParts, numbered
 from bliss.data.typed_store import GROUP_FILES, open_types
 from bliss.errors import InputError
 from bliss.graph import EdgeType, GraphTypes, Norm
@@ -187,14 +187,14 @@ def typed_content(plan: TypedPlan, files: Files, feature_types: Mapping[str, str
     encoders = {n: one.encoder for n, one in parts.features.items() if one.encoder is not None}
     names = {n: one.names for n, one in parts.nodes.items() if one.names is not None}
     empty = {n: torch.empty(one.number, 0) for n, one in parts.nodes.items()}
-    splits = splits_of_type(typed_splits(parts, files), types, parts.node_type)
+    within = files.read_splits(parts.splits, parts.nodes[parts.node_type], parts.labels)
     return Content(
         write_graph=plan.write,
         rows=[np.empty((number, 0), np.float32)],
         shape=(number, 0),
         feature_type="float32",
         labels=labels_of_type(parts.labels, types, parts.node_type),
-        splits=splits,
+        splits=splits_of_type(within, types, parts.node_type),
         names=None,
         typed=TypedNodes(empty, parts.node_type, names, encoders),
         label_edges=parts.label_edges,

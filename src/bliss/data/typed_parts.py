@@ -232,7 +232,7 @@ class TypedFiles:
             own = self.labelled
             if own in nodes:
                 files = self.of_type(own)
-                files._splits(self.splits, nodes[own], files.read_labels(nodes[own]))
+                files.read_splits(self.splits, nodes[own], files.read_labels(nodes[own]))
         return problems.found
 
 
@@ -327,9 +327,3 @@ def hetero_parts(data: Any, node_type: str | None, task: str, time: str = "") ->
         timed=partial(hetero_graph, data, time_attr=time) if time else None,
         node_time=node_times(data, own, sizes, time),
     )
-
-
-def typed_splits(parts: TypedParts, files: Files) -> Mapping[str, IntArray]:
-    """Splits by name, checked: numbers within the type that has labels."""
-    own = replace(files, splits=parts.splits)
-    return own._splits(parts.splits, parts.nodes[parts.node_type], parts.labels)
