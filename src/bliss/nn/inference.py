@@ -25,7 +25,7 @@ from bliss.nn.blockwise import Blockwise, check_types
 from bliss.nn.full_blocks import full_block
 from bliss.nn.inputs import check_features
 from bliss.nn.layer_calls import LayerCall
-from bliss.nn.layers import Layer, layers_of
+from bliss.nn.layers import Layer, OnProgress, layers_of
 from bliss.nn.outputs import Outputs
 from bliss.nn.projection import pays, project
 from bliss.nn.receptive_field import chunks, needed_nodes
@@ -60,7 +60,7 @@ def infer(
     chunk_edges: int = 500_000,
     chunk_bytes: int = 2**29,
     device: torch.device | str = "cpu",
-    progress: Callable[[float], None] | None = None,
+    progress: OnProgress = None,
     observer: Observer | None = None,
     out: str | os.PathLike[str] | None = None,
     nodes: Any = None,
@@ -175,7 +175,7 @@ def _infer_types(
     x: Mapping[str, Tensor],
     chunk_edges: int,
     device: torch.device | str,
-    progress: Callable[[float], None] | None,
+    progress: OnProgress,
     observer: Observer | None,
     nodes: Any,
     out: Any,
@@ -219,7 +219,7 @@ def _infer_whole(
     chunk_edges: int,
     chunk_bytes: int,
     device: torch.device | str,
-    progress: Callable[[float], None] | None,
+    progress: OnProgress,
     observer: Observer | None,
 ) -> Tensor:
     """A whole model at all nodes: its layers in chunks, the rest at once. float32[V, out]."""
@@ -319,7 +319,7 @@ def _infer(
     chunk_edges: int,
     chunk_bytes: int,
     device: torch.device | str,
-    progress: Callable[[float], None] | None = None,
+    progress: OnProgress = None,
     survey: _Survey | None = None,
     where: Where = EVERYWHERE,
 ) -> Outputs:

@@ -20,6 +20,7 @@ from bliss.nn.block import Block
 from bliss.nn.blockwise import Blockwise
 from bliss.nn.full_blocks import full_block
 from bliss.nn.layer_calls import LayerCall
+from bliss.nn.layers import OnProgress
 from bliss.nn.receptive_field import chunks
 from bliss.nn.typed_propagation import TypedLayer
 
@@ -37,7 +38,7 @@ class TypedInference:
         graph: Graph,
         chunk_edges: int,
         device: torch.device | str = "cpu",
-        progress: Callable[[float], None] | None = None,
+        progress: OnProgress = None,
         observer: Callable[..., None] | None = None,
     ) -> None:
         assert graph.types is not None

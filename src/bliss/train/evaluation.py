@@ -20,6 +20,7 @@ from bliss.graph import Cutoff, Graph
 from bliss.loader.gather import Gather
 from bliss.nn.block import Block
 from bliss.nn.inference import evaluating, infer
+from bliss.nn.layers import OnProgress
 from bliss.rng import Stream
 from bliss.samplers import Full
 from bliss.samplers.base import Sampler
@@ -28,8 +29,6 @@ from bliss.train.task import Task
 
 FEW = 1024
 """Training nodes that are scored in any case."""
-ProgressCallback = Callable[[float], None]
-"""Called with the share done, about every second; may raise to stop."""
 
 
 class SurveyedScores(NamedTuple):
@@ -53,10 +52,7 @@ class SurveyedScores(NamedTuple):
 
 
 def full_logits(
-    task: Task,
-    progress: ProgressCallback | None = None,
-    nodes: Tensor | None = None,
-    graph: Graph | None = None,
+    task: Task, progress: OnProgress = None, nodes: Tensor | None = None, graph: Graph | None = None
 ) -> Tensor:
     """Outputs of the network from full neighbourhoods, at all nodes or some. float32[V, C].
 
@@ -76,9 +72,7 @@ def full_logits(
     return outputs
 
 
-def evaluate(
-    task: Task, splits: Sequence[str], progress: ProgressCallback | None = None
-) -> dict[str, float]:
+def evaluate(task: Task, splits: Sequence[str], progress: OnProgress = None) -> dict[str, float]:
     """Score by split from full neighbourhoods.
 
     The score is that of `task.metric`; for regression, the mean squared error is beside it: "val"
@@ -92,7 +86,7 @@ def evaluate(
 
 
 def split_outputs(
-    task: Task, splits: Sequence[str], progress: ProgressCallback | None = None
+    task: Task, splits: Sequence[str], progress: OnProgress = None
 ) -> Iterator[tuple[str, Tensor | None, Tensor]]:
     """Each split, its nodes that are scored (None: all), and their outputs. int64[N], [N, C]."""
     if task.objective.node_time is not None:
@@ -121,7 +115,7 @@ def own_time_outputs(
     nodes: Tensor,
     sampler: Sampler | None = None,
     step: int = Stream.EVALUATION,
-    progress: ProgressCallback | None = None,
+    progress: OnProgress = None,
 ) -> Tensor:
     """Outputs at nodes [N], each with what had happened by its own time. float32[N, C].
 
@@ -145,10 +139,7 @@ def own_time_outputs(
 
 
 def evaluate_and_survey(
-    task: Task,
-    sampler: Sampler,
-    splits: Sequence[str],
-    progress: ProgressCallback | None = None,
+    task: Task, sampler: Sampler, splits: Sequence[str], progress: OnProgress = None
 ) -> SurveyedScores:
     """Scores as in `evaluate`, of all nodes, in a pass that is a survey for the sampler.
 
@@ -205,7 +196,7 @@ def on_blocks(task: Task, sampler: Sampler) -> Callable[[Sequence[Block]], Tenso
 
 @torch.no_grad()
 def evaluate_sampled(
-    task: Task, sampler: Sampler, splits: Sequence[str], progress: ProgressCallback | None = None
+    task: Task, sampler: Sampler, splits: Sequence[str], progress: OnProgress = None
 ) -> dict[str, float]:
     """Scores as in `evaluate`, from sampled neighbourhoods: means over independent draws.
 

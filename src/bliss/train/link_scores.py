@@ -27,6 +27,7 @@ from bliss.links import (
     recall,
 )
 from bliss.nn.decoders import Decoder
+from bliss.nn.layers import OnProgress
 from bliss.rng import Stream
 from bliss.train.config_parts import ObjectiveConfig
 from bliss.train.link_sides import Sides
@@ -82,11 +83,7 @@ class LinkScores:
 
     @torch.no_grad()
     def values(
-        self,
-        split: str,
-        z: Tensor | PairScorer,
-        metrics: list[str],
-        progress: Callable[[float], None] | None = None,
+        self, split: str, z: Tensor | PairScorer, metrics: list[str], progress: OnProgress = None
     ) -> dict[str, float]:
         """Metrics of a split by name, from embeddings z [V, H], or a function of pairs."""
         index, score = self.scored(split), self._scorer(z)
@@ -135,9 +132,7 @@ class LinkScores:
         }
         return {name: found[name]() for name in metrics}
 
-    def _rank_all(
-        self, z: Tensor, links: IntArray, progress: Callable[[float], None] | None
-    ) -> Ranks:
+    def _rank_all(self, z: Tensor, links: IntArray, progress: OnProgress) -> Ranks:
         """Ranks among all targets that are not known."""
         device = self.decoder.device
         everyone = z.float().to(device)
@@ -151,12 +146,7 @@ class LinkScores:
         )
 
     def _rank_sampled(
-        self,
-        split: str,
-        score: PairScorer,
-        index: IntArray,
-        links: IntArray,
-        progress: Callable[[float], None] | None,
+        self, split: str, score: PairScorer, index: IntArray, links: IntArray, progress: OnProgress
     ) -> Ranks:
         """Ranks of links among their negatives, which are drawn for some links at a time."""
         number = self.config.ranked_negatives

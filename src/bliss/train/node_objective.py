@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import isnan
 from typing import Any
@@ -14,6 +14,7 @@ from bliss.arrays import IntArray
 from bliss.data.dataset import SPLITS, Dataset
 from bliss.errors import InputError
 from bliss.graph import Graph
+from bliss.nn.layers import OnProgress
 from bliss.samplers.base import Sampler
 from bliss.train.batch import NodeData, NodeLoader
 from bliss.train.config import TrainConfig
@@ -131,11 +132,7 @@ class NodeObjective(NodeLabels):
         return []
 
     def scores(
-        self,
-        split: str,
-        nodes: Tensor | None,
-        outputs: Tensor,
-        progress: Callable[[float], None] | None = None,
+        self, split: str, nodes: Tensor | None, outputs: Tensor, progress: OnProgress = None
     ) -> dict[str, float]:
         """Score of a split; for regression with the mean squared error. [N], [N, C]."""
         wanted, predicted = self.dataset.y[nodes], self.predictions(outputs)
@@ -145,11 +142,7 @@ class NodeObjective(NodeLabels):
         return scores
 
     def assess(
-        self,
-        split: str,
-        nodes: Tensor | None,
-        outputs: Tensor,
-        progress: Callable[[float], None] | None = None,
+        self, split: str, nodes: Tensor | None, outputs: Tensor, progress: OnProgress = None
     ) -> SplitAssessment:
         """All scores of a split, by class, and beside a constant prediction. [N], [N, C]."""
         assert nodes is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from torch import Tensor
@@ -10,6 +10,7 @@ from torch import Tensor
 from bliss.arrays import IntArray
 from bliss.graph import Graph
 from bliss.loader.seed_loader import SeedLoader
+from bliss.nn.layers import OnProgress
 from bliss.samplers.base import Sampler
 from bliss.train.batch import NodeData
 from bliss.train.results import SplitAssessment
@@ -86,20 +87,12 @@ class Objective(Protocol):
         """What the user should know before training."""
 
     def scores(
-        self,
-        split: str,
-        nodes: Tensor | None,
-        outputs: Tensor,
-        progress: Callable[[float], None] | None = None,
+        self, split: str, nodes: Tensor | None, outputs: Tensor, progress: OnProgress = None
     ) -> dict[str, float]:
         """Scores of an evaluation during training, from outputs at `nodes`; see `evaluate`."""
 
     def assess(
-        self,
-        split: str,
-        nodes: Tensor | None,
-        outputs: Any,
-        progress: Callable[[float], None] | None = None,
+        self, split: str, nodes: Tensor | None, outputs: Any, progress: OnProgress = None
     ) -> SplitAssessment:
         """All scores of a split, from outputs at `nodes`."""
 
