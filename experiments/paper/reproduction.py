@@ -18,7 +18,7 @@ import msgspec
 from bliss import checks
 from bliss.data import missing_files
 from bliss.storage import records
-from bliss.studies.comparison.runs import DataCache, Outcome, StudyProgress, StudyRun, run_all
+from bliss.studies.comparison.runs import DataCache, Outcome, StudyProgress, StudyRun, run_each
 from bliss.studies.curves import average_curve, mean_and_deviation
 from bliss.studies.provenance import machine
 from bliss.train import RunFolder, TrainConfig, resolve
@@ -132,7 +132,8 @@ def reproduce(
     folder, started = RunFolder(out), perf_counter()
     with folder.locked():
         wanted = list(runs.values()) if {"f1", "time"} & set(tables) else []
-        outcomes = run_all(wanted, out / "runs", DataCache(root), say, on_progress)
+        by_name = run_each(wanted, out / "runs", DataCache(root), say, on_progress)
+        outcomes = [by_name[run.name] for run in wanted]
         grouped: dict[Key, list[Outcome]] = {}
         for (key, _), outcome in zip(runs, outcomes, strict=False):
             grouped.setdefault(key, []).append(outcome)

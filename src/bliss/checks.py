@@ -217,16 +217,15 @@ def whole(field: str, value: Any, least: int = 0) -> int:
     return int(value)
 
 
-def byte_count(field: str, value: Any, least: int = 1) -> int:
+def byte_count(field: str, value: Any) -> int:
     """A number of bytes: a whole number, or a text such as "4GiB", "512 MiB" or "2e9"."""
     match = _BYTES.fullmatch(value.strip()) if isinstance(value, str) else None
     if match:
         value = int(float(match[1]) * _UNITS[match[2].lower()])
     is_whole = isinstance(value, Integral) and not isinstance(value, bool)
-    if not (is_whole and least <= value < 2**63):
+    if not (is_whole and 1 <= value < 2**63):
         raise InputError(
-            f"{field}={value!r} must be a number of bytes, at least {least:,}: write for instance "
-            "4GiB."
+            f"{field}={value!r} must be a number of bytes, at least 1: write for instance 4GiB."
         )
     return int(value)
 

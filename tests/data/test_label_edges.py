@@ -59,6 +59,13 @@ def test_the_command_line_imports_and_trains_on_a_graph_without_features(files):
     assert "recall@3" in shown.output
 
 
+def test_an_index_of_pandas_is_no_end_of_a_link(files):
+    (files / "frame.csv").write_text(",user,item\n0,4,3\n1,5,3\n")
+    given = {"edges": files / "edges.csv", "num_nodes": 6, "label_edges": files / "frame.csv"}
+    links = open_store(import_graph(files / "out", **given)).label_edges
+    assert links.pairs.tolist() == [[4, 5], [3, 3]]
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -114,14 +114,8 @@ def takes_settings(
 
     The command must have an option `debug`.
 
-    Parameters
-    ----------
-    without
-        Settings to leave out.
-    sampler
-        Whether to include the options of samplers and policies.
-    basic
-        Names of the command's own options that --help shows, beside BASIC.
+    `without` are settings to leave out, with sampler=False also those of samplers and policies.
+    `basic` are the command's own options that --help shows, beside BASIC.
     """
     left_out = {*without, *(() if sampler else sampler_option_names())}
     chosen = [setting for setting in run_settings() if setting.name not in left_out]

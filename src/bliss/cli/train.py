@@ -326,9 +326,10 @@ def evaluate(
     """Evaluate a run's best weights with full neighbourhoods: all scores, by split and by class."""
     with errors(debug):
         from bliss import checks
+        from bliss.data.dataset import SPLITS
         from bliss.storage import records
         from bliss.storage.files import refuse_folder
-        from bliss.train.assessment import CUTOFFS, SPLITS, assess
+        from bliss.train.assessment import CUTOFFS, assess
 
         checks.choice("split", split, SPLITS)
         checks.choice("cutoffs", cutoffs, CUTOFFS)

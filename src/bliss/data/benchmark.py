@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from bliss.data.dataset import Dataset
 from bliss.data.edges import undirected
@@ -42,8 +41,7 @@ def read_benchmark(name: str, folder: Path, seed: int) -> Dataset:
     features.data = np.where(features.data > 0, 1, features.data).astype(np.float32)
     if not np.isfinite(features.data).all():
         raise InputError(f"{file} has features that are not finite: download it again.")
-    x = torch.from_numpy(features.toarray())  # already float32, so there is no second copy
     y = labels.astype(np.int64)
-    splits = {key: torch.from_numpy(ids) for key, ids in per_class(y, 20, 30, seed).items()}
+    splits = per_class(y, 20, 30, seed)
     graph = undirected(np.stack([adjacency.row, adjacency.col]), num_nodes)
-    return Dataset(name, graph, x, torch.from_numpy(y), splits, int(y.max()) + 1)
+    return Dataset.of_arrays(name, graph, features.toarray(), y, splits, int(y.max()) + 1)

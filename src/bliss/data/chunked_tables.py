@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from bliss.data.formats import suffix
-from bliss.data.safe_reading import LimitedStream, check_unpacked, reading
+from bliss.data.safe_reading import LimitedStream, reading
 from bliss.data.tables import (
     Table,
-    decoded,
+    decoded_table,
+    encoded_parquet,
     open_parquet,
-    parquet_values,
     parse_rows,
     parse_text,
     reading_parquet,
 )
-from bliss.errors import InputError
 
 _ROW_BYTES = 16  # about as long as a line of two ids
 _LEAST_BYTES = 1 << 12
@@ -74,24 +72,11 @@ def _parquet_blocks(
     field: str, file: Path, rows: int, only: Sequence[str] | None
 ) -> Iterator[Table]:
     import pyarrow as arrow
-    from pyarrow import types
 
-    with reading_parquet(field, file):
-        with open_parquet(file) as opened:
-            schema = opened.schema_arrow
-            check_unpacked(file, 8 * parquet_values(opened, only))
-        text = [column.name for column in schema if types.is_string(column.type)]
-        with open_parquet(file, text) as opened:
-            is_empty = True
-            for batch in opened.iter_batches(batch_size=rows, columns=only):
-                is_empty = False
-                yield _table(field, file, arrow.Table.from_batches([batch]))
-            if is_empty:
-                yield _table(field, file, opened.read(columns=only))
-
-
-def _table(field: str, file: Path, table: Any) -> Table:
-    columns = [decoded(file, column) for column in table.columns]
-    if not columns:
-        raise InputError(f"{field}={str(file)!r} has no columns: write it again.")
-    return Table(tuple(table.column_names), columns, lambda place: columns[place])
+    with encoded_parquet(field, file, only) as opened:
+        is_empty = True
+        for batch in opened.iter_batches(batch_size=rows, columns=only):
+            is_empty = False
+            yield decoded_table(field, file, arrow.Table.from_batches([batch]))
+        if is_empty:
+            yield decoded_table(field, file, opened.read(columns=only))

@@ -102,6 +102,22 @@ class Dataset:
         check_splits(parts, self.is_labelled, nodes, missing)
 
     @classmethod
+    def of_arrays(
+        cls,
+        name: str,
+        graph: Graph,
+        x: Array,
+        y: Array,
+        splits: Mapping[str, IntArray],
+        num_classes: int,
+        **others: Any,
+    ) -> Dataset:
+        """A dataset of NumPy arrays, whose memory it shares."""
+        ids = {split: torch.from_numpy(nodes) for split, nodes in splits.items()}
+        tensors = torch.from_numpy(x), torch.from_numpy(y), ids
+        return cls(name, graph, *tensors, num_classes, **others)
+
+    @classmethod
     def from_data(cls, data: Any, name: str = "data", **options: Any) -> Dataset:
         """A dataset of a PyG `Data` or `HeteroData`; for options see `bliss.data.from_data`."""
         from bliss.data.from_data import from_data

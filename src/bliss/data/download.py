@@ -31,14 +31,7 @@ def download(sources: Sequence[Source], folder: Path, missing: Collection[str]) 
     to their places once all of them are complete, so a failure leaves nothing behind. Raises a
     `DownloadError`, or a `ResourceError` if the disk is full or fails.
 
-    Parameters
-    ----------
-    sources
-        Where the files come from. Sources without a missing file are skipped.
-    folder
-        The folder of the dataset.
-    missing
-        Paths under the folder.
+    `missing` are paths under `folder`; sources without a missing file are skipped.
     """
     is_new = not folder.parent.exists()
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -139,23 +139,28 @@ def chained(files: Sequence[Path], sources: Sequence[EdgeSource]) -> EdgeSource:
     """The edges of several files, one after the other; all of them have weights, or none."""
     if len(sources) == 1:
         return sources[0]
-    weighted = [file for file, one in zip(files, sources, strict=True) if one.is_weighted]
-    plain = [file for file, one in zip(files, sources, strict=True) if not one.is_weighted]
-    if weighted and plain:
-        raise InputError(
-            f"edges={str(weighted[0])!r} has weights, but edges={str(plain[0])!r} has none: add a "
-            "column of weights, or remove it."
-        )
-    by_file = zip(map(str, files), sources, strict=True)
-    unit = common_unit(**{name: one.time_unit for name, one in by_file})
+    by_file = dict(zip(map(str, files), sources, strict=True))
+    unit = common_unit(**{name: one.time_unit for name, one in by_file.items()})
     numbers = [one.number for one in sources]
     return EdgeSource(
         lambda rows: (edges for one in sources for edges in one.chunks(rows)),
-        bool(weighted),
+        all_weighted({f"edges={name!r}": one for name, one in by_file.items()}),
         None if None in numbers else sum(number or 0 for number in numbers),
         tuple(dict.fromkeys(note for one in sources for note in one.notes)),
         unit,
     )
+
+
+def all_weighted(sources: Mapping[str, EdgeSource]) -> bool:
+    """Whether edges have weights: those of all sources, by name, or of none."""
+    weighted = [name for name, source in sources.items() if source.is_weighted]
+    plain = [name for name, source in sources.items() if not source.is_weighted]
+    if weighted and plain:
+        raise InputError(
+            f"{weighted[0]} has weights, but {plain[0]} has none: add a column of weights, or "
+            "remove it."
+        )
+    return bool(weighted)
 
 
 def _with_weights(source: EdgeSource, weight: NpyRows) -> EdgeSource:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -114,17 +114,12 @@ def _header(choice: FeatureColumns) -> tuple[str, ...]:
 
 def npy_features(file: Path, choice: FeatureColumns) -> FeatureSource:
     """Features of a .npy file, [V, F]; it has no names of columns."""
-    return _dense(NpyRows(file))
+    return dense_features(NpyRows(file))
 
 
 def npz_features(file: Path, choice: FeatureColumns) -> FeatureSource:
     """Features of a SciPy sparse matrix; it has no names of columns."""
     return _sparse(read_sparse(file))
-
-
-def dense_features(matrix: Array, ids: Any = None, notes: tuple[str, ...] = ()) -> FeatureSource:
-    """Features in memory. [V, F]."""
-    return replace(_dense(matrix), ids=ids, notes=notes)
 
 
 FEATURE_TYPES = {"float32": np.float32, "float16": np.float16}
@@ -161,7 +156,8 @@ def row_chunks(array: Any) -> Iterator[Any]:
         yield array[start : start + step]
 
 
-def _dense(array: Array | NpyRows) -> FeatureSource:
+def dense_features(array: Array | NpyRows) -> FeatureSource:
+    """Features in memory, or in a .npy file. [V, F]."""
     if len(array.shape) != 2:
         raise InputError(
             f"features has shape {array.shape}, but must have a row per node and a column per "

@@ -35,8 +35,8 @@ def read_graph_file(
     label: str,
     columns: tuple[str, ...],
     task: str,
-    time: str = "",
-    node_type: str | None = None,
+    time: str,
+    node_type: str | None,
 ) -> Parts | TypedParts:
     """Read a file or folder that holds a whole graph.
 
@@ -48,12 +48,14 @@ def read_graph_file(
                 f"{option}={name!r} names a part of PyG's data, but graph={str(file)!r} is no .pt "
                 "file: pass edges and features as tables, or leave it out."
             )
-    if time or node_type:
-        _refuse_names(file, label, columns)
+    if file.is_dir() or suffix(file) == ".pt":
+        if label or columns:
+            raise InputError(
+                f"graph={str(file)!r} has no named columns: leave label and feature_columns out."
+            )
+        if file.is_dir():
+            return read_ogb_folder(file, task)
         return read_pt(file, task, time, node_type)
-    if file.is_dir():
-        _refuse_names(file, label, columns)
-        return read_ogb_folder(file, task)
     if suffix(file) not in endings("graph"):
         raise InputError(
             f"graph={str(file)!r} must be a {listed(endings('graph'))} file, or a folder of OGB: "
@@ -63,22 +65,7 @@ def read_graph_file(
     return parts
 
 
-def read_pt_file(file: Path, label: str, columns: tuple[str, ...], task: str) -> Parts | TypedParts:
-    """Read a PyG `Data`, as `read_pt` does; it has no named columns."""
-    _refuse_names(file, label, columns)
-    return read_pt(file, task)
-
-
-def _refuse_names(file: Path, label: str, columns: tuple[str, ...]) -> None:
-    if label or columns:
-        raise InputError(
-            f"graph={str(file)!r} has no named columns: leave label and feature_columns out."
-        )
-
-
-def read_pt(
-    file: Path, task: str = "auto", time: str = "", node_type: str | None = None
-) -> Parts | TypedParts:
+def read_pt(file: Path, task: str, time: str, node_type: str | None) -> Parts | TypedParts:
     """Read a PyG `Data` or `HeteroData` that torch.save wrote, alone, in a tuple, or as a dict.
 
     The file is loaded with weights_only=True: it can hold tensors, plain values and PyG's classes
@@ -186,7 +173,7 @@ def _one_data(file: Path, content: Any) -> Any:
     )
 
 
-def read_ogb_folder(folder: Path, task: str = "auto") -> Parts:
+def read_ogb_folder(folder: Path, task: str) -> Parts:
     """Read the folder of a node property data set in OGB's form.
 
     As text: raw/edge.csv.gz, raw/node-feat.csv.gz, raw/node-label.csv.gz and optionally

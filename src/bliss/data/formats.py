@@ -29,7 +29,7 @@ class Format:
     table: str = ""
     """(field, file, header, may_lack_header, counts) -> `Table`: columns, which may have names."""
     graph: str = ""
-    """(file, label, columns, task) -> `Parts`: a whole graph."""
+    """(file, label, columns, task) -> `Parts`: a whole graph; of .pt, see `read_graph_file`."""
 
 
 FORMATS = (
@@ -52,7 +52,7 @@ FORMATS = (
         features="features:parquet_features",
         table="tables:parquet_table",
     ),
-    Format(endings=(".pt",), graph="foreign:read_pt_file"),
+    Format(endings=(".pt",), graph="foreign:read_pt"),
     Format(endings=(".graphml", ".gexf"), graph="graphml:read_xml"),
 )
 

@@ -10,7 +10,7 @@ import torch
 
 from bliss import checks
 from bliss.arrays import Array, IntArray
-from bliss.data.dataset import SPLITS, Dataset, labelled
+from bliss.data.dataset import SPLITS, Dataset
 from bliss.data.edges import Edges, find_nodes, make_graph
 from bliss.data.labels import Labels, make_labels, no_labels
 from bliss.data.nodes import Nodes
@@ -89,15 +89,13 @@ def from_data(
     edges = find_nodes(edges, nodes)
     node_time = data_node_times(data, time)
     graph = make_graph(edges, nodes.number, not undirected, norm, node_time)
-    known = np.flatnonzero(labelled(labels.y, labels.task, labels.num_classes))
     source = data_splits(data, split) if splits is None else splits
-    parts = read_splits((0.6, 0.2, 0.2) if source is None else source, nodes, known, seed)
-    return Dataset(
+    return Dataset.of_arrays(
         name,
         graph,
-        torch.from_numpy(features),
-        torch.from_numpy(labels.y),
-        {key: torch.from_numpy(ids) for key, ids in parts.items()},
+        features,
+        labels.y,
+        read_splits(source, nodes, labels, seed),
         labels.num_classes,
         task=labels.task,
         class_names=labels.names,

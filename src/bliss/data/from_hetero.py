@@ -10,7 +10,7 @@ import torch
 
 from bliss import checks
 from bliss.arrays import Array, IntArray
-from bliss.data.dataset import Dataset, labelled
+from bliss.data.dataset import Dataset
 from bliss.data.from_data import data_features, data_labels, data_splits
 from bliss.data.nodes import Nodes
 from bliss.data.splits import SplitSource, read_splits
@@ -46,17 +46,14 @@ def from_hetero(
     own = chosen_type(types.node_types, node_type, labelled_types(data))
     number = types.num_nodes[own]
     labels = data_labels(data[own], number, task)
-    known = np.flatnonzero(labelled(labels.y, labels.task, labels.num_classes))
     source = data_splits(data[own], split) if splits is None else splits
-    chosen = (0.6, 0.2, 0.2) if source is None else source
-    parts = splits_of_type(read_splits(chosen, Nodes(number), known, seed), types, own)
-    whole = labels_of_type(labels, types, own)
-    return Dataset(
+    parts = read_splits(source, Nodes(number), labels, seed)
+    return Dataset.of_arrays(
         name,
         graph,
-        torch.empty(graph.num_nodes, 0),
-        torch.from_numpy(whole.y),
-        {key: torch.from_numpy(ids) for key, ids in parts.items()},
+        np.empty((graph.num_nodes, 0), np.float32),
+        labels_of_type(labels, types, own).y,
+        splits_of_type(parts, types, own),
         labels.num_classes,
         task=labels.task,
         class_names=labels.names,

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from bliss import checks
 from bliss.arrays import Array, IntArray
@@ -53,14 +52,8 @@ def read_saint(name: str, folder: Path, seed: int = 0) -> Dataset:
     splits = _splits(place / "role.json", num_nodes)
     y, num_classes = _labels(place / "class_map.json", num_nodes)
     x = _standardised(features, splits["train"], place / "feats.npy")
-    return Dataset(
-        name,
-        Graph.from_scipy(adjacency, duplicates="coalesce"),
-        torch.from_numpy(x),
-        torch.from_numpy(y),
-        {key: torch.from_numpy(ids) for key, ids in splits.items()},
-        num_classes,
-    )
+    graph = Graph.from_scipy(adjacency, duplicates="coalesce")
+    return Dataset.of_arrays(name, graph, x, y, splits, num_classes)
 
 
 def _splits(file: Path, num_nodes: int) -> dict[str, IntArray]:

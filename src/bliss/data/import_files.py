@@ -32,8 +32,6 @@ from bliss.data.tables import read_table
 from bliss.data.timestamps import Times, column_times, common_unit
 from bliss.errors import InputError
 
-SHARES = (0.6, 0.2, 0.2)
-"""Default shares of train, validation and test nodes."""
 _CHECKED_ROWS = 1 << 22  # edges that are looked at together
 
 
@@ -190,16 +188,12 @@ class Files:
         id_name = self.feature_columns.id_column
         return read_labels(self.labels, nodes, self.label, self.task, id_name)
 
-    def read_splits(self, parts: Parts) -> Mapping[str, IntArray]:
-        """Splits by name, checked."""
-        return self._splits(parts.splits, parts.nodes, parts.labels)
-
-    def _splits(
+    def read_splits(
         self, source: SplitSource | None, nodes: Nodes, labels: Labels
     ) -> Mapping[str, IntArray]:
+        """Splits by name, checked."""
+        splits = read_splits(source, nodes, labels, self.seed)
         is_labelled = labelled(labels.y, labels.task, labels.num_classes)
-        known = np.flatnonzero(is_labelled)
-        splits = read_splits(SHARES if source is None else source, nodes, known, self.seed)
         missing = "target (NaN)" if labels.task == "regression" else "label (-1)"
         check_splits(splits, is_labelled, nodes.number, missing)
         return splits
@@ -248,7 +242,7 @@ def find_problems(files: Files, feature_type: str) -> list[str]:
             pass
     with problems.collecting():
         if nodes is not None and labels is not None:
-            files._splits(splits, nodes, labels)
+            files.read_splits(splits, nodes, labels)
     with problems.collecting():
         if nodes is not None and files.label_edges:
             LabelEdges.read(files.label_edges, nodes, nodes)

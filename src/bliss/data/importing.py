@@ -25,13 +25,14 @@ from bliss.data.import_files import Files, Parts, find_problems
 from bliss.data.labels import AUTO
 from bliss.data.problems import ImportProblems
 from bliss.data.saving import Content, Progress, WrittenGraph, check_new, write_store
-from bliss.data.sorting import LEAST_MEMORY, EdgeSorter, SortedEdges, chunk_rows, disk_bytes
+from bliss.data.sorting import LEAST_MEMORY, EdgeSorter, SortedEdges, chunk_rows
 from bliss.data.splits import SplitSource
 from bliss.data.store import StrPath, open_store, write_graph, write_graph_header
 from bliss.data.summary import describe, import_summary
 from bliss.data.table_encoder import MAX_CATEGORIES, TableEncoder
 from bliss.data.timestamps import Times
 from bliss.data.typed_import import (
+    check_store_space,
     feature_types,
     import_tables,
     node_tables,
@@ -44,7 +45,6 @@ from bliss.data.typed_parts import TypedFiles, TypedParts
 from bliss.data.weights import weigh_self_loops
 from bliss.errors import InputError
 from bliss.graph import WEIGHTED, EdgeType, Norm
-from bliss.storage.files import check_space
 from bliss.storage.limits import memory_limit
 from bliss.text import printable
 
@@ -256,7 +256,8 @@ def import_graph(
                 "node one row."
             )
         directed = directed and not parts.is_undirected
-        _check_space(folder, parts, feature_type)
+        given, weighted = [(parts.features.shape, feature_type)], parts.edges.is_weighted
+        check_store_space(folder, given, [parts.edges], weighted)
         plain = _Plan(parts, directed, own_norm, most, progress)
         return write_store(folder, _content(plain, files, feature_type), progress=progress)
     except InputError as error:
@@ -325,15 +326,6 @@ def _encoder_of(folder: Path) -> TableEncoder:
             "encode a table: import it from a table, or pass an array of features."
         )
     return encoder
-
-
-def _check_space(folder: Path, parts: Parts, feature_type: str) -> None:
-    """Raise if the disk cannot hold the store, or what is needed to sort its edges."""
-    height, width = parts.features.shape
-    features = height * width * np.dtype(FEATURE_TYPES[feature_type]).itemsize
-    edges = parts.edges.number or 0  # of a text, what it has is not known
-    runs, graph = disk_bytes(edges, height, parts.edges.is_weighted)
-    check_space(folder, graph + max(runs, features))  # the runs are gone before features come
 
 
 @dataclass(frozen=True)
@@ -450,7 +442,7 @@ def _content(plan: _Plan, files: Files, feature_type: str) -> Content:
         shape=parts.features.shape,
         feature_type=feature_type,
         labels=parts.labels,
-        splits=files.read_splits(parts),
+        splits=files.read_splits(parts.splits, parts.nodes, parts.labels),
         names=parts.nodes.names,
         encoder=parts.features.encoder,
         label_edges=parts.label_edges,

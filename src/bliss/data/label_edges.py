@@ -11,14 +11,13 @@ import numpy as np
 
 from bliss import checks
 from bliss.arrays import Array, IntArray
-from bliss.data.edges import end_names, header_names
-from bliss.data.nodes import Nodes, id_column
+from bliss.data.nodes import Nodes
 from bliss.data.npy import read_npy
-from bliss.data.tables import Table, read_table
+from bliss.data.pairs import table_pairs
+from bliss.data.tables import Table
 from bliss.data.timestamps import NUMBER, column_times, common_unit
 from bliss.errors import InputError
 from bliss.graph import EdgeType, Graph, GraphTypes
-from bliss.storage.files import check_regular
 
 SPLITS = ("train", "val", "test")
 TIMES = ("time", "timestamp", "date")
@@ -113,7 +112,7 @@ class LabelEdges:
                 f"label_edges has {len(files)} files, but must have one, or three, of train, val "
                 "and test: pass that many."
             )
-        parts = [_read_table(file, (sources, targets), edge_type) for file in files]
+        parts = [_read_table(file, sources, targets, edge_type) for file in files]
         if len(parts) == 1:
             return parts[0]
         pairs = np.concatenate([part.pairs for part in parts], axis=1)
@@ -126,21 +125,10 @@ class LabelEdges:
         return cls(pairs, split, np.concatenate(times), common_unit(**units))
 
 
-def _read_table(file: Path, nodes: tuple[Nodes, Nodes], edge_type: EdgeType | None) -> LabelEdges:
-    field = "label_edges"
-    check_regular(file, f"{field}={str(file)!r}")
-    table = read_table(field, file, header_names(edge_type), may_lack_header=True)
-    ends = [place for names in end_names(table.names, edge_type) for place in table.places(*names)]
-    if not ends and len(table.columns) >= 2:
-        ends = [0, 1]
-    if len(ends) != 2:
-        raise InputError(
-            f"{field}={str(file)!r} must have one column of sources and one of targets: call them "
-            "src and dst."
-        )
-    columns = (id_column(field, table, place) for place in ends)
-    found = zip(nodes, columns, strict=True)
-    pairs = np.stack([side.find(field, column) for side, column in found])
+def _read_table(
+    file: Path, sources: Nodes, targets: Nodes, edge_type: EdgeType | None
+) -> LabelEdges:
+    pairs, table = table_pairs("label_edges", file, sources, targets, edge_type)
     splits, times = table.places("split"), table.places(*TIMES)
     split = _split_numbers(file, table, splits[0]) if splits else None
     if not times:

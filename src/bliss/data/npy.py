@@ -40,12 +40,14 @@ class _Header(NamedTuple):
 
 def map_npy(file: Path) -> Array:
     """Map a .npy file into memory, read-only."""
-    header = _read_header(file)
-    if math.prod(header.shape) == 0:
-        return np.empty(header.shape, header.dtype)  # an empty range cannot be mapped
-    return cast(
-        "Array", np.memmap(file, header.dtype, "r", header.offset, header.shape, header.order)
-    )
+    return _map(file, _read_header(file), "r")
+
+
+def _map(file: Path, header: _Header, mode: Any) -> Array:
+    shape = header.shape
+    if math.prod(shape) == 0:
+        return np.empty(shape, header.dtype)  # an empty range cannot be mapped
+    return cast("Array", np.memmap(file, header.dtype, mode, header.offset, shape, header.order))
 
 
 def map_npy_private(file: Path) -> Array:
@@ -55,12 +57,8 @@ def map_npy_private(file: Path) -> Array:
     larger than memory. This function reserves nothing.
     """
     header = _read_header(file)
-    if math.prod(header.shape) == 0:
-        return np.empty(header.shape, header.dtype)
-    if sys.platform != "linux":
-        return cast(
-            "Array", np.memmap(file, header.dtype, "c", header.offset, header.shape, header.order)
-        )
+    if sys.platform != "linux" or math.prod(header.shape) == 0:
+        return _map(file, header, "c")
     with open(file, "rb") as stream:
         mapping = mmap.mmap(
             stream.fileno(),
@@ -97,9 +95,7 @@ def write_npy_rows(
     mapping raise a signal.
     """
     with open(file, "wb") as stream:
-        kind = np.lib.format.dtype_to_descr(np.dtype(dtype))
-        header = {"descr": kind, "fortran_order": False, "shape": shape}
-        np.lib.format.write_array_header_2_0(stream, header)
+        _write_header(stream, np.dtype(dtype), shape)
         rows = 0
         for chunk in chunks:
             stream.write(np.ascontiguousarray(chunk, dtype).data)
@@ -118,7 +114,7 @@ class GrowingNpy:
         self.dtype, self.size = np.dtype(dtype), 0
         self._stream = open(file, "wb")  # noqa: SIM115
         try:
-            self._offset = self._write_header()
+            self._offset = _write_header(self._stream, self.dtype, (0,))
         except BaseException:
             self._stream.close()
             raise
@@ -128,7 +124,9 @@ class GrowingNpy:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         with self._stream:
-            if kind is None and self._write_header() != self._offset:
+            if kind is not None:
+                return
+            if _write_header(self._stream, self.dtype, (self.size,)) != self._offset:
                 raise ValueError(f"the header of {self._stream.name} has grown")
 
     def write(self, part: Array) -> None:
@@ -136,12 +134,14 @@ class GrowingNpy:
         self._stream.write(np.ascontiguousarray(part, self.dtype).data)
         self.size += part.size
 
-    def _write_header(self) -> int:
-        self._stream.seek(0)
-        kind = np.lib.format.dtype_to_descr(self.dtype)
-        header = {"descr": kind, "fortran_order": False, "shape": (self.size,)}
-        np.lib.format.write_array_header_2_0(self._stream, header)
-        return self._stream.tell()
+
+def _write_header(stream: IO[bytes], dtype: np.dtype[Any], shape: tuple[int, ...]) -> int:
+    """Write a header at the start of a file; returns its length."""
+    stream.seek(0)
+    kind = np.lib.format.dtype_to_descr(dtype)
+    header = {"descr": kind, "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_2_0(stream, header)
+    return stream.tell()
 
 
 class NpyRows:

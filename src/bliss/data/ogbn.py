@@ -9,7 +9,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from bliss.data.dataset import SPLITS, Dataset
 from bliss.data.edges import undirected
@@ -28,8 +27,7 @@ def read_ogbn(name: str, folder: Path, seed: int) -> Dataset:
     if pairs.shape[1] != 2 or len(x) != len(y):
         raise InputError(f"the files in {folder} do not fit together: download them again.")
     splits = {
-        key: torch.from_numpy(np.sort(read_matrix(file, np.int64)[:, 0]))
+        key: np.sort(read_matrix(file, np.int64)[:, 0])
         for key, file in zip(SPLITS, ids, strict=True)
     }
-    graph = undirected(pairs.T, len(y))
-    return Dataset(name, graph, torch.from_numpy(x), torch.from_numpy(y), splits, int(y.max()) + 1)
+    return Dataset.of_arrays(name, undirected(pairs.T, len(y)), x, y, splits, int(y.max()) + 1)

@@ -15,24 +15,30 @@ from bliss.graph import EdgeType
 from bliss.storage.files import check_regular
 
 
-def read_pairs(
-    file: Path, sources: Nodes, targets: Nodes, edge_type: EdgeType | None = None
-) -> IntArray:
+def read_pairs(file: Path, sources: Nodes, targets: Nodes, edge_type: EdgeType | None) -> IntArray:
     """Pairs from a table with the columns src and dst, or two columns. int64[2, P].
 
     Columns may also be called as the types of a relation.
     """
-    table = _table("pairs", file, header_names(edge_type), 2)
+    return table_pairs("pairs", file, sources, targets, edge_type)[0]
+
+
+def table_pairs(
+    field: str, file: Path, sources: Nodes, targets: Nodes, edge_type: EdgeType | None
+) -> tuple[IntArray, Table]:
+    """Pairs of a table, see `read_pairs`, and the table."""
+    table = _table(field, file, header_names(edge_type), 2)
     first = int(table.has_counting_index())
     known = end_names(table.names, edge_type)
     places = [place for names in known for place in table.places(*names)] or [first, first + 1]
     if len(places) != 2:
         raise InputError(
-            f"pairs={str(file)!r} must have one column of sources and one of targets: call them "
+            f"{field}={str(file)!r} must have one column of sources and one of targets: call them "
             "src and dst."
         )
     ends = zip((sources, targets), places, strict=True)
-    return np.stack([nodes.find("pairs", id_column("pairs", table, at)) for nodes, at in ends])
+    pairs = [nodes.find(field, id_column(field, table, place)) for nodes, place in ends]
+    return np.stack(pairs), table
 
 
 def read_nodes(file: Path, nodes: Nodes) -> IntArray:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from bliss.arrays import Array, IntArray
 from bliss.data.dataset import Dataset
@@ -54,12 +53,11 @@ def read_planetoid(name: str, folder: Path, seed: int) -> Dataset:
     x[test], hot[test] = x[np.sort(test)], hot[np.sort(test)]
     y = np.where(hot.any(axis=1), hot.argmax(axis=1), -1)
     splits = {
-        "train": torch.arange(num_train),
-        "val": torch.arange(num_train, num_train + 500),
-        "test": torch.from_numpy(np.sort(test)),
+        "train": np.arange(num_train),
+        "val": np.arange(num_train, num_train + 500),
+        "test": np.sort(test),
     }
-    graph = _graph(parts["graph"], num_nodes)
-    return Dataset(name, graph, torch.from_numpy(x), torch.from_numpy(y), splits, hot.shape[1])
+    return Dataset.of_arrays(name, _graph(parts["graph"], num_nodes), x, y, splits, hot.shape[1])
 
 
 def _graph(file: Path, num_nodes: int) -> Graph:

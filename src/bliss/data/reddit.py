@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import torch
 
-from bliss.data.dataset import Dataset
+from bliss.data.dataset import SPLITS, Dataset
 from bliss.data.features import finite_rows
 from bliss.data.npy import read_npz, read_sparse
 from bliss.errors import InputError
@@ -31,12 +30,6 @@ def read_reddit(name: str, folder: Path, seed: int) -> Dataset:
     ):
         raise InputError(f"the files in {folder / 'raw'} do not fit together: download them again.")
     (features,) = finite_rows("feature", [x])
-    splits = {key: np.flatnonzero(role == i) for i, key in enumerate(("train", "val", "test"), 1)}
-    return Dataset(
-        name,
-        Graph.from_scipy(adjacency, duplicates="coalesce"),
-        torch.from_numpy(features),
-        torch.from_numpy(y.astype(np.int64)),
-        {key: torch.from_numpy(ids) for key, ids in splits.items()},
-        int(y.max()) + 1,
-    )
+    splits = {key: np.flatnonzero(role == i) for i, key in enumerate(SPLITS, 1)}
+    graph, y = Graph.from_scipy(adjacency, duplicates="coalesce"), y.astype(np.int64)
+    return Dataset.of_arrays(name, graph, features, y, splits, int(y.max()) + 1)

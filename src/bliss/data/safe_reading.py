@@ -27,16 +27,8 @@ _UNPACK_RATIO = 32  # a file may also unpack to 32 times its size; index arrays 
 def reading(file: Path, form: str, remedy: str, field: str = "") -> Iterator[None]:
     """Check that `file` is a regular file, and turn what a reader raises into one sentence.
 
-    Parameters
-    ----------
-    file
-        The file to be read.
-    form
-        What the file should be: "it cannot be read as `form`".
-    remedy
-        What to do about it.
-    field
-        Name of the argument that held the path, if there is one.
+    The sentence says that the file "cannot be read as `form`", and the remedy. `field` is the name
+    of the argument that held the path, if there is one.
     """
     shown = f"{field}={str(file)!r}" if field else str(file)
     check_regular(file, shown)

@@ -18,6 +18,7 @@ import numpy as np
 from bliss.arrays import Array, BoolArray, FloatArray, IntArray
 from bliss.data.npy import GrowingNpy
 from bliss.errors import InputError, ResourceError
+from bliss.graph.csc import index_type
 from bliss.kernels import sorting
 
 LEAST_MEMORY = 1 << 20
@@ -109,7 +110,7 @@ class EdgeSorter:
 
     def write(self, progress: Callable[[float], None]) -> SortedEdges:
         """Sort and write the edges. `progress` is called with the share that is done."""
-        kind = np.int32 if self.num_nodes <= np.iinfo(np.int32).max else np.int64
+        kind = index_type(self.num_nodes)
         total = max(self._runs.size + self.num_nodes, 1)
         done = 0
         with ExitStack() as stack:

@@ -11,8 +11,9 @@ import numpy as np
 
 from bliss import checks
 from bliss.arrays import Array, IntArray
-from bliss.data.dataset import SPLITS
+from bliss.data.dataset import SPLITS, labelled
 from bliss.data.formats import endings, is_table, reader
+from bliss.data.labels import Labels
 from bliss.data.nodes import ID_NAMES, Nodes, id_column
 from bliss.data.npy import read_npz
 from bliss.data.tables import Table, column_values
@@ -20,6 +21,8 @@ from bliss.errors import InputError
 from bliss.rng import Stream, derive_key, uniforms
 from bliss.storage.files import check_regular
 
+SHARES = (0.6, 0.2, 0.2)
+"""Default shares of train, validation and test nodes."""
 SplitSource = Mapping[str, Any] | Sequence[float] | str | PathLike[str]
 
 
@@ -60,7 +63,7 @@ def by_fraction(fractions: Sequence[float], labelled: IntArray, seed: int) -> di
 
 
 def read_splits(
-    source: SplitSource, nodes: Nodes, labelled: IntArray, seed: int
+    source: SplitSource | None, nodes: Nodes, labels: Labels, seed: int
 ) -> dict[str, IntArray]:
     """Read or draw the splits, as sorted numbers of nodes.
 
@@ -69,18 +72,19 @@ def read_splits(
     source
         Three fractions; or a mapping from train, val and test to ids, masks, or paths of either
         (.npy, .csv, .parquet); or the path of a folder with such files, or of an .npz file with
-        such arrays. Only train is required.
+        such arrays. Only train is required. None: SHARES.
     nodes
         The nodes: ids are theirs, and masks have one entry for each.
-    labelled
-        The nodes that fractions are taken of. int64[N].
+    labels
+        Labels of the nodes; fractions are taken of the labelled ones.
     seed
         Seed of the draw of fractions.
     """
     if isinstance(source, (str, PathLike)):
         source = _open(checks.path("splits", source))
     if not isinstance(source, Mapping):
-        return by_fraction(source, labelled, seed)
+        known = np.flatnonzero(labelled(labels.y, labels.task, labels.num_classes))
+        return by_fraction(SHARES if source is None else source, known, seed)
     for name in source:
         checks.choice("splits", name, SPLITS)
     splits = {name: _read(name, source[name], nodes) for name in source}

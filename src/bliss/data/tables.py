@@ -8,8 +8,8 @@ from __future__ import annotations
 import csv
 import re
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -397,6 +397,13 @@ def parquet_table(field: str, file: Path, header: Collection[str] = (), **option
 
 def read_parquet(field: str, file: Path, only: Sequence[str] | None = None) -> Table:
     """Read all or some columns of a parquet file."""
+    with encoded_parquet(field, file, only) as opened:
+        return decoded_table(field, file, opened.read(columns=only))
+
+
+@contextmanager
+def encoded_parquet(field: str, file: Path, only: Sequence[str] | None) -> Iterator[Any]:
+    """Context manager that opens a parquet file; pass what it reads to `decoded_table`."""
     from pyarrow import types
 
     with reading_parquet(field, file):
@@ -405,14 +412,18 @@ def read_parquet(field: str, file: Path, only: Sequence[str] | None = None) -> T
             check_unpacked(file, 8 * parquet_values(opened, only))
         text = [column.name for column in schema if types.is_string(column.type)]
         with open_parquet(file, text) as opened:
-            table = opened.read(columns=only)
-        columns = [decoded(file, column) for column in table.columns]
+            yield opened
+
+
+def decoded_table(field: str, file: Path, table: Any) -> Table:
+    """A pyarrow table of a parquet file, or a part of it, with its text decoded."""
+    columns = [_decoded(file, column) for column in table.columns]
     if not columns:
         raise InputError(f"{field}={str(file)!r} has no columns: write it again.")
     return Table(tuple(table.column_names), columns, lambda place: columns[place])
 
 
-def decoded(file: Path, column: Any) -> Any:
+def _decoded(file: Path, column: Any) -> Any:
     """A column in one piece; text is decoded once its size is known."""
     import pyarrow as arrow
     from pyarrow import compute, types

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ import torch
 
 from bliss import checks
 from bliss.arrays import NOTHING
-from bliss.data.edges import check_some
+from bliss.data.edges import EdgeSource, all_weighted, check_some
 from bliss.data.features import FEATURE_TYPES, finite_rows
 from bliss.data.import_files import Files
 from bliss.data.npy import GrowingNpy, map_npy
@@ -24,10 +24,11 @@ from bliss.data.store import StrPath, open_store, write_graph, write_graph_heade
 from bliss.data.table_encoder import TableEncoder
 from bliss.data.timestamps import NUMBER, common_unit
 from bliss.data.typed_nodes import TypedNodes, labels_of_type, reverse_of, splits_of_type
-from bliss.data.typed_parts import FROM_EDGES, TypedFiles, TypedParts, numbered, typed_splits
+from bliss.data.typed_parts import FROM_EDGES, TypedFiles, TypedParts, numbered
 from bliss.data.typed_store import GROUP_FILES, open_types
 from bliss.errors import InputError
 from bliss.graph import EdgeType, GraphTypes, Norm
+from bliss.graph.csc import ranges
 from bliss.storage.files import check_space
 
 _CHUNK = 1 << 22  # edges that are divided into groups at once
@@ -66,15 +67,8 @@ class TypedPlan:
     @property
     def is_weighted(self) -> bool:
         """Whether edges have weights: those of all relations, or of none."""
-        some = {one: source for one, source in self.parts.edges.items() if source.number != 0}
-        weighted = [one for one, source in some.items() if source.is_weighted]
-        plain = [one for one, source in some.items() if not source.is_weighted]
-        if weighted and plain:
-            raise InputError(
-                f"relation {','.join(weighted[0])} has weights, but {','.join(plain[0])} has none: "
-                "add a column of weights, or remove it."
-            )
-        return bool(weighted)
+        edges = self.parts.edges.items()
+        return all_weighted({f"relation {','.join(one)}": s for one, s in edges if s.number != 0})
 
     def write(self, folder: Path) -> WrittenGraph:
         """Write the files of the graph into a folder, and say what was done to its edges."""
@@ -152,7 +146,7 @@ def write_groups(folder: Path, num_nodes: int) -> None:
     """Write the groups of sorted edges r V + j, and j in their place, chunk by chunk."""
     indptr = map_npy(folder / "indptr.npy")
     indices = np.load(folder / "indices.npy", mmap_mode="r+")
-    groups = start = 0
+    groups = 0
     kinds = np.int64, np.int64, np.int32
     with ExitStack() as stack:
         pointer, begin, kind = (
@@ -160,9 +154,7 @@ def write_groups(folder: Path, num_nodes: int) -> None:
             for file, one in zip(GROUP_FILES, kinds, strict=True)
         )
         pointer.write(np.zeros(1, np.int64))
-        while start < num_nodes:
-            end = int(np.searchsorted(indptr, indptr[start] + _CHUNK, side="right")) - 1
-            stop = min(max(end, start + 1), num_nodes)
+        for start, stop in ranges(indptr, _CHUNK):
             own = slice(int(indptr[start]), int(indptr[stop]))
             relation, indices[own] = np.divmod(indices[own], num_nodes)
             starts = indptr[start:stop] - own.start
@@ -174,7 +166,6 @@ def write_groups(folder: Path, num_nodes: int) -> None:
             kind.write(relation[place])
             pointer.write(groups + np.searchsorted(place, indptr[start + 1 : stop + 1] - own.start))
             groups += place.size
-            start = stop
         begin.write(np.array([indices.size]))
     indices.flush()
 
@@ -196,14 +187,14 @@ def typed_content(plan: TypedPlan, files: Files, feature_types: Mapping[str, str
     encoders = {n: one.encoder for n, one in parts.features.items() if one.encoder is not None}
     names = {n: one.names for n, one in parts.nodes.items() if one.names is not None}
     empty = {n: torch.empty(one.number, 0) for n, one in parts.nodes.items()}
-    splits = splits_of_type(typed_splits(parts, files), types, parts.node_type)
+    within = files.read_splits(parts.splits, parts.nodes[parts.node_type], parts.labels)
     return Content(
         write_graph=plan.write,
         rows=[np.empty((number, 0), np.float32)],
         shape=(number, 0),
         feature_type="float32",
         labels=labels_of_type(parts.labels, types, parts.node_type),
-        splits=splits,
+        splits=splits_of_type(within, types, parts.node_type),
         names=None,
         typed=TypedNodes(empty, parts.node_type, names, encoders),
         label_edges=parts.label_edges,
@@ -216,16 +207,22 @@ def typed_content(plan: TypedPlan, files: Files, feature_types: Mapping[str, str
     )
 
 
-def check_typed_space(folder: Path, plan: TypedPlan, feature_types: Mapping[str, str]) -> None:
-    """Raise if the disk cannot hold the store, or what is needed to sort its edges."""
-    features = sum(
-        source.shape[0] * source.shape[1] * np.dtype(FEATURE_TYPES[feature_types[name]]).itemsize
-        for name, source in plan.parts.features.items()
-    )
-    edges = sum(source.number or 0 for source in plan.parts.edges.values())
-    nodes = sum(one.number for one in plan.parts.nodes.values())
-    runs, graph = disk_bytes(edges, nodes, plan.is_weighted)
-    check_space(folder, graph + max(runs, features))
+def check_store_space(
+    folder: Path,
+    features: Iterable[tuple[tuple[int, int], str]],
+    edges: Iterable[EdgeSource],
+    is_weighted: bool,
+) -> None:
+    """Raise if the disk cannot hold the store, or what is needed to sort its edges.
+
+    features: shape and number type of the features, of each type of nodes
+    """
+    sizes = [(shape, np.dtype(FEATURE_TYPES[kind]).itemsize) for shape, kind in features]
+    nodes = sum(height for (height, _), _ in sizes)
+    number = sum(source.number or 0 for source in edges)  # of a text, it is not known
+    runs, graph = disk_bytes(number, nodes, is_weighted)
+    of_features = sum(height * width * size for (height, width), size in sizes)
+    check_space(folder, graph + max(runs, of_features))  # the runs are gone before features come
 
 
 def write_parts(
@@ -241,7 +238,8 @@ def write_parts(
     """Write what was read as a store; files: those of the type that has labels."""
     kinds = feature_types(feature_type, list(parts.nodes))
     plan = TypedPlan(parts, reverse, norm, memory, progress)
-    check_typed_space(folder, plan, kinds)
+    features = [(source.shape, kinds[name]) for name, source in parts.features.items()]
+    check_store_space(folder, features, parts.edges.values(), plan.is_weighted)
     return write_store(folder, typed_content(plan, files, kinds), progress=progress)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,6 +12,7 @@ import numpy as np
 
 from bliss import checks
 from bliss.arrays import NO_IDS, IntArray
+from bliss.data.chunked_tables import table_blocks
 from bliss.data.edges import EdgeColumns, Edges, EdgeSource, chained, find_ends, held, open_edges
 from bliss.data.features import (
     FeatureColumns,
@@ -30,10 +29,9 @@ from bliss.data.label_edges import LabelEdges
 from bliss.data.labels import Labels
 from bliss.data.nodes import ID_NAMES, Nodes
 from bliss.data.problems import Problems
-from bliss.data.safe_reading import reading
 from bliss.data.splits import SplitSource
 from bliss.data.table_encoder import TableEncoder
-from bliss.data.tables import NoRowsError, open_parquet
+from bliss.data.tables import NoRowsError
 from bliss.data.typed_nodes import chosen_type
 from bliss.errors import InputError
 from bliss.graph import EdgeType, Graph, Norm
@@ -135,7 +133,9 @@ class TypedFiles:
         tables = [
             name
             for name, place in self.nodes.items()
-            if isinstance(place, Path) and self.labels is not None and _same(place, self.labels)
+            if self.labels is not None
+            and isinstance(place, Path)
+            and place.resolve() == self.labels.resolve()
         ]
         if self.node_type is None and not tables and self.labels is not None:
             raise InputError(
@@ -230,7 +230,7 @@ class TypedFiles:
             own = self.labelled
             if own in nodes:
                 files = self.of_type(own)
-                files._splits(self.splits, nodes[own], files.read_labels(nodes[own]))
+                files.read_splits(self.splits, nodes[own], files.read_labels(nodes[own]))
         return problems.found
 
 
@@ -262,16 +262,12 @@ def _has_ids_alone(file: Path, id_column: str) -> bool:
     if not is_table(file):
         return False
     check_regular(file, f"nodes={str(file)!r}")
-    with reading(file, "a table", "write it again"):
-        if file.suffix == ".parquet":
-            names = list(open_parquet(file).schema_arrow.names)
-        else:
-            opened = gzip.open if file.suffix == ".gz" else open
-            with opened(file, "rt", encoding="utf-8", errors="replace") as stream:
-                line = next((line for line in stream if line.strip() and line[0] != "#"), "")
-            names = re.split(r"[,;\t ]", line.strip())
     known = (*ID_NAMES, *([id_column.lower()] if id_column else []))
-    return len(names) == 1 and names[0].strip().strip('"').lower() in known
+    try:
+        first = next(table_blocks("nodes", file, 1, known))
+    except InputError:  # what is wrong, `Files.open_features` says
+        return False
+    return len(first.names) == 1 and first.names[0].strip().lower() in known
 
 
 def numbered(source: EdgeSource, edge_type: EdgeType, nodes: Mapping[str, Nodes], rows: int) -> Any:
@@ -325,13 +321,3 @@ def hetero_parts(data: Any, node_type: str | None, task: str, time: str = "") ->
         timed=partial(hetero_graph, data, time_attr=time) if time else None,
         node_time=node_times(data, own, sizes, time),
     )
-
-
-def typed_splits(parts: TypedParts, files: Files) -> Mapping[str, IntArray]:
-    """Splits by name, checked: numbers within the type that has labels."""
-    own = replace(files, splits=parts.splits)
-    return own._splits(parts.splits, parts.nodes[parts.node_type], parts.labels)
-
-
-def _same(first: Path, second: Path) -> bool:
-    return first.resolve() == second.resolve()

@@ -8,7 +8,7 @@ import numpy as np
 
 from bliss.data.npy import map_npy
 from bliss.graph import Norm
-from bliss.graph.csc import mean_self_loops
+from bliss.graph.csc import mean_self_loops, ranges
 
 _CHUNK = 1 << 22  # edges
 
@@ -21,17 +21,14 @@ def weigh_self_loops(folder: Path, norm: Norm) -> list[str]:
     """
     indptr, indices = map_npy(folder / "indptr.npy"), map_npy(folder / "indices.npy")
     weight = np.load(folder / "weight.npy", mmap_mode="r+")
-    start, nodes, zeros = 0, indptr.size - 1, 0
-    while start < nodes:
-        end = np.searchsorted(indptr, indptr[start] + _CHUNK, side="right") - 1
-        stop = min(max(int(end), start + 1), nodes)
+    zeros = 0
+    for start, stop in ranges(indptr, _CHUNK):
         own = slice(int(indptr[start]), int(indptr[stop]))
         pointers = indptr[start : stop + 1] - indptr[start]
         mean, others = mean_self_loops(pointers, indices[own], weight[own], start)
         zeros += int(np.count_nonzero((others == 0) & (np.diff(pointers) > 1)))
         if norm == "weighted-mean":
             weight[own] = mean
-        start = stop
     weight.flush()
     if not zeros:
         return []

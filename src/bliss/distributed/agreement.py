@@ -41,11 +41,6 @@ class Communicator:
     status and the number of a signal that it has received in it. So if one process fails, the
     others do not wait for it: they raise the same error. And all of them know of a signal after the
     same all_gather.
-
-    Parameters
-    ----------
-    group
-        The processes; by default this one alone.
     """
 
     def __init__(self, group: Group = ALONE) -> None:
@@ -89,12 +84,7 @@ class Communicator:
         Other processes wait meanwhile. If `compute` takes long, it calls `check_signals` about
         every second, which they answer. In a single process nothing is packed.
 
-        Parameters
-        ----------
-        compute
-            Function that rank 0 calls.
-        pack, unpack
-            Conversion of its result to bytes and back.
+        `pack` and `unpack` convert the result to bytes and back.
         """
         if self.is_root:
             result = compute()

@@ -78,18 +78,7 @@ class ShardExchange:
     added in the order of shards (see `VectorReduction`), running statistics are the mean over
     shards (see `ShardVector`), and all news passes through `pack_news`, which rounds it.
 
-    Parameters
-    ----------
-    communicator
-        The processes.
-    model
-        The network.
-    shards
-        Number of shards of a step.
-    reduction
-        "exact" or "allreduce".
-    device
-        Device of the network.
+    `reduction` is "exact" or "allreduce", `shards` the number of shards of a step.
     """
 
     def __init__(

@@ -78,13 +78,7 @@ ALONE = Alone()
 
 
 class TorchGroup:
-    """Processes of `torch.distributed`, with gloo or NCCL.
-
-    Parameters
-    ----------
-    group
-        A process group; None: the default one.
-    """
+    """Processes of `torch.distributed`, with gloo or NCCL."""
 
     def __init__(self, group: Any = None) -> None:
         import torch.distributed as dist
@@ -99,20 +93,19 @@ class TorchGroup:
         is_nccl = dist.get_backend(group) == "nccl"
         self.device = torch.device("cuda", torch.cuda.current_device()) if is_nccl else None
         self.seconds = 0.0  # spent in collective operations, waiting for others included
-        self.sent = 0  # bytes that this process has passed to them
 
     def all_gather(self, tensor: Tensor) -> list[Tensor]:
         """Tensors of all processes, by rank. They must have equal types and shapes."""
         own = self._placed(tensor)
         gathered = [torch.empty_like(own) for _ in range(self.size)]
-        with self._timed(own):
+        with self._timed():
             self._dist.all_gather(gathered, own, group=self._group)
         return [received.to(tensor.device) for received in gathered]
 
     def all_reduce(self, tensor: Tensor) -> Tensor:
         """Sum of the tensors of all processes; all get the same bits."""
         total = self._placed(tensor.clone())
-        with self._timed(total):
+        with self._timed():
             self._dist.all_reduce(total, group=self._group)
         return total.to(tensor.device)
 
@@ -133,7 +126,7 @@ class TorchGroup:
         if size == 0:
             return buffer.numpy()
         buffer = self._placed(buffer)
-        with self._timed(buffer):
+        with self._timed():
             self._dist.broadcast(buffer, group=self._group, group_src=0)
         return buffer.cpu().numpy()
 
@@ -143,8 +136,8 @@ class TorchGroup:
         return moved.contiguous()
 
     @contextmanager
-    def _timed(self, tensor: Tensor) -> Iterator[None]:
-        """Count time and bytes; a process that does not answer becomes a `LostError`."""
+    def _timed(self) -> Iterator[None]:
+        """Count the time; a process that does not answer becomes a `LostError`."""
         started = perf_counter()
         try:
             yield
@@ -156,7 +149,6 @@ class TorchGroup:
                 "or is slower than the timeout: start all of them again."
             ) from error
         self.seconds += perf_counter() - started
-        self.sent += tensor.nbytes
 
 
 def first_ranks(group: Group) -> list[int]:

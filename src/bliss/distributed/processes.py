@@ -59,16 +59,9 @@ def process_group(
 ) -> Iterator[Group]:
     """Context manager that joins the group of all processes: gloo on the CPU, NCCL on GPUs.
 
-    Parameters
-    ----------
-    launch
-        The launch of this process.
-    device
-        "cpu" or "cuda"; each process of a machine then uses the GPU of its local rank.
-    timeout
-        Seconds to wait for the others in each collective operation.
-    store
-        A store of `make_store`. Default: the one at MASTER_ADDR and MASTER_PORT.
+    device   "cpu" or "cuda"; each process of a machine then uses the GPU of its local rank
+    timeout  seconds to wait for the others in each collective operation
+    store    of `make_store`; default: the one at MASTER_ADDR and MASTER_PORT
     """
     if not timeout > 0:
         raise InputError(f"timeout={timeout} must be positive: give it in seconds.")

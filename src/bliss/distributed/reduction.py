@@ -32,18 +32,7 @@ class VectorReduction:
     * "allreduce": each process adds its own vectors, and the backend adds the sums. This sends
       fewer bytes between machines, but rounds differently.
 
-    Parameters
-    ----------
-    communicator
-        The processes.
-    shards
-        Number S of vectors of all processes together; each has equally many.
-    reduction
-        "exact" or "allreduce".
-    length
-        Length P of a vector.
-    device
-        Device of the vectors.
+    `reduction` is "exact" or "allreduce"; P is `length`.
     """
 
     def __init__(
@@ -67,14 +56,9 @@ class VectorReduction:
     ) -> Reduced:
         """Reduce the vectors of all processes.
 
-        Parameters
-        ----------
-        vectors
-            Vectors float32[P] of the shards of this process, on any device.
-        payload
-            Bytes for all processes, of any length. uint8[N].
-        numbers
-            At most three integers to add.
+        vectors  float32[P] each, of the shards of this process, on any device
+        payload  uint8[N], for all processes, of any length
+        numbers  at most three integers to add
         """
         own, group = torch.stack(tuple(vectors)), self._communicator.group  # [S / R, P]
         if self._buffer:

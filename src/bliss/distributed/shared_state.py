@@ -116,14 +116,7 @@ class DoubleBuffer:
     buffers, used in turn, because a fast process writes its next vectors while a slow one still
     reads.
 
-    Parameters
-    ----------
-    common
-        The common memory.
-    group
-        The processes, all on this machine.
-    shape
-        Shape of the vectors of a process, float32.
+    All processes are on this machine. `shape` is that of the vectors of a process, float32.
     """
 
     def __init__(self, common: CommonMemory, group: Group, shape: tuple[int, ...]) -> None:

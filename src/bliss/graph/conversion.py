@@ -83,13 +83,7 @@ def pairs_of(edge_index: Any, num_nodes: int | None) -> tuple[Array, int]:
 
 def edge_attributes(data: Any) -> set[str]:
     """Names of the attributes of a PyG `Data` that have a row per edge, without its edges."""
-    return {
-        name
-        for name, value in data.to_dict().items()
-        if name not in ("edge_index", "adj_t")
-        and data.is_edge_attr(name)
-        and data.__cat_dim__(name, value) == 0  # not edge_label_index [2, E]
-    }
+    return _edge_attributes(data, data.to_dict(), data)
 
 
 def hetero_arguments(data: Any, norm: str, options: dict[str, Any]) -> dict[str, Any]:
@@ -122,17 +116,18 @@ def hetero_arguments(data: Any, norm: str, options: dict[str, Any]) -> dict[str,
 
 def hetero_edge_attributes(data: Any) -> dict[tuple[str, str, str], set[str]]:
     """Names of the attributes of a `HeteroData` with a row per edge, by relation."""
-    found = {}
-    for edge_type in data.edge_types:
-        store = data[edge_type]
-        found[edge_type] = {
-            name
-            for name, value in store.items()
-            if name not in ("edge_index", "adj_t")
-            and store.is_edge_attr(name)
-            and data.__cat_dim__(name, value, store) == 0  # not edge_label_index [2, E]
-        }
-    return found
+    stores = {edge_type: data[edge_type] for edge_type in data.edge_types}
+    return {key: _edge_attributes(store, store, data, store) for key, store in stores.items()}
+
+
+def _edge_attributes(store: Any, values: Any, data: Any, *of_store: Any) -> set[str]:
+    return {
+        name
+        for name, value in values.items()
+        if name not in ("edge_index", "adj_t")
+        and store.is_edge_attr(name)
+        and data.__cat_dim__(name, value, *of_store) == 0  # not edge_label_index [2, E]
+    }
 
 
 def edges_of(source: Any) -> Pairs | None:

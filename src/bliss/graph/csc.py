@@ -198,6 +198,19 @@ def coalesce(
     return merged, indices[first], total, column[first] if column.size else column
 
 
+def ranges(pointer: IntArray, most: int) -> Iterator[tuple[int, int]]:
+    """Consecutive ranges, start and stop, of at most `most` entries each, or of one item.
+
+    pointer [N + 1]: entries of item n are pointer[n] to pointer[n + 1]
+    """
+    start, last = 0, pointer.size - 1
+    while start < last:
+        stop = int(np.searchsorted(pointer, pointer[start] + most, side="right")) - 1
+        stop = min(max(stop, start + 1), last)
+        yield start, stop
+        start = stop
+
+
 def mean_self_loops(
     indptr: IntArray, indices: IntArray, weight: FloatArray, first: int = 0
 ) -> tuple[FloatArray, FloatArray]:

@@ -30,14 +30,8 @@ class Cutoff:
     def of(cls, time: IntArray, strict: bool = False, window: int | None = None) -> Cutoff:
         """Cut-offs at some times.
 
-        Parameters
-        ----------
-        time
-            One time per target, int64[N].
-        strict
-            Whether a target sees times below its own alone; otherwise it also sees its own.
-        window
-            Number of times that it sees, the last of which is its own, or the one before if strict.
+        A target sees times up to its own, or with `strict` below its own; with a `window`, the
+        last so many of these. time int64[N].
         """
         if not strict and time.size and time.max() == _LAST:
             raise InputError(

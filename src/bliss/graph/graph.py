@@ -184,8 +184,13 @@ class Graph(GraphConstructors):
         """
         import torch
 
-        target = np.repeat(np.arange(self.num_nodes), self.degree)
-        return torch.from_numpy(np.stack([self.indices.astype(np.int64), target]))
+        return torch.from_numpy(self.pairs)
+
+    @property
+    def pairs(self) -> IntArray:
+        """`edge_index` as a NumPy array. int64[2, E]."""
+        target = np.repeat(np.arange(self.num_nodes), np.diff(self.indptr))
+        return np.stack([self.indices.astype(np.int64), target])
 
     @property
     def edge_weight(self) -> Tensor:

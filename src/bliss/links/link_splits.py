@@ -62,22 +62,16 @@ class LinkSplits:
         directed graphs, too: v -> u tells much about u -> v. Parallel edges are one link.
         """
         shares, nodes = check_fractions(fractions), graph.num_nodes
-        if pairs is not None:
-            codes = np.unique(_undirected(pairs, nodes))
-            hashed = hashes(derive_key(seed, Stream.SPLITS, _PAIRS), codes)
-            of_pair = _by_order(np.argsort(hashed, kind="stable"), shares)
-            own = of_pair[np.searchsorted(codes, _undirected(pairs, nodes))]
-            return cls.given(graph, pairs, own)
-        target = np.repeat(np.arange(nodes), np.diff(graph.indptr))
-        source = graph.indices.astype(np.int64)
-        is_link = source != target
-        source, target = source[is_link], target[is_link]
-        pair = _undirected(np.stack([source, target]), nodes)
-        codes = np.unique(pair)
+        edges = graph.pairs if pairs is None else pairs
+        is_link = np.ones(edges.shape[1], bool) if pairs is not None else edges[0] != edges[1]
+        source, target = edges[:, is_link]
+        codes, place = np.unique(_undirected(edges[:, is_link], nodes), return_inverse=True)
         hashed = hashes(derive_key(seed, Stream.SPLITS, _PAIRS), codes)
         of_pair = _by_order(np.argsort(hashed, kind="stable"), shares)
         split = np.full(is_link.size, LOOP, np.int8)
-        split[is_link] = of_pair[np.searchsorted(codes, pair)]
+        split[is_link] = of_pair[place]
+        if pairs is not None:
+            return cls.given(graph, pairs, split)
         forward, backward = np.unique(source * nodes + target), np.unique(target * nodes + source)
         is_symmetric = np.array_equal(forward, backward)
         if is_symmetric:
@@ -142,8 +136,7 @@ class LinkSplits:
                 f"the link ({source}, {target}) is in the splits {one!r} and {other!r}, in one "
                 "direction or the other, but each link must be in one split: remove it from one."
             )
-        target = np.repeat(np.arange(graph.num_nodes), np.diff(graph.indptr))
-        edges = np.stack([graph.indices.astype(np.int64), target])
+        edges = graph.pairs
         of_edge = _found(_undirected(edges, graph.num_nodes), code, of_code)
         of_edge[edges[0] == edges[1]] = LOOP
         train, val, test = (np.unique(pairs[:, split == number], axis=1) for number in range(3))
@@ -155,8 +148,7 @@ class LinkSplits:
 
         Of an edge and its reverse of the same time, a coin of the pair decides which comes first.
         """
-        target = np.repeat(np.arange(graph.num_nodes), np.diff(graph.indptr))
-        pairs = np.stack([graph.indices.astype(np.int64), target])
+        pairs = graph.pairs
         kept = (pairs[0] != pairs[1]) & (graph.time != ALWAYS)
         pairs, time = pairs[:, kept], graph.time[kept]
         code = _undirected(pairs, graph.num_nodes)
@@ -169,14 +161,14 @@ class LinkSplits:
 
         edges  int64[M]  ids of the edges of `graph` that are links or their reverse
         """
-        number, own = graph.num_nodes, np.arange(self.graph.num_edges)
-        parts = [*(self.links(name) for name in SPLITS), _ends(self.graph, own)]
+        number = graph.num_nodes
+        parts = [*(self.links(name) for name in SPLITS), self.graph.pairs]
         code = np.concatenate([_undirected(part, number) for part in parts])
         of_link = np.repeat(np.arange(3, dtype=np.int8), [part.shape[1] for part in parts[:3]])
         of_code = np.concatenate([of_link, self.split])  # edges may be later than all splits
         order = np.argsort(code, kind="stable")
         split = np.full(graph.num_edges, LOOP, np.int8)
-        wanted = _undirected(_ends(graph, edges), number)
+        wanted = _undirected(graph.pairs[:, edges], number)
         split[edges] = _found(wanted, code[order], of_code[order])
         return replace(self, graph=graph, split=split)
 
@@ -214,12 +206,6 @@ class LinkSplits:
                 weight, _ = mean_self_loops(part.indptr, part.indices, part.weight)
                 return Graph(part.indptr, part.indices, graph.norm, weight)
         return part
-
-
-def _ends(graph: Graph, edges: IntArray) -> IntArray:
-    """Sources over targets of some edges. int64[M] -> int64[2, M]."""
-    target = np.searchsorted(graph.indptr, edges, side="right") - 1
-    return np.stack([graph.indices[edges].astype(np.int64), target])
 
 
 def _found(wanted: IntArray, code: IntArray, of_code: Array) -> Array:

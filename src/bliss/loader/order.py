@@ -20,11 +20,9 @@ class Order(Protocol):
 
     def steps(self, epoch: int) -> Iterator[list[IntArray]]:
         """Seeds of each step, one array per shard."""
-        ...
 
     def length(self, epoch: int) -> int:
         """Number of steps in an epoch."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -25,25 +25,20 @@ class SeedBatch(Protocol):
     @property
     def node(self) -> IntArray:
         """Nodes whose outputs the batch needs, distinct unless they have times. int64[B]."""
-        ...
 
     @property
     def without(self) -> HiddenEdges | None:
         """Edges that no layer of the batch may see."""
-        ...
 
     @property
     def cutoff(self) -> Cutoff | None:
         """Times that each node may see; None: all. [B]."""
-        ...
 
     def attributes(self, targets: Tensor) -> dict[str, Tensor]:
         """Attributes of the batch that describe its seeds; targets int64[D] are the outputs."""
-        ...
 
     def attributes_by_type(self, targets: Tensor) -> dict[Any, dict[str, Any]]:
         """The same in a heterogeneous graph: those of each type of nodes or edges."""
-        ...
 
 
 class Seeds(Protocol):
@@ -55,13 +50,11 @@ class Seeds(Protocol):
     @property
     def times(self) -> SeedTimes | None:
         """Times of the seeds."""
-        ...
 
     def __len__(self) -> int: ...
 
     def batch(self, index: IntArray, epoch: int) -> SeedBatch:
         """Seeds at some positions. index int64[B]."""
-        ...
 
 
 def draw_blocks(sampler: Sampler, seeds: SeedBatch, step: int, shard: int = 0) -> list[Block]:

@@ -120,7 +120,7 @@ class SAGEConv(LinearConv):
     def project(self, x: Tensor) -> Tensor:
         """W h_j and W_self h_j + b side by side. [N, F] -> [N, 2 out]."""
         check_fits(x, self.others)
-        return _both(self.others, self.own, x)
+        return torch.cat([self.others(x), self.own(x)], dim=1)
 
     def _projected_own(self, projected: Tensor) -> Tensor | float:
         return projected[:, self.others.out_features :]
@@ -216,10 +216,7 @@ class Attention(nn.Module, ABC):
     def attention(self, x: Tensor, block: Block) -> Tensor:
         """Attention weights of the edges, mean over heads. x [S, F] -> [E']."""
         scores, values = self._score(x, block)
-        return attend(block, self._correct(scores, block), values)[1].mean(1)
-
-    def _correct(self, scores: Tensor, block: Block) -> Tensor:
-        return corrected(scores, block, self.correction)
+        return attend(block, corrected(scores, block, self.correction), values)[1].mean(1)
 
     def forward(self, x: Tensor, block: Block, observed: Tensor | None = None) -> Tensor:
         """Output of the targets; in training, the block observes input and attention."""
@@ -238,9 +235,9 @@ class Attention(nn.Module, ABC):
     def _output(
         self, scores: Tensor, values: Tensor, block: Block, observed: Tensor | None
     ) -> Tensor:
-        corrected = self._correct(scores, block)
         drop = self.dropout if self.training else 0.0
-        out, attention = attend(block, corrected, values, drop)
+        adjusted = corrected(scores, block, self.correction)
+        out, attention = attend(block, adjusted, values, drop)
         if (self.training or block.is_surveyed) and observed is not None:
             shown = attention
             if not block.is_surveyed:
@@ -331,10 +328,6 @@ class GATv2Conv(Attention):
 
     def _scores(self, targets: Tensor, sources: Tensor, block: Block) -> Tensor:
         return gatv2_scores(block, targets, sources, self.vector, 0.2)
-
-
-def _both(first: nn.Linear, second: nn.Linear, x: Tensor) -> Tensor:
-    return torch.cat([first(x), second(x)], dim=1)
 
 
 def _project_and_aggregate(linear: nn.Linear, x: Tensor, block: Block) -> Tensor:

@@ -25,7 +25,7 @@ from bliss.nn.blockwise import Blockwise, check_types
 from bliss.nn.full_blocks import full_block
 from bliss.nn.inputs import check_features
 from bliss.nn.layer_calls import LayerCall
-from bliss.nn.layers import Layer, layers_of
+from bliss.nn.layers import Layer, OnProgress, layers_of
 from bliss.nn.outputs import Outputs
 from bliss.nn.projection import pays, project
 from bliss.nn.receptive_field import chunks, needed_nodes
@@ -60,7 +60,7 @@ def infer(
     chunk_edges: int = 500_000,
     chunk_bytes: int = 2**29,
     device: torch.device | str = "cpu",
-    progress: Callable[[float], None] | None = None,
+    progress: OnProgress = None,
     observer: Observer | None = None,
     out: str | os.PathLike[str] | None = None,
     nodes: Any = None,
@@ -142,7 +142,7 @@ def infer(
     if chosen is not None:
         needed = [*needed_nodes(graph, chosen, len(layers), progress)]
     with (
-        _evaluating(modules),
+        evaluating(*modules),
         nullcontext() if path is None else replacing(path) as written,
     ):
         rows: RowReader | None = None
@@ -175,7 +175,7 @@ def _infer_types(
     x: Mapping[str, Tensor],
     chunk_edges: int,
     device: torch.device | str,
-    progress: Callable[[float], None] | None,
+    progress: OnProgress,
     observer: Observer | None,
     nodes: Any,
     out: Any,
@@ -205,7 +205,7 @@ def _infer_types(
             observer(number, LayerSurvey(*survey))
 
     seen = None if observer is None else observe
-    with _evaluating([model]):
+    with evaluating(model):
         result = TypedInference(model, graph, chunk_edges, device, progress, seen)(x)
     if isinstance(result, Mapping):
         return {name: value.to("cpu", torch.float32) for name, value in result.items()}
@@ -219,7 +219,7 @@ def _infer_whole(
     chunk_edges: int,
     chunk_bytes: int,
     device: torch.device | str,
-    progress: Callable[[float], None] | None,
+    progress: OnProgress,
     observer: Observer | None,
 ) -> Tensor:
     """A whole model at all nodes: its layers in chunks, the rest at once. float32[V, out]."""
@@ -243,7 +243,7 @@ def _infer_whole(
             observer(number, seen.result(call.x.cpu()))
         return outputs.tensor.to(device, call.x.dtype)
 
-    with _evaluating([model]):
+    with evaluating(model):
         result: Tensor = model.run(x.to(device), take)
         return result.to("cpu", torch.float32)
 
@@ -319,7 +319,7 @@ def _infer(
     chunk_edges: int,
     chunk_bytes: int,
     device: torch.device | str,
-    progress: Callable[[float], None] | None = None,
+    progress: OnProgress = None,
     survey: _Survey | None = None,
     where: Where = EVERYWHERE,
 ) -> Outputs:
@@ -421,7 +421,7 @@ def _npy_path(out: str | os.PathLike[str]) -> Path:
 
 
 @contextmanager
-def _evaluating(modules: list[nn.Module]) -> Iterator[None]:
+def evaluating(*modules: nn.Module) -> Iterator[None]:
     """Context manager that sets modules to evaluation mode and restores their modes."""
     modes = {part: part.training for module in modules for part in module.modules()}
     try:

@@ -14,6 +14,8 @@ from bliss.nn.blockwise import Blockwise
 
 Layer: TypeAlias = Callable[[Tensor, Block], Tensor]
 """A layer of a network: layer(x [S, F], block) -> [D, F']."""
+OnProgress: TypeAlias = Callable[[float], None] | None
+"""Called with the share of the work that is done, about every second; may raise to stop."""
 
 
 @runtime_checkable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeGuard, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -65,16 +65,18 @@ class GNN(nn.Module):
                 f"model={config.model!r} is for heterogeneous graphs: build a RelationalGNN."
             )
         kind = GATConv if config.model == "gat" else GATv2Conv
-        return kind(
-            inputs,
-            outputs,
-            heads=1 if is_last else config.heads,
-            concat=not is_last,
-            dropout=config.attention_dropout,
-            correction=config.attention,
-            feedback=config.feedback,
-            bias=config.bias,
-        )
+        return kind(inputs, outputs, **self._attention_options(is_last))
+
+    def _attention_options(self, is_last: bool) -> dict[str, Any]:
+        config = self.config
+        return {
+            "heads": 1 if is_last else config.heads,
+            "concat": not is_last,
+            "dropout": config.attention_dropout,
+            "correction": config.attention,
+            "feedback": config.feedback,
+            "bias": config.bias,
+        }
 
     def _residual(self, inputs: int, outputs: int) -> nn.Module:
         return nn.Identity() if inputs == outputs else nn.Linear(inputs, outputs, bias=False)
@@ -134,7 +136,10 @@ class GNN(nn.Module):
         if number == self.config.layers - 1:
             return out, out_mean
         norm = self.norms[number]
-        out_mean = _like_batch(norm, out, out_mean) if _is_batch(norm) else norm(out_mean)
+        if isinstance(norm, nn.BatchNorm1d):
+            out_mean = _like_batch(norm, out, out_mean)
+        else:
+            out_mean = norm(out_mean)
         return self._activate(norm(out)), self._activate(out_mean)
 
     def _drop(self, x: Tensor) -> Tensor:
@@ -247,10 +252,6 @@ class GNNLayer:
 
 def _has_history(block: Block) -> bool:
     return block.control is not None and block.control.has_history
-
-
-def _is_batch(norm: nn.Module) -> TypeGuard[nn.BatchNorm1d]:
-    return isinstance(norm, nn.BatchNorm1d)
 
 
 def _like_batch(norm: nn.BatchNorm1d, batch: Tensor, x: Tensor) -> Tensor:

@@ -22,14 +22,7 @@ class Outputs:
     A nameless file is written and, by `rows`, read without a map, which is faster and keeps its
     pages out of the process. `tensor` maps it.
 
-    Parameters
-    ----------
-    shape
-        Rows and columns, float32.
-    place
-        An .npy file, or a folder; None: in memory.
-    room
-        Bytes that stay in memory if there is a folder.
+    `place` is an .npy file, or a folder, with `room` bytes that stay in memory; None: in memory.
     """
 
     def __init__(self, shape: tuple[int, int], place: Path | None = None, room: int = 0) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from bliss.arrays import IntArray
 from bliss.graph import Graph
+from bliss.graph.csc import ranges
 from bliss.kernels import nodewise
 
 _MARKED = 2**18  # nodes marked between two calls of `progress`
@@ -48,9 +49,4 @@ def chunks(graph: Graph, most: int, nodes: IntArray | None = None) -> Iterator[t
     else:
         size = np.zeros(nodes.size + 1, np.int64)
         np.cumsum(graph.indptr[nodes + 1] - graph.indptr[nodes] + 1, out=size[1:])
-    start, last = 0, size.size - 1
-    while start < last:
-        stop = int(np.searchsorted(size, size[start] + most, side="right")) - 1
-        stop = min(max(stop, start + 1), last)
-        yield start, stop
-        start = stop
+    return ranges(size, most)

@@ -71,15 +71,7 @@ class RelationalGNN(GNN):
         sizes = inputs, outputs, len(self.inputs), len(self.edge_types), config.bases
         if config.model == "rsage":
             return RSAGEConv(*sizes, bias=config.bias)
-        return RGATConv(
-            *sizes,
-            heads=1 if is_last else config.heads,
-            concat=not is_last,
-            dropout=config.attention_dropout,
-            correction=config.attention,
-            feedback=config.feedback,
-            bias=config.bias,
-        )
+        return RGATConv(*sizes, **self._attention_options(is_last))
 
     def project(self, node_type: int, x: Tensor) -> Tensor:
         """h of nodes of one type, given by its number. [N, F_t] -> [N, hidden]."""

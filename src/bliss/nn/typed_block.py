@@ -25,15 +25,6 @@ class TypedView:
 
     The rows of a type are in the order of `Block.src`, so the targets of a type come first among
     its sources. Arrays are computed from the block on the CPU when they are first used.
-
-    Parameters
-    ----------
-    block
-        The block, or its copy on a device.
-    types
-        Types of its graph.
-    rows
-        The edges that its targets could see.
     """
 
     def __init__(self, block: Block, types: GraphTypes, rows: Rows) -> None:

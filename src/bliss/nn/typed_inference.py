@@ -20,6 +20,7 @@ from bliss.nn.block import Block
 from bliss.nn.blockwise import Blockwise
 from bliss.nn.full_blocks import full_block
 from bliss.nn.layer_calls import LayerCall
+from bliss.nn.layers import OnProgress
 from bliss.nn.receptive_field import chunks
 from bliss.nn.typed_propagation import TypedLayer
 
@@ -27,21 +28,8 @@ from bliss.nn.typed_propagation import TypedLayer
 class TypedInference:
     """Computes the convolutions of a model in chunks of targets, and the rest at once.
 
-    Parameters
-    ----------
-    model
-        The model, called as model(x_dict, edge_index_dict).
-    graph
-        The graph, with types.
-    chunk_edges
-        Maximum number of edges of a chunk.
-    device
-        Device on which chunks are computed.
-    progress
-        Called with the share of the work that is done.
-    observer
-        Called with the number of each layer, the norms of its inputs, its attention or None, and
-        its inputs by type.
+    `observer` is called with the number of each layer, the norms of its inputs, its attention or
+    None, and its inputs by type.
     """
 
     def __init__(
@@ -50,7 +38,7 @@ class TypedInference:
         graph: Graph,
         chunk_edges: int,
         device: torch.device | str = "cpu",
-        progress: Callable[[float], None] | None = None,
+        progress: OnProgress = None,
         observer: Callable[..., None] | None = None,
     ) -> None:
         assert graph.types is not None

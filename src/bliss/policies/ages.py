@@ -22,12 +22,7 @@ class AgeCurve:
     minus the curve, and multiplies the mass of a source by the exp of the curve at its present age.
     The mass of a node therefore grows until the node is seen again.
 
-    Parameters
-    ----------
-    layers
-        Number of layers.
-    memory
-        Smallest weight of the newest step (beta).
+    `memory` is the smallest weight of the newest step (beta).
     """
 
     def __init__(self, layers: int, memory: float) -> None:

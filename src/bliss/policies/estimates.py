@@ -35,13 +35,8 @@ class RunningEstimates:
     After `restart` the signal is the deviation from known values, such as those of a survey. B is
     then the variance of real changes, and W that of noise.
 
-    Parameters
-    ----------
-    nodes, layers
-        Numbers of nodes and layers.
-    memory
-        Smallest weight of the newest observation (beta). Old observations are forgotten, because
-        embeddings change during training.
+    `memory` is the smallest weight of the newest observation (beta). Old observations are
+    forgotten, because embeddings change during training.
     """
 
     def __init__(self, nodes: int, layers: int, memory: float) -> None:

@@ -16,14 +16,7 @@ _NONE: Codes = np.empty(0, np.uint8)
 class Surveyed:
     """Arrays of codes by layer and kind, allocated when a survey sets them.
 
-    Parameters
-    ----------
-    name
-        Prefix of the arrays' names in a state.
-    layers
-        Number of layers.
-    lengths
-        Length of each kind of array.
+    `name` is the prefix of their names in a state, `lengths` the length of each kind.
     """
 
     def __init__(self, name: str, layers: int, lengths: Mapping[str, int]) -> None:

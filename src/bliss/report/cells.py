@@ -93,9 +93,9 @@ def short(value: Number) -> Cell:
     return Cell(DASH if value is None else f"{value:.4g}", value)
 
 
-def signed(value: Number, places: int = 4) -> Cell:
+def signed(value: Number) -> Cell:
     """A difference, with its sign."""
-    return Cell(plus(value, places), value)
+    return Cell(plus(value, 4), value)
 
 
 def chance(value: Number) -> Cell:

@@ -78,10 +78,6 @@ class BlissConfig(PoissonConfig):
     policy: Any = "node"
     """Policy that sets the masses; see docs/policies.md."""
     first_hop: FirstHop = "auto"
-    """Input layer: sampled, exact (features aggregated once; not for attention), history (of learnt
-    inputs), or auto: in training exact for policy node, unless the network has attention or learnt
-    inputs, there are as many budgets as layers, or the sums take more than 4 GiB; otherwise
-    sampled. With exact, budgets are those of the layers above."""
     history: HistoryKind = "auto"
     """Sample only the change of a node's input since it was last sampled (nodes) or since the last
     full evaluation (surveys); or sample the whole input (none). Sets first_hop exact, or history if
@@ -89,9 +85,6 @@ class BlissConfig(PoissonConfig):
     auto, training has nodes for GraphSAGE without dropout if it takes at most 1 GiB, otherwise none
     (docs/histories.md)."""
     influence: Influence = "auto"
-    """Weight of each target in the masses: none (equal weights, as published), prior (its influence
-    on the loss, estimated from the weights of the layers above), or auto: prior for policy node
-    without a history, none otherwise."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,16 +35,9 @@ class FirstHop:
     so this sum is computed once. A layer that aggregates them needs no sources other than its
     targets and has no sampling error.
 
-    Parameters
-    ----------
-    graph
-        The graph, with V nodes.
-    features
-        float32[V, F], or with types float32[n_t, F_t] of each type, in the order of types.
-    folder
-        Where to keep aggregated features of more than SUM_BYTES_IN_MEMORY, as memory-mapped files.
-        A file is named by a digest of graph and features, so another run with the same data uses
-        it again.
+    features  float32[V, F], or with types float32[n_t, F_t] of each type, in the order of types
+    folder    of aggregated features of more than SUM_BYTES_IN_MEMORY, as memory-mapped files, named
+              by a digest of graph and features, so that another run with the same data uses them
     """
 
     def __init__(

@@ -30,16 +30,7 @@ class Learning:
     Updates of several threads are applied one after the other. While a prefetching loader draws
     ahead, news is queued, so that every batch is drawn from a state exactly one step old.
 
-    Parameters
-    ----------
-    graph
-        The graph, with V nodes and E edges.
-    layers
-        Number of sampled layers.
-    learners
-        The learners, of which at most one has no prefix.
-    owner
-        Name of the sampler, for messages.
+    At most one of the learners has no prefix. `owner` is the name of the sampler, for messages.
     """
 
     def __init__(

@@ -52,9 +52,9 @@ def partition(graph: Graph, parts: int, seed: int = 0) -> IntArray:
 
 def undirected(graph: Graph) -> scipy.sparse.csr_array:
     """Adjacency matrix of the undirected graph without self-loops, entries 1. [V, V]."""
-    target = np.repeat(np.arange(graph.num_nodes), graph.degree)
-    others = target != graph.indices
-    entries = np.ones(int(others.sum())), (target[others], graph.indices[others])
+    source, target = graph.pairs
+    others = target != source
+    entries = np.ones(int(others.sum())), (target[others], source[others])
     one_way = scipy.sparse.csr_array(entries, shape=(graph.num_nodes, graph.num_nodes))
     links = scipy.sparse.csr_array(one_way + one_way.T)
     links.data[:] = 1.0

@@ -235,11 +235,9 @@ def _with_sorted_rows(
     graph: Graph, kernel: Callable[[IntArray, IntArray], npt.NDArray[Any]]
 ) -> npt.NDArray[Any]:
     """Apply a kernel (indptr, indices) -> [..., E] to sorted rows; results in the graph's order."""
-    target = np.repeat(np.arange(graph.num_nodes), graph.degree)
-    falls = (np.diff(graph.indices) < 0) & (target[1:] == target[:-1])
-    if not falls.any():
+    if graph.has_sorted_rows:
         return kernel(graph.indptr, graph.indices)
-    order = np.lexsort((graph.indices, target))
+    order = np.lexsort(graph.pairs)
     by_row = kernel(graph.indptr, graph.indices[order])
     result = np.empty_like(by_row)
     result[..., order] = by_row

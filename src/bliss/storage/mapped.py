@@ -164,17 +164,9 @@ class Watch:
 class RowReader:
     """Rows of a mapped matrix, read from its file, with a cache of the rows that are drawn most.
 
-    Parameters
-    ----------
-    file
-        The file that the matrix is mapped from.
-    matrix
-        [V, F], in C order.
-    cache
-        Bytes of memory for cached rows and their ids.
-    is_cold
-        Whether to announce rows to the system before they are read; useless if they were written
-        or read shortly before.
+    `matrix` [V, F] is mapped from `file`, in C order. `cache` is the number of bytes for cached
+    rows and their ids. With `is_cold`, rows are announced to the system before they are read, which
+    is useless if they were written or read shortly before.
     """
 
     def __init__(

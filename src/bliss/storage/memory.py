@@ -83,11 +83,7 @@ class SharedMemory:
 class LazyZeros:
     """An array of zeros that is allocated when it is first asked for, by calling this object.
 
-    Parameters
-    ----------
-    shape, dtype
-        Those of the array. It is in the memory that is current when this object is made, see
-        `placed_in`.
+    It is in the memory that is current when this object is made, see `placed_in`.
     """
 
     def __init__(self, shape: int | tuple[int, ...], dtype: npt.DTypeLike) -> None:

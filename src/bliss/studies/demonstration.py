@@ -69,7 +69,7 @@ def typed() -> Dataset:
         data[name].x = plain.x[members]
         if name == TYPES[0]:
             data[name].y = plain.y[members]
-    source, target = plain.graph.edge_index.numpy()
+    source, target = plain.graph.pairs
     for first, second in product(range(3), repeat=2):
         edges = np.flatnonzero(
             (kind[source] == first) & (kind[target] == second) & (source != target)

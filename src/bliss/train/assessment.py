@@ -5,22 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bliss import checks
+from bliss.data.dataset import SPLITS
+from bliss.nn.layers import OnProgress
 from bliss.train.causes import likely_causes
 from bliss.train.constant import is_beaten
-from bliss.train.evaluation import ProgressCallback, split_outputs
+from bliss.train.evaluation import split_outputs
 from bliss.train.link_times import TimedPairs
 from bliss.train.results import Assessment
 from bliss.train.task import Task
 
-SPLITS = ("train", "val", "test")
 CUTOFFS = ("split", "link")
 
 
 def assess(
-    task: Task,
-    splits: Sequence[str] = SPLITS,
-    progress: ProgressCallback | None = None,
-    cutoffs: str = "split",
+    task: Task, splits: Sequence[str] = SPLITS, progress: OnProgress = None, cutoffs: str = "split"
 ) -> Assessment:
     """All scores of a network from full neighbourhoods, on what `evaluate` scores.
 

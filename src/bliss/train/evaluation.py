@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from statistics import mean, stdev
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -16,21 +16,19 @@ from bliss.data import cache_folder
 from bliss.distributed.groups import as_bytes
 from bliss.distributed.packing import pack_news, unpack_news
 from bliss.feedback import News
-from bliss.graph import Graph
+from bliss.graph import Cutoff, Graph
 from bliss.loader.gather import Gather
 from bliss.nn.block import Block
-from bliss.nn.inference import infer
+from bliss.nn.inference import evaluating, infer
+from bliss.nn.layers import OnProgress
 from bliss.rng import Stream
 from bliss.samplers import Full
 from bliss.samplers.base import Sampler
 from bliss.train.batch import NodeData
 from bliss.train.task import Task
-from bliss.train.time_task import outputs_in_time
 
 FEW = 1024
 """Training nodes that are scored in any case."""
-ProgressCallback = Callable[[float], None]
-"""Called with the share done, about every second; may raise to stop."""
 
 
 class SurveyedScores(NamedTuple):
@@ -54,10 +52,7 @@ class SurveyedScores(NamedTuple):
 
 
 def full_logits(
-    task: Task,
-    progress: ProgressCallback | None = None,
-    nodes: Tensor | None = None,
-    graph: Graph | None = None,
+    task: Task, progress: OnProgress = None, nodes: Tensor | None = None, graph: Graph | None = None
 ) -> Tensor:
     """Outputs of the network from full neighbourhoods, at all nodes or some. float32[V, C].
 
@@ -77,9 +72,7 @@ def full_logits(
     return outputs
 
 
-def evaluate(
-    task: Task, splits: Sequence[str], progress: ProgressCallback | None = None
-) -> dict[str, float]:
+def evaluate(task: Task, splits: Sequence[str], progress: OnProgress = None) -> dict[str, float]:
     """Score by split from full neighbourhoods.
 
     The score is that of `task.metric`; for regression, the mean squared error is beside it: "val"
@@ -93,7 +86,7 @@ def evaluate(
 
 
 def split_outputs(
-    task: Task, splits: Sequence[str], progress: ProgressCallback | None = None
+    task: Task, splits: Sequence[str], progress: OnProgress = None
 ) -> Iterator[tuple[str, Tensor | None, Tensor]]:
     """Each split, its nodes that are scored (None: all), and their outputs. int64[N], [N, C]."""
     if task.objective.node_time is not None:
@@ -116,30 +109,37 @@ def split_outputs(
     yield from zip(splits, parts, outputs, strict=True)
 
 
+@torch.no_grad()
 def own_time_outputs(
     task: Task,
     nodes: Tensor,
     sampler: Sampler | None = None,
     step: int = Stream.EVALUATION,
-    progress: ProgressCallback | None = None,
+    progress: OnProgress = None,
 ) -> Tensor:
     """Outputs at nodes [N], each with what had happened by its own time. float32[N, C].
 
-    By default from full neighbourhoods.
+    By default from full neighbourhoods. Batches are in the order of time.
     """
     assert task.objective.node_time is not None
     sampler = sampler or Full(task.graph, layers=task.config.network.layers)
     time, size = task.objective.node_time[nodes], task.config.training.batch_size
-    of_task = task.model, sampler, gather(task, sampler), nodes, time, size, task.device
-    window = task.config.objective.seen_window
-    return outputs_in_time(*of_task, step, window, progress)
+    run, window = on_blocks(task, sampler), task.config.objective.seen_window
+    order = np.argsort(time, kind="stable")
+    outputs = torch.empty(order.size, task.objective.num_outputs)
+    with evaluating(task.model):
+        for number, start in enumerate(range(0, order.size, size)):
+            own = order[start : start + size]
+            seen = Cutoff.of(time[own], window=window)
+            blocks = sampler.sample(nodes[own], step + number, time=seen)
+            outputs[torch.from_numpy(own)] = run(blocks).cpu()
+            if progress:
+                progress(min(start + size, order.size) / order.size)
+    return outputs
 
 
 def evaluate_and_survey(
-    task: Task,
-    sampler: Sampler,
-    splits: Sequence[str],
-    progress: ProgressCallback | None = None,
+    task: Task, sampler: Sampler, splits: Sequence[str], progress: OnProgress = None
 ) -> SurveyedScores:
     """Scores as in `evaluate`, of all nodes, in a pass that is a survey for the sampler.
 
@@ -175,22 +175,28 @@ def scored_nodes(task: Task, split: str) -> Tensor:
     return nodes[torch.arange(most) * len(nodes) // most]
 
 
-def gather(task: Task, sampler: Sampler) -> Callable[[Block], Any]:
-    """A function that returns what the network takes at the sources of a block."""
-    if task.typed is not None:
-        return task.at
-    reader = Gather(NodeData(x=task.x), sampler)
+def on_blocks(task: Task, sampler: Sampler) -> Callable[[Sequence[Block]], Tensor]:
+    """A function that runs the network on the blocks of a batch. -> float32[B, C], on its device.
 
-    def read(block: Block) -> Tensor:
-        reader.check()
-        return reader("x", task.x, block.src).float().to(task.device)
+    Mapped features are read as loaders read them.
+    """
+    reader = None if task.typed is not None else Gather(NodeData(x=task.x), sampler)
 
-    return read
+    def run(blocks: Sequence[Block]) -> Tensor:
+        if reader is None:
+            x = task.at(blocks[0])
+        else:
+            reader.check()
+            x = reader("x", task.x, blocks[0].src).float().to(task.device)
+        outputs: Tensor = task.model(x, [block.to(task.device) for block in blocks])
+        return outputs.float()
+
+    return run
 
 
 @torch.no_grad()
 def evaluate_sampled(
-    task: Task, sampler: Sampler, splits: Sequence[str], progress: ProgressCallback | None = None
+    task: Task, sampler: Sampler, splits: Sequence[str], progress: OnProgress = None
 ) -> dict[str, float]:
     """Scores as in `evaluate`, from sampled neighbourhoods: means over independent draws.
 
@@ -198,11 +204,9 @@ def evaluate_sampled(
     over draws divided by the root of their number. It tells how far the score is from its mean over
     all draws, which is not the exact score: a network is not linear in its inputs.
     """
-    was_training = task.model.training
-    task.model.eval()
     scores: dict[str, float] = {}
-    draws, inputs = task.config.training.evaluate_draws, gather(task, sampler)
-    try:
+    draws, run = task.config.training.evaluate_draws, on_blocks(task, sampler)
+    with evaluating(task.model):
         for split in splits:
             nodes = scored_nodes(task, split)
             batches = torch.split(nodes, task.config.training.batch_size)
@@ -215,16 +219,11 @@ def evaluate_sampled(
                     continue
                 logits = []
                 for number, seeds in enumerate(batches, start=draw * len(batches)):
-                    blocks = sampler.sample(seeds, Stream.EVALUATION + number)
-                    x = inputs(blocks[0])
-                    moved = [block.to(task.device) for block in blocks]
-                    logits.append(task.model(x, moved).float().cpu())
+                    logits.append(run(sampler.sample(seeds, Stream.EVALUATION + number)).cpu())
                     if progress:
                         progress((number + 1) / (draws * len(batches)))
                 drawn.append(task.objective.scores(split, nodes, torch.cat(logits)))
             scores |= {name: mean([each[name] for each in drawn]) for name in drawn[0]}
             if draws > 1:
                 scores[f"{split}_error"] = stdev([each[split] for each in drawn]) / draws**0.5
-    finally:
-        task.model.train(was_training)
     return scores

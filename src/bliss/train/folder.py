@@ -240,7 +240,8 @@ class RunFolder:
     def save_best(self, weights: Mapping[str, Tensor], schema: DataSchema) -> None:
         """Replace the best weights, and what their network needs of a graph."""
         self._check_there()
-        tensors, needs = _contiguous(weights), records.to_json(schema, indent=None)
+        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
+        needs = records.to_json(schema, indent=None)
         marks = {
             "settings": self._owner(),
             "data": needs,
@@ -318,7 +319,3 @@ def read_metadata(data: bytes) -> dict[str, str]:
     end = 8 + int.from_bytes(data[:8], "little")
     metadata: dict[str, str] = json.loads(data[8:end]).get("__metadata__", {})
     return metadata
-
-
-def _contiguous(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}

@@ -41,10 +41,7 @@ class LearntRows:
     Learning has two halves, as that of a policy: `digest` is the news of a shard, and `apply` takes
     those of all shards in order, so that several processes stay equal bit for bit.
 
-    Parameters
-    ----------
-    value
-        The rows, float32[N, D], which `apply` changes in place; may be a view.
+    `apply` changes `value`, float32[N, D], in place; it may be a view.
     """
 
     def __init__(self, value: Tensor) -> None:

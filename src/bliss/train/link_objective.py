@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import sqrt
@@ -16,6 +16,7 @@ from bliss.graph import Graph
 from bliss.links import LinkSplits, NegativeSampling
 from bliss.loader.typed_links import TypedLinks
 from bliss.nn.decoders import Decoder
+from bliss.nn.layers import OnProgress
 from bliss.samplers.base import Sampler
 from bliss.train.batch import LinkBatchLoader, NodeData
 from bliss.train.config_parts import ObjectiveConfig
@@ -184,11 +185,7 @@ class LinkObjective:
         return found
 
     def scores(
-        self,
-        split: str,
-        nodes: Tensor | None,
-        outputs: Tensor,
-        progress: Callable[[float], None] | None = None,
+        self, split: str, nodes: Tensor | None, outputs: Tensor, progress: OnProgress = None
     ) -> dict[str, float]:
         """Score of a split's links by the selecting metric. outputs [V, H]: embeddings."""
         return {
@@ -200,7 +197,7 @@ class LinkObjective:
         split: str,
         nodes: Tensor | None,
         outputs: Tensor | PairScorer,
-        progress: Callable[[float], None] | None = None,
+        progress: OnProgress = None,
     ) -> SplitAssessment:
         """All scores of a split's links, and of links in random order.
 

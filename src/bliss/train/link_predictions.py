@@ -100,10 +100,10 @@ def _embeddings(task: Task) -> Tensor:
 
 def _targets(graph: Graph) -> tuple[IntArray, IntArray]:
     """Targets of the edges of each node, by node: the graph compressed by source."""
-    target = np.repeat(np.arange(graph.num_nodes), np.diff(graph.indptr))
-    order = np.argsort(graph.indices, kind="stable")
-    count = np.bincount(graph.indices, minlength=graph.num_nodes)
-    return np.concatenate([np.zeros(1, np.int64), np.cumsum(count)]), target[order]
+    source, target = graph.pairs
+    count = np.bincount(source, minlength=graph.num_nodes)
+    pointer = np.concatenate([np.zeros(1, np.int64), np.cumsum(count)])
+    return pointer, target[np.argsort(source, kind="stable")]
 
 
 def _columns(

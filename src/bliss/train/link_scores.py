@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from bliss.arrays import FloatArray, IntArray
+from bliss.data.dataset import SPLITS
 from bliss.graph import Graph
 from bliss.links import (
     LinkSplits,
@@ -26,6 +27,7 @@ from bliss.links import (
     recall,
 )
 from bliss.nn.decoders import Decoder
+from bliss.nn.layers import OnProgress
 from bliss.rng import Stream
 from bliss.train.config_parts import ObjectiveConfig
 from bliss.train.link_sides import Sides
@@ -38,7 +40,6 @@ PairScorer = Callable[[IntArray, IntArray, IntArray], FloatArray]
 """Scores of pairs [N] from sources, targets and, for each pair, a link of the split [N]."""
 _NUMBERS = 2**24  # entries of embeddings that are gathered at a time
 _RANKED = 3  # added to a split's number: its negatives for ranks are others than those for AUC
-_ORDER = ("train", "val", "test")
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,11 +83,7 @@ class LinkScores:
 
     @torch.no_grad()
     def values(
-        self,
-        split: str,
-        z: Tensor | PairScorer,
-        metrics: list[str],
-        progress: Callable[[float], None] | None = None,
+        self, split: str, z: Tensor | PairScorer, metrics: list[str], progress: OnProgress = None
     ) -> dict[str, float]:
         """Metrics of a split by name, from embeddings z [V, H], or a function of pairs."""
         index, score = self.scored(split), self._scorer(z)
@@ -135,9 +132,7 @@ class LinkScores:
         }
         return {name: found[name]() for name in metrics}
 
-    def _rank_all(
-        self, z: Tensor, links: IntArray, progress: Callable[[float], None] | None
-    ) -> Ranks:
+    def _rank_all(self, z: Tensor, links: IntArray, progress: OnProgress) -> Ranks:
         """Ranks among all targets that are not known."""
         device = self.decoder.device
         everyone = z.float().to(device)
@@ -151,12 +146,7 @@ class LinkScores:
         )
 
     def _rank_sampled(
-        self,
-        split: str,
-        score: PairScorer,
-        index: IntArray,
-        links: IntArray,
-        progress: Callable[[float], None] | None,
+        self, split: str, score: PairScorer, index: IntArray, links: IntArray, progress: OnProgress
     ) -> Ranks:
         """Ranks of links among their negatives, which are drawn for some links at a time."""
         number = self.config.ranked_negatives
@@ -176,14 +166,11 @@ class LinkScores:
     @cached_property
     def _known(self) -> IntArray:
         """Edges of the graph, links of all splits, and nodes with themselves. int64[2, K]."""
-        graph = self.graph
-        target = np.repeat(np.arange(graph.num_nodes), np.diff(graph.indptr))
-        edges = np.stack([graph.indices.astype(np.int64), target])
-        return np.concatenate([edges, self._links, self.sides.loops], axis=1)
+        return np.concatenate([self.graph.pairs, self._links, self.sides.loops], axis=1)
 
     @cached_property
     def _links(self) -> IntArray:
-        return np.concatenate([self.splits.links(name) for name in _ORDER], axis=1)
+        return np.concatenate([self.splits.links(name) for name in SPLITS], axis=1)
 
     @cached_property
     def _pairs(self) -> Negatives:
@@ -198,7 +185,7 @@ class LinkScores:
 
     def _stream(self, split: str) -> int:
         """Number of the negatives of a split, in the place of an epoch."""
-        return Stream.EVALUATION + _ORDER.index(split)
+        return Stream.EVALUATION + SPLITS.index(split)
 
 
 def pair_scores(decoder: Decoder, z: Tensor, source: IntArray, target: IntArray) -> FloatArray:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bliss.arrays import FloatArray, IntArray
-from bliss.data import Dataset
+from bliss.data.dataset import SPLITS, Dataset
 from bliss.data.label_edges import LabelEdges
 from bliss.data.typed_nodes import own_relations
 from bliss.errors import InputError
@@ -145,7 +145,7 @@ def split_links(
     if relation is None:
         return splits
     if config.objective.exclude != "self":
-        every = np.concatenate([splits.links(name) for name in ("train", "val", "test")], axis=1)
+        every = np.concatenate([splits.links(name) for name in SPLITS], axis=1)
         relation.check_reverse(*every)
     return splits.within(dataset.graph, relation.edges)
 
@@ -185,9 +185,7 @@ def _pairs(dataset: Dataset) -> IntArray:
     """All links. int64[2, P]."""
     if dataset.label_edges is not None:
         return dataset.label_edges.pairs
-    graph = dataset.graph
-    target = np.repeat(np.arange(graph.num_nodes), np.diff(graph.indptr))
-    pairs = np.stack([graph.indices.astype(np.int64), target])
+    pairs = dataset.graph.pairs
     return pairs[:, pairs[0] != pairs[1]]
 
 

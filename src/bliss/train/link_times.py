@@ -11,8 +11,9 @@ import torch
 from bliss.arrays import FloatArray, IntArray
 from bliss.errors import InputError
 from bliss.graph import Cutoff, Graph
+from bliss.nn.inference import evaluating
 from bliss.samplers import Full
-from bliss.train.evaluation import gather
+from bliss.train.evaluation import on_blocks
 from bliss.train.link_objective import LinkObjective
 from bliss.train.task import Task
 
@@ -64,17 +65,14 @@ class TimedPairs:
         return scores
 
     def _scores(self, source: IntArray, target: IntArray, time: IntArray) -> FloatArray:
-        task, model, device = self.task, self.task.model, self.task.device
+        task = self.task
         assert isinstance(task.objective, LinkObjective)
         ends = np.stack([np.concatenate([source, target]), np.concatenate([time, time])])
         (node, when), place = np.unique(ends, axis=1, return_inverse=True)
         full = Full(self._graph, layers=task.config.network.layers)
         seen = Cutoff.of(when, strict=True, window=task.config.objective.seen_window)
-        blocks = full.sample(node, 0, time=seen)
-        rows = gather(task, full)(blocks[0])
-        was_training = model.training
-        z = model.eval()(rows, [block.to(device) for block in blocks]).float()
-        model.train(was_training)
-        of_source, of_target = z[torch.from_numpy(place.reshape(2, -1)).to(device)]
+        with evaluating(task.model):
+            z = on_blocks(task, full)(full.sample(node, 0, time=seen))
+        of_source, of_target = z[torch.from_numpy(place.reshape(2, -1)).to(z.device)]
         scores: FloatArray = task.objective.decoder(of_source, of_target).cpu().numpy()
         return scores

@@ -25,7 +25,7 @@ from bliss.distributed.groups import ALONE, Group, as_bytes
 from bliss.errors import DamagedError, InputError, Interrupted, TruncatedError
 from bliss.nn.model import GNN
 from bliss.storage.records import decode, to_json
-from bliss.train.assessment import SPLITS, assess
+from bliss.train.assessment import assess
 from bliss.train.checkpoints import (
     Progress,
     capture,
@@ -325,7 +325,7 @@ class Trainer:
                 f"{progress.stale} evaluations (--patience {config.training.patience})."
             )
         load_weights(self.task, self.folder.load_best(), self.folder)
-        assessment = assess(self.task, SPLITS, self.communicator.check_signals)
+        assessment = assess(self.task, progress=self.communicator.check_signals)
         assessed = assessment.splits
         scores = {split: part.scores for split, part in assessed.items()}
         metric = self.task.metric

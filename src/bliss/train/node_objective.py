@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import isnan
 from typing import Any
@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from bliss.arrays import IntArray
-from bliss.data import Dataset
+from bliss.data.dataset import SPLITS, Dataset
 from bliss.errors import InputError
 from bliss.graph import Graph
+from bliss.nn.layers import OnProgress
 from bliss.samplers.base import Sampler
 from bliss.train.batch import NodeData, NodeLoader
 from bliss.train.config import TrainConfig
@@ -131,11 +132,7 @@ class NodeObjective(NodeLabels):
         return []
 
     def scores(
-        self,
-        split: str,
-        nodes: Tensor | None,
-        outputs: Tensor,
-        progress: Callable[[float], None] | None = None,
+        self, split: str, nodes: Tensor | None, outputs: Tensor, progress: OnProgress = None
     ) -> dict[str, float]:
         """Score of a split; for regression with the mean squared error. [N], [N, C]."""
         wanted, predicted = self.dataset.y[nodes], self.predictions(outputs)
@@ -145,11 +142,7 @@ class NodeObjective(NodeLabels):
         return scores
 
     def assess(
-        self,
-        split: str,
-        nodes: Tensor | None,
-        outputs: Tensor,
-        progress: Callable[[float], None] | None = None,
+        self, split: str, nodes: Tensor | None, outputs: Tensor, progress: OnProgress = None
     ) -> SplitAssessment:
         """All scores of a split, by class, and beside a constant prediction. [N], [N, C]."""
         assert nodes is not None
@@ -188,7 +181,7 @@ def node_objective(
             f"{of_type}{dataset.name!r} has no labels, but training needs them: import it with "
             "--labels, or learn its links with --task link."
         )
-    for name in ("train", "val", "test") if trains else ():
+    for name in SPLITS if trains else ():
         if name not in dataset.splits or len(dataset.splits[name]) == 0:
             raise InputError(
                 f"the {name} split of {dataset.name!r} is empty, but training needs all three: "

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from bliss import checks
-from bliss.data import Dataset
+from bliss.data.dataset import SPLITS, Dataset
 from bliss.data.pairs import read_nodes, read_pairs
 from bliss.data.timestamps import parse_time
 from bliss.errors import InputError
@@ -29,7 +29,7 @@ from bliss.train.task import Task
 
 FORMATS = (".csv", ".parquet")
 ALL = "all"
-NODES = (ALL, "train", "val", "test")
+NODES = (ALL, *SPLITS)
 """Nodes that can be predicted: all of them, or a split."""
 _PART = 2**16  # rows written at a time
 

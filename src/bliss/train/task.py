@@ -289,6 +289,5 @@ def _without_loops(graph: Graph) -> Graph:
     if not graph.has_times:
         arrays = graph.indptr, graph.indices, weight
         return Graph.from_csc(*arrays, norm=graph.norm, self_loops="remove")
-    pairs = graph.edge_index.numpy()
     options: dict[str, Any] = {"norm": graph.norm, "self_loops": "remove", "time": graph.time}
-    return Graph.from_edge_index(pairs, graph.num_nodes, weight, **options)
+    return Graph.from_edge_index(graph.pairs, graph.num_nodes, weight, **options)

@@ -1,28 +1,17 @@
-"""Runs by time: which of them are, their splits, and outputs at the times of nodes."""
+"""Runs by time: which of them are, and their splits."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from bliss.arrays import IntArray
-from bliss.data import Dataset
+from bliss.data.dataset import SPLITS, Dataset
 from bliss.errors import InputError
-from bliss.graph import Cutoff
 from bliss.links import split_by_time
 from bliss.links.time_splits import check_some
-from bliss.nn.block import Block
-from bliss.nn.model import GNN
-from bliss.rng import Stream
-from bliss.samplers.base import Sampler
 from bliss.train.config_parts import AUTO, ObjectiveConfig
-
-SPLITS = ("train", "val", "test")
 
 
 def is_by_time(config: ObjectiveConfig, dataset: Dataset) -> bool:
@@ -90,43 +79,3 @@ def _node_splits(config: ObjectiveConfig, dataset: Dataset) -> Dataset:
         remedy = "change the shares when you import the graph, or choose split given"
         check_some(split, time[nodes], "nodes", config.test_window, remedy)
     return replace(dataset, splits=parts, digest=dataset.fingerprint)
-
-
-@torch.no_grad()
-def outputs_in_time(
-    model: GNN,
-    sampler: Sampler,
-    inputs: Callable[[Block], Any],
-    nodes: Tensor,
-    time: IntArray,
-    batch_size: int,
-    device: torch.device,
-    step: int = Stream.EVALUATION,
-    window: int | None = None,
-    progress: Callable[[float], None] | None = None,
-) -> Tensor:
-    """Outputs at nodes [N], each with what had happened by its time [N]. float32[N, C].
-
-    With a window, each sees no more than this number of times. The sampler `full` is exact for each
-    node. `inputs` returns what the network takes at the sources of a block. Batches are in the
-    order of time.
-    """
-    was_training = model.training
-    model.eval()
-    order = np.argsort(time, kind="stable")
-    outputs: Tensor | None = None
-    try:
-        for number, start in enumerate(range(0, order.size, batch_size)):
-            own = order[start : start + batch_size]
-            seen = Cutoff.of(time[own], window=window)
-            blocks = sampler.sample(nodes[own], step + number, time=seen)
-            rows = inputs(blocks[0])
-            part = model(rows, [block.to(device) for block in blocks]).float().cpu()
-            if outputs is None:
-                outputs = torch.empty(order.size, part.size(1))
-            outputs[torch.from_numpy(own)] = part
-            if progress:
-                progress(min(start + batch_size, order.size) / order.size)
-    finally:
-        model.train(was_training)
-    return torch.empty(0, 0) if outputs is None else outputs

@@ -16,7 +16,7 @@ from bliss.data.typed_nodes import TypedNodes
 from bliss.errors import InputError
 from bliss.graph import GraphTypes
 from bliss.nn.block import Block
-from bliss.nn.inference import OUTPUT_BYTES_IN_MEMORY
+from bliss.nn.inference import OUTPUT_BYTES_IN_MEMORY, evaluating
 from bliss.nn.relational_model import RelationalGNN
 from bliss.storage.limits import allocating
 from bliss.train.batch import NodeData, TypedData
@@ -132,12 +132,8 @@ class TypedInputs:
 
     def embed(self, model: RelationalGNN, device: torch.device) -> Tensor:
         """The input of the network's first layer at all nodes. float32[V, hidden]."""
-        was_training = model.training
-        try:
-            model.eval()
+        with evaluating(model):
             return model.embed_all(self.x, device, Path(cache_folder()), OUTPUT_BYTES_IN_MEMORY)
-        finally:
-            model.train(was_training)
 
 
 def nodes_of(dataset: Dataset) -> tuple[TypedNodes, GraphTypes]:

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping
-from datetime import datetime, timezone
 from pathlib import Path
 from time import perf_counter
 from typing import Any
+
+from msgspec.structs import replace
 
 from bliss import checks
 from bliss.data import Dataset
@@ -28,7 +29,7 @@ from bliss.studies.advice.candidates import (
     with_best_estimator,
 )
 from bliss.studies.advice.pilot import Pilot
-from bliss.studies.provenance import machine
+from bliss.studies.provenance import machine, today
 from bliss.train import TrainConfig, resolve
 from bliss.train.results import title_of
 from bliss.train.time_task import sees_times
@@ -119,25 +120,38 @@ def advise(
     config = chosen.config.with_settings(budgets=best.budgets)
     rows = [row for row, _ in choices]
     noise = pilot.noise.batch / max(pilot.noise.square, 1e-300)
-    return Advice(
-        dataset=config.data.dataset,
-        model=config.network.model,
-        batch_size=config.training.batch_size,
+    return _advice(
+        pilot,
+        config,
+        limit,
+        started,
         command=command(given, config, root),
         reason=_reason(best, rows),
         choice=best,
         rows=rows,
-        limit=limit,
         batch_noise=noise,
         variance_note=_variance_note(rows[-1] if compare else best, noise, limit, pilot)
         + _sharing_note(pilot),
-        causes=[],
         fits=[c.fit() for c in dict.fromkeys(c for _, c in choices) if len(c.settings) > 1],
+    )
+
+
+def _advice(
+    pilot: Pilot, config: TrainConfig, limit: float, started: float, **found: Any
+) -> Advice:
+    """The advice, by default that nothing is recommended."""
+    nothing: dict[str, Any] = {"command": "", "choice": None, "rows": [], "fits": [], "causes": []}
+    return Advice(
+        dataset=config.data.dataset,
+        model=config.network.model,
+        batch_size=config.training.batch_size,
+        limit=limit,
         pilot_steps=pilot.steps,
         seconds=perf_counter() - started,
         machine=machine(),
-        date=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        date=today(),
         settings=config.to_dict(),
+        **nothing | {"batch_noise": 0.0, "variance_note": ""} | found,
     )
 
 
@@ -147,29 +161,13 @@ def _no_advice(pilot: Pilot, config: TrainConfig, limit: float, started: float) 
     score = title_of(pilot.assessment.metric, pilot.assessment.ranks)
     shown = "not finite" if constant.network_loss is None else f"{constant.network_loss:.3g}"
     loss = "" if constant.loss is None else f"loss {shown}, of the constant {constant.loss:.3g}; "
-    return Advice(
-        dataset=config.data.dataset,
-        model=config.network.model,
-        batch_size=config.training.batch_size,
-        command="",
-        reason=(
-            f"No recommendation: after {len(pilot.losses)} steps the network is no better than a "
-            f"constant prediction on validation {pilot.task.objective.unit} ({loss}{score} of the "
-            f"constant {constant.score or 0:.3g})."
-        ),
-        choice=None,
-        rows=[],
-        limit=limit,
-        batch_noise=0.0,
-        variance_note="",
-        causes=pilot.assessment.causes,
-        fits=[],
-        pilot_steps=pilot.steps,
-        seconds=perf_counter() - started,
-        machine=machine(),
-        date=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        settings=config.to_dict(),
+    reason = (
+        f"No recommendation: after {len(pilot.losses)} steps the network is no better than a "
+        f"constant prediction on validation {pilot.task.objective.unit} ({loss}{score} of the "
+        f"constant {constant.score or 0:.3g})."
     )
+    causes = pilot.assessment.causes
+    return _advice(pilot, config, limit, started, reason=reason, causes=causes)
 
 
 def _eligible(given: Mapping[str, Any], has_times: bool) -> dict[str, TrainConfig]:
@@ -237,8 +235,7 @@ def _row(name: str, candidate: Candidate, budgets: Budgets) -> AdviceRow:
 
 def _checked(row: AdviceRow, candidate: Candidate) -> AdviceRow:
     error, ms = candidate.check(tuple(row.budgets))
-    values = {name: getattr(row, name) for name in row.__struct_fields__}
-    return AdviceRow(**values | {"measured_error": error, "measured_ms": ms})
+    return replace(row, measured_error=error, measured_ms=ms)
 
 
 def _variance_note(row: AdviceRow, batch_noise: float, limit: float, pilot: Pilot) -> str:

@@ -22,6 +22,7 @@ The relative error of a layer is V / sum_i |mu_i|^2.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -85,16 +86,7 @@ class ExactLayer:
 
     Memory: 8 bytes per edge, 16 per node, and the layer's inputs.
 
-    Parameters
-    ----------
-    graph
-        The graph, with V nodes and E edges.
-    model
-        The network, in evaluation mode.
-    layer
-        Number of the layer.
-    x
-        Exact inputs of the layer, [V, F] on the CPU.
+    x [V, F] are the exact inputs of the layer, on the CPU. The network is in evaluation mode.
     """
 
     def __init__(self, graph: Graph, model: GNN, layer: int, x: Tensor) -> None:
@@ -182,14 +174,7 @@ def _projected(x: Tensor) -> Tensor:
 class ExactErrors:
     """Expected errors of samplers for one network, whose weights must not change.
 
-    Parameters
-    ----------
-    model
-        The network; it is left in evaluation mode.
-    graph
-        The graph, with the network's coefficients.
-    x
-        Features [V, F], on the CPU.
+    x [V, F] are the features, on the CPU. The network is left in evaluation mode.
     """
 
     def __init__(self, model: GNN, graph: Graph, x: Tensor) -> None:
@@ -247,26 +232,18 @@ class ExactErrors:
         for number, block in enumerate(blocks[skipped:]):
             exact, dst = self.layers[number + skipped], block.dst.numpy()
             if block.rows is not None and block.rows.cutoff is not None:
-                errors.append(self._in_time(sampler, block.rows, number, kind, influence[number]))
+                rows = replace(block.rows, influence=influence[number])
+                errors.append(self._in_time(sampler, rows, number, kind))
                 continue
             exact.learn(dst, without)
-            rows = self.graph.rows(dst, without)
-            indptr, edge = rows.edges()
+            rows = replace(self.graph.rows(dst, without), influence=influence[number])
+            _, edge = rows.edges()
             squares = exact.squares(edge, kind, None if changes is None else changes[number])
-            if isinstance(sampler, LayerSampler):
-                chosen = sampler.inclusion(dst, number, influence[number], without)
-                sources, nodes = self.graph.indices[edge], self.graph.num_nodes
-                stake: FloatArray = np.bincount(sources, squares, nodes).astype(float)
-                value = error(chosen.prob, stake[chosen.candidate])
-            else:
-                centre = exact.square[rows.group_id] if kind == "ht" else np.zeros(indptr.size - 1)
-                value = _nodewise_error(indptr, squares, centre, sampler.budgets[number])
-            errors.append(LayerError(value, float(exact.square[rows.group_id].sum())))
+            sources, square = self.graph.indices[edge], exact.square[rows.group_id]
+            errors.append(_error(sampler, number, kind, rows, sources, squares, square))
         return errors
 
-    def _in_time(
-        self, sampler: Sampler, rows: Rows, number: int, kind: str, influence: FloatArray
-    ) -> LayerError:
+    def _in_time(self, sampler: Sampler, rows: Rows, number: int, kind: str) -> LayerError:
         """Error of one layer for rows that end at the times of their targets."""
         exact, (indptr, edge) = self.layers[number], rows.edges()
         found = exact.in_time(rows)
@@ -276,15 +253,7 @@ class ExactErrors:
             sources = found.edge
         base = found.apart if kind == "hajek" else exact.size[sources]
         squares = found.alpha.astype(np.float64) ** 2 * base
-        if isinstance(sampler, LayerSampler):
-            seen = rows.hidden, rows.cutoff
-            chosen = sampler.inclusion(rows.dst, number, influence, *seen)
-            stake: FloatArray = np.bincount(sources, squares, self.graph.num_nodes).astype(float)
-            value = error(chosen.prob, stake[chosen.candidate])
-        else:
-            centre = found.square if kind == "ht" else np.zeros(indptr.size - 1)
-            value = _nodewise_error(indptr, squares, centre, sampler.budgets[number])
-        return LayerError(value, float(found.square.sum()))
+        return _error(sampler, number, kind, rows, sources, squares, found.square)
 
     def _influence(self, sampler: Sampler, blocks: Sequence[Block]) -> list[FloatArray]:
         """g_i^2 of the targets of each sampled layer; empty arrays if the sampler has none."""
@@ -295,6 +264,27 @@ class ExactErrors:
                 of_sources(block, last, has_attention=self.is_attention) if weighs else NOTHING
             )
         return found[::-1]
+
+
+def _error(
+    sampler: Sampler,
+    number: int,
+    kind: str,
+    rows: Rows,
+    sources: IntArray,
+    squares: FloatArray,
+    square: FloatArray,
+) -> LayerError:
+    """Error of one layer: sources and |y_ij|^2 of its edges [E'], |mu_i|^2 of its groups [G]."""
+    if isinstance(sampler, LayerSampler):
+        seen = rows.influence, rows.hidden, rows.cutoff
+        chosen = sampler.inclusion(rows.dst, number, *seen)
+        stake: FloatArray = np.bincount(sources, squares, rows.graph.num_nodes).astype(float)
+        value = error(chosen.prob, stake[chosen.candidate])
+    else:
+        centre = square if kind == "ht" else np.zeros(square.size)
+        value = _nodewise_error(rows.edges()[0], squares, centre, sampler.budgets[number])
+    return LayerError(value, float(square.sum()))
 
 
 def _nodewise_error(

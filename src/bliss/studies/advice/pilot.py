@@ -75,14 +75,7 @@ class Pilot:
 
     Gradients are those of `bliss.studies.gradients`, in evaluation mode.
 
-    Parameters
-    ----------
-    config
-        Settings of the sampler that trains.
-    dataset
-        The data set.
-    steps
-        Largest number of steps.
+    `config` has the sampler that trains, `steps` is the largest number of steps.
     """
 
     task: Task

@@ -23,7 +23,6 @@ from bliss.studies.comparison.runs import (
     StudyProgress,
     StudyRun,
     own_dataset,
-    run_all,
     run_each,
 )
 from bliss.studies.comparison.search import candidates, chosen, trials
@@ -124,7 +123,8 @@ def compare(
         if tried:
             rows, searches = _search(request, made, rows, out, data, say, on_progress)
         runs = [(key, run) for key, config in rows for run in _runs(request, key, config)]
-        outcomes = run_all([run for _, run in runs], out / "runs", data, say, on_progress)
+        by_name = run_each([run for _, run in runs], out / "runs", data, say, on_progress)
+        outcomes = [by_name[run.name] for _, run in runs]
         grouped: dict[RowKey, list[Outcome]] = {}
         for (key, _), outcome in zip(runs, outcomes, strict=True):
             grouped.setdefault(key, []).append(outcome)

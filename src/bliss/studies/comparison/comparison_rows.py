@@ -12,7 +12,7 @@ from bliss.studies.comparison.ranking import interval, paired, ranks
 from bliss.studies.comparison.runs import Outcome
 from bliss.studies.comparison.sizes import size_text, unit_of
 from bliss.studies.curves import average_curve, mean_and_deviation
-from bliss.train import PARTS, RunResult
+from bliss.train import PARTS
 from bliss.train.results import gain
 
 CLOSE = 0.1
@@ -41,7 +41,8 @@ def comparison_rows(
         is_first = rival is group
         difference, p_value = (None, None) if is_first else paired(by_seed(group), by_seed(rival))
         waits = [wait for outcome in group if (wait := seconds_to(outcome, target)) is not None]
-        errors = [error for result in results if (error := _test_mse(result)) is not None]
+        scored = [result.scores.get("test", {}) for result in results]
+        errors = [values["mse"] for values in scored if "mse" in values]
         rank, is_tied = placed[key]
         row = ComparisonRow(
             dataset=results[0].dataset,
@@ -81,10 +82,6 @@ def comparison_rows(
         )
         rows.append(row)
     return rows
-
-
-def _test_mse(result: RunResult) -> float | None:
-    return result.scores.get("test", {}).get("mse")
 
 
 def _ranks(grouped: Mapping[RowKey, Sequence[Outcome]]) -> dict[RowKey, tuple[int | None, bool]]:

@@ -72,30 +72,19 @@ def own_dataset(settings: Mapping[str, Any]) -> tuple[dict[str, Any], Dataset | 
     return {**settings, "dataset": given.name}, given
 
 
-def run_all(
-    runs: Sequence[StudyRun],
-    out: Path,
-    data: DataCache,
-    say: Callable[[str], None],
-    on_progress: Callable[[StudyProgress], None] | None = None,
-) -> list[Outcome]:
-    """Train missing runs, resume interrupted ones, and return all outcomes in order."""
-    outcomes = run_each(runs, out, data, say, on_progress)
-    return [outcomes[run.name] for run in runs]
-
-
 def run_each(
     runs: Sequence[StudyRun],
     out: Path,
     data: DataCache,
     say: Callable[[str], None],
-    on_progress: Callable[[StudyProgress], None] | None = None,
+    on_progress: Callable[[StudyProgress], None] | None,
     *,
     may_diverge: bool = False,
 ) -> dict[str, Outcome]:
-    """Outcomes of runs by name, like `run_all`; with may_diverge, diverged runs are left out.
+    """Train missing runs and resume interrupted ones; returns all outcomes by name.
 
-    Runs are ordered by seed, so that a partial study covers every setting.
+    With may_diverge, diverged runs are left out. Runs are ordered by seed, so that a partial study
+    covers every setting.
     """
     total, done = sum(run.config.training.steps for run in runs), 0
     outcomes: dict[str, Outcome] = {}

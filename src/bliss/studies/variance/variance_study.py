@@ -27,6 +27,7 @@ from bliss.errors import InputError
 from bliss.graph import Cutoff
 from bliss.loader.seeds import SeedBatch, draw_blocks
 from bliss.nn.block import Block
+from bliss.nn.inference import evaluating
 from bliss.policies import POLICIES
 from bliss.rng import Stream
 from bliss.samplers import PLADIES, Bliss, LayerSampler
@@ -208,18 +209,15 @@ class VarianceStudy:
 
     def _measure(self, step: int) -> Moment:
         layers = self.config.network.layers
-        was_training = self.task.model.training
-        self.task.model.eval()
         batches = [self._targets(seeds, step) for seeds in self._seeds(step)]
         targets = [[batch[layer] for batch in batches] for layer in range(layers)]
-        with torch.no_grad():
+        with torch.no_grad(), evaluating(self.task.model):
             histories = {
                 n: student.history for n, student in self.students.items() if student.history
             }
             frontiers = exact_frontiers(
                 self.task.model, self.task.graph, self.task.everywhere(), targets, histories
             )
-        self.task.model.train(was_training)
         return Moment(
             step=step,
             layers=[

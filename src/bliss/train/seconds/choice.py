@@ -103,20 +103,8 @@ def choose(
     falls linearly to 0 unless a schedule is given. If the network of the pilot is no better than a
     constant prediction, nothing is chosen, and the settings are those given and the defaults.
 
-    Parameters
-    ----------
-    settings
-        Settings as `resolve` takes them, without steps.
-    dataset
-        The data set of the settings.
-    seconds
-        The time.
-    started
-        When the time began, by `clock`. Default: now.
-    clock
-        Function that returns seconds.
-    say
-        Function called with the length of the pilot, before it starts.
+    `settings` are those of `resolve`, without steps. `started` is when the time began, by `clock`;
+    default: now. `say` is called with the length of the pilot, before it starts.
     """
     started = clock() if started is None else started
     given = {name: value for name, value in settings.items() if value is not None}

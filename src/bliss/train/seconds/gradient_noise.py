@@ -105,12 +105,7 @@ def time_terms(form: Form, size: Size) -> tuple[float, float, float]:
 class NoiseModel:
     """Models of r and ms, fitted to measured points.
 
-    Parameters
-    ----------
-    points
-        The measurements.
-    forms
-        Form of every kind of sampler.
+    `forms` has the form of every kind of sampler.
     """
 
     def __init__(self, points: Sequence[Point], forms: Mapping[str, Form]) -> None:

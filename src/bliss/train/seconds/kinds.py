@@ -165,7 +165,11 @@ def kinds(
             continue
         if any(kind.config == config for kind in found.values()):
             continue
-        if "budgets" in given and "sampler" not in given and _unit(config) != "sources":
+        if (
+            "budgets" in given
+            and "sampler" not in given
+            and config.sampler.config.unit != "sources"
+        ):
             continue
         budgets = config.sampler.budgets if "budgets" in given else ()
         found[name] = Kind(
@@ -177,10 +181,6 @@ def kinds(
             "the options of samplers that were given contradict each other: leave one out."
         )
     return found
-
-
-def _unit(config: TrainConfig) -> str:
-    return config.sampler.config.unit
 
 
 def _config(

@@ -13,10 +13,11 @@ from torch import Tensor
 
 from bliss.errors import DivergedError
 from bliss.nn.inference import LayerSurvey, infer
+from bliss.nn.layers import OnProgress
 from bliss.train.batch import NodeData
 from bliss.train.config import TrainConfig
 from bliss.train.constant import is_beaten
-from bliss.train.evaluation import ProgressCallback, evaluate
+from bliss.train.evaluation import evaluate
 from bliss.train.results import Constant
 from bliss.train.seconds.gradient_noise import NoiseModel, Point, Size, relative_error
 from bliss.train.seconds.kinds import Kind
@@ -83,16 +84,7 @@ class TimedPilot:
     these take too long, over batches of the first kind with four times its budgets. |G|^2 is the
     mean product of different batches, because their squares include their noise.
 
-    Parameters
-    ----------
-    kinds
-        Kinds of sampler by name; the first one trains.
-    task
-        The data and a new network.
-    seconds
-        Time of the pilot.
-    clock
-        Function that returns seconds.
+    The first of the `kinds` trains. `task` has a new network, `clock` returns seconds.
     """
 
     def __init__(self, kinds: Mapping[str, Kind], task: Task, seconds: float, clock: Clock) -> None:
@@ -205,7 +197,7 @@ class TimedPilot:
         if surveys and stepper.sampler.learns_from_surveys:
             stepper.sampler.learn_survey(surveys)
 
-    def _survey(self, check: ProgressCallback, surveys: list[LayerSurvey]) -> Tensor:
+    def _survey(self, check: OnProgress, surveys: list[LayerSurvey]) -> Tensor:
         """Outputs at all nodes; what the layers show is kept if training learns from it, too."""
         task = self.task
         keeps = task.config.training.survey
