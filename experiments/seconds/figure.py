@@ -20,6 +20,7 @@ NAMES = {
     "bliss": "BLISS",
     "pladies": "PLADIES",
     "saint-rw": "GraphSAINT",
+    "cluster": "Cluster-GCN",
     "labor": "LABOR",
     "neighbor": "neighbour sampling",
     "random-nodes": "random nodes",
@@ -32,6 +33,7 @@ SHOWN = (
     "vrgcn",
     "pladies",
     "saint-rw",
+    "cluster",
     "neighbor",
     "full",
 )
@@ -41,7 +43,14 @@ OURS = {
     "bliss": ("#e07020", "-"),
 }
 """Colours and styles of what this library adds: the bandit and histories of layer-wise samplers."""
-MARKS = {"vrgcn": "P", "pladies": "s", "saint-rw": "^", "neighbor": "v", "full": "D"}
+MARKS = {
+    "vrgcn": "P",
+    "pladies": "s",
+    "saint-rw": "^",
+    "cluster": "X",
+    "neighbor": "v",
+    "full": "D",
+}
 PATH = HERE.parents[1] / "docs" / "figures" / "seconds.svg"
 IMAGE = (
     "![Test F1 on PPI over seconds of training, with GraphSAGE and with GATv2, by sampler.]"
