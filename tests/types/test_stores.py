@@ -172,7 +172,7 @@ def test_local_stores_of_pyg(is_typed):
 
 
 def test_weights_of_a_store_are_those_of_its_edges():
-    data = hetero()
+    data = hetero(weighted=True)
     store = typed_store(data)
     store.tensors |= {(one, "edge_weight"): data[one].edge_weight for one in data.edge_types}
     ours, theirs = (Graph.of(given, "weights") for given in ((store, store), data))

@@ -162,7 +162,7 @@ class TypedFiles:
             edge_columns=self.edge_columns,
             feature_columns=FeatureColumns(
                 tuple(column.partition(".")[2] for column in own),
-                id_column=self.id_column if is_table else "",
+                id_column=(self.id_column or _own_ids(place, name)) if is_table else "",
                 max_categories=self.max_categories,
                 encoder=encoder,
             ),
@@ -259,19 +259,30 @@ def open_table(files: Files) -> FeatureSource:
 
 def _has_ids_alone(file: Path, id_column: str) -> bool:
     """Whether a table has one column, whose name is one of ids."""
+    names = _first_line(file)
+    known = (*ID_NAMES, *([id_column.lower()] if id_column else []))
+    return len(names) == 1 and names[0].lower() in known
+
+
+def _own_ids(file: Path, node_type: str) -> str:
+    """Name of the first column of a table of nodes if it is that of their type, or empty."""
+    names = _first_line(file) if file.exists() else []
+    known = node_type.lower(), f"{node_type.lower()}_id"
+    return names[0] if names and names[0].lower() in known else ""
+
+
+def _first_line(file: Path) -> list[str]:
+    """Names of the columns of a table, or the entries of its first row; empty for other files."""
     if not is_table(file):
-        return False
+        return []
     check_regular(file, f"nodes={str(file)!r}")
     with reading(file, "a table", "write it again"):
         if file.suffix == ".parquet":
-            names = list(open_parquet(file).schema_arrow.names)
-        else:
-            opened = gzip.open if file.suffix == ".gz" else open
-            with opened(file, "rt", encoding="utf-8", errors="replace") as stream:
-                line = next((line for line in stream if line.strip() and line[0] != "#"), "")
-            names = re.split(r"[,;\t ]", line.strip())
-    known = (*ID_NAMES, *([id_column.lower()] if id_column else []))
-    return len(names) == 1 and names[0].strip().strip('"').lower() in known
+            return list(open_parquet(file).schema_arrow.names)
+        opened = gzip.open if file.suffix == ".gz" else open
+        with opened(file, "rt", encoding="utf-8", errors="replace") as stream:
+            line = next((line for line in stream if line.strip() and line[0] != "#"), "")
+    return [name.strip().strip('"') for name in re.split(r"[,;\t ]", line.strip())]
 
 
 def numbered(source: EdgeSource, edge_type: EdgeType, nodes: Mapping[str, Nodes], rows: int) -> Any:
