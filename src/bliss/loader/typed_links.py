@@ -16,6 +16,7 @@ from bliss import checks
 from bliss.arrays import NO_IDS, BoolArray, IntArray
 from bliss.errors import InputError
 from bliss.graph import EdgeType, Graph, GraphTypes, HiddenEdges
+from bliss.graph.stores import is_store_pair, stored_pairs
 from bliss.links import NegativeSampling
 
 
@@ -218,8 +219,11 @@ def typed_links(
             f"(edge type, links [2, P]) with one of {listed}."
         )
     links = TypedLinks(graph, given[0], rev_edge_types)
-    pairs = data[links.edge_type].edge_index if given[1] is None else given[1]
-    return links, pairs
+    if given[1] is not None:
+        return links, given[1]
+    if is_store_pair(data):
+        return links, stored_pairs(data[1], links.edge_type)
+    return links, data[links.edge_type].edge_index
 
 
 def _is_type(value: Any) -> bool:
