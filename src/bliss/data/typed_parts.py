@@ -150,10 +150,10 @@ class TypedFiles:
         own = [column for column in self.feature_columns if column.partition(".")[0] == name]
         is_labelled = self.labels is not None and name == self.labelled
         encoder = None if self.encoders is None else self.encoders.get(name)
-        is_table = isinstance(place, Path)
+        file = place if isinstance(place, Path) else None
         return Files(
             edges=(),
-            features=place if isinstance(place, Path) else None,
+            features=file,
             labels=self.labels if is_labelled else None,
             graph=None,
             weight=None,
@@ -162,7 +162,7 @@ class TypedFiles:
             edge_columns=self.edge_columns,
             feature_columns=FeatureColumns(
                 tuple(column.partition(".")[2] for column in own),
-                id_column=(self.id_column or _own_ids(place, name)) if is_table else "",
+                id_column=(self.id_column or _own_ids(file, name)) if file else "",
                 max_categories=self.max_categories,
                 encoder=encoder,
             ),
