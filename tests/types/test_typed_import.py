@@ -107,7 +107,7 @@ def test_a_saved_heterodata_is_imported_with_its_weights(tmp_path):
     assert found.graph.norm == "weighted-mean"
     assert_same_graph(found, wanted)
     torch.testing.assert_close(found.typed.x["venue"], data["venue"].x)
-    fresh = data_without_reverse(weighted=True)  # PyG adds a cache to data that was used, which is not loaded
+    fresh = data_without_reverse()  # PyG adds a cache to data that was used, which is not loaded
     fresh["author"].y = torch.zeros(40, dtype=torch.long)
     torch.save(fresh, tmp_path / "two.pt")
     with pytest.raises(InputError, match="types author, paper have labels"):
