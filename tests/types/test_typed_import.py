@@ -129,6 +129,24 @@ def test_ids_may_be_called_by_their_type(tmp_path, ending):
     assert found.typed.x["author"].shape == wanted.typed.x["author"].shape
 
 
+def test_labels_of_another_table_are_found_by_ids_called_by_their_type(tmp_path):
+    """Not by the order of rows, which would be wrong without any notice."""
+    data = data_without_reverse()
+    given = write_tables(tmp_path, data)
+    wanted = open_store(import_graph(tmp_path / "all", **given))
+    rows = [f"{name('paper', n)},c{int(data['paper'].y[n])}" for n in reversed(range(60))]
+    given["labels"] = tmp_path / "labels.csv"
+    given["labels"].write_text("\n".join(["paper_id,label", *rows]) + "\n")
+    (tmp_path / "paper.csv").write_text(
+        "".join(
+            line.rpartition(",")[0] + "\n"
+            for line in (tmp_path / "paper.csv").read_text().splitlines()
+        )
+    )
+    found = open_store(import_graph(tmp_path / "store", **given, node_type="paper"))
+    assert torch.equal(found.y, wanted.y)
+
+
 def test_all_problems_are_named_with_their_type_or_relation(tmp_path):
     given = write_tables(tmp_path, data_without_reverse())
     cites = given["edges"]["paper", "cites", "paper"]

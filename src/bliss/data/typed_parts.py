@@ -169,6 +169,7 @@ class TypedFiles:
             task=self.task,
             seed=self.seed,
             num_nodes=place if isinstance(place, int) else None,
+            label_ids=_own_ids(self.labels, name) if self.labels and is_labelled else "",
         )
 
     def open_relation(self, edge_type: EdgeType) -> EdgeSource:
@@ -265,7 +266,7 @@ def _has_ids_alone(file: Path, id_column: str) -> bool:
 
 
 def _own_ids(file: Path, node_type: str) -> str:
-    """Name of the first column of a table of nodes if it is that of their type, or empty."""
+    """Name of the first column of a table if it is that of a type of nodes, or empty."""
     names = _first_line(file) if file.exists() else []
     known = node_type.lower(), f"{node_type.lower()}_id"
     return names[0] if names and names[0].lower() in known else ""
