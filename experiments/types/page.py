@@ -252,7 +252,7 @@ def machine(found: Results) -> str:
     return (
         f"One thread of {facts.processor}, torch {facts.torch}, Python {facts.python}. All runs on "
         "labels, those that choose settings included, took about 50 minutes of it, and those on "
-        "triples about 15."
+        "triples about 20."
     )
 
 
