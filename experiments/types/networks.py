@@ -16,8 +16,6 @@ from bliss.rng import Stream
 from bliss.train import build_task, resolve
 from bliss.train.task import Task, torch_seed
 
-NETWORKS = ("rsage", "rgat", "hgt")
-
 
 class HGTLayer(nn.Module):
     """PyG's HGTConv on a block, and a linear map behind the last one. x [S, F] -> [D, out]."""
@@ -48,7 +46,7 @@ class HGT(RelationalGNN):
 
 
 def task_of(data: Dataset, network: str, **settings: Any) -> Task:
-    """The task of `bliss.train` for one of NETWORKS, initialised from the seed."""
+    """The task of `bliss.train` for rsage, rgat or hgt, initialised from the seed."""
     if network != "hgt":
         return build_task(resolve(model=network, **settings), data)
     task = build_task(resolve(model="rsage", **settings), data)

@@ -16,7 +16,7 @@ PATH = HERE / "results.json"
 
 
 class Size(records.Record, frozen=True, kw_only=True):
-    """A sampler of given size, with a graph and a network."""
+    """A sampler of given size, with a graph and a network; `sampler` is a row of `cases.ROWS`."""
 
     graph: str
     model: str
@@ -28,6 +28,12 @@ class Time(Size, frozen=True, kw_only=True):
     """Median milliseconds of a step, alone on a machine."""
 
     step_ms: float
+    setup_s: float = 0.0
+    """Seconds before the first step, such as for sums of features; 0 where not measured."""
+
+    def steps(self, seconds: float) -> int:
+        """Number of steps that fit into so many seconds."""
+        return int(1e3 * (seconds - self.setup_s) / self.step_ms)
 
 
 class Trial(Size, frozen=True, kw_only=True):
@@ -78,9 +84,9 @@ class Results(records.Record, frozen=True, kw_only=True):
     runs: list[Cell] = msgspec.field(default_factory=list)
     divisions: list[Division] = msgspec.field(default_factory=list)
 
-    def step_ms(self, one: Size) -> float:
-        """Milliseconds of a step."""
-        return next(time.step_ms for time in self.times if size_of(time) == size_of(one))
+    def time(self, one: Size) -> Time:
+        """Time of a step."""
+        return next(time for time in self.times if size_of(time) == size_of(one))
 
     def chosen(self, graph: str, model: str, sampler: str) -> Trial | None:
         """The settings with the best validation score; the first of equals, None if untried."""

@@ -1,4 +1,4 @@
-"""Accuracy and macro-F1 at equal seconds of training steps, on IMDB and ACM.
+"""Accuracy and macro-F1 at equal seconds of training steps, on IMDB, ACM and library.
 
 `python -m experiments.types.run times --root DATA` measures the step of every candidate; run it
 alone on a machine. `... choose` trains each once for the choice of settings by validation. `...
@@ -10,6 +10,7 @@ README.md.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 from statistics import median
@@ -24,83 +25,78 @@ from bliss.train import Stepper
 from bliss.train.assessment import assess
 from bliss.train.evaluation import evaluate
 from bliss.train.task import Task
+from experiments.types.cases import CASES, NETWORKS, ROWS, rows_of
 from experiments.types.graphs import GRAPHS
-from experiments.types.networks import NETWORKS, task_of
+from experiments.types.networks import task_of
 from experiments.types.results import Cell, Results, Size, Time, Trial, read, size_of, write
 
-LABELLED = ("imdb", "acm")
-SECONDS, GRID_SECONDS = 5.0, 2.5
-"""Seconds of training steps of a run, and of one that settings are chosen by."""
-SAMPLERS: dict[str, list[tuple[int, ...]]] = {
-    "bliss": [(256, 128), (1024, 512)],
-    "pladies": [(256, 128), (1024, 512)],
-    "neighbor": [(2, 2), (5, 5)],
-    "full": [()],
-}
-RECIPES = (  # learning rate, weight decay, dropout
-    (0.005, 5e-4, 0.5),
-    (0.002, 5e-4, 0.5),
-    (0.005, 5e-5, 0.7),
-    (0.002, 5e-3, 0.7),
-)
-SEEDS = range(5)
 CHOOSING = 100
 """Seed of the runs that settings are chosen by."""
 WARM_UP, ROUNDS = 5, 25
-EVALUATIONS = 10
-COMMON: dict[str, Any] = {"layers": 2, "hidden": 64, "heads": 4, "embedding": 32}
-BATCH = {"imdb": 100, "acm": 60}
+LEAST_ROUNDS, MOST_SECONDS = 5, 10.0
+"""Slow steps are timed fewer times: until so many seconds have passed, but at least so often."""
+COMMON: dict[str, Any] = {"layers": 2, "hidden": 64, "heads": 4, "schedule": "linear"}
 
 
-def task(dataset: Dataset, graph: str, model: str, sampler: str, **settings: Any) -> Task:
+def task(dataset: Dataset, size: Size, **settings: Any) -> Task:
     """A task with the settings that all runs share."""
-    named = {"dataset": graph, "sampler": sampler, "batch_size": BATCH[graph], "schedule": "linear"}
-    return task_of(dataset, model, **COMMON, **named, **settings)
+    sampler, options = ROWS[size.sampler]
+    case = CASES[size.graph]
+    named = {"dataset": size.graph, "sampler": sampler, "batch_size": case.batch}
+    if size.budgets:  # full neighbourhoods have none
+        named["budgets"] = size.budgets
+    return task_of(dataset, size.model, **COMMON, **case.options, **named, **options, **settings)
 
 
-def candidates(graph: str) -> list[dict[str, Any]]:
+def candidates(graph: str, networks: Sequence[str] = NETWORKS) -> list[Size]:
     """Networks, samplers and sizes."""
     return [
-        {"graph": graph, "model": model, "sampler": sampler, "budgets": list(budgets)}
-        for model in NETWORKS
-        for sampler, sizes in SAMPLERS.items()
-        for budgets in sizes
+        Size(graph=graph, model=model, sampler=sampler, budgets=list(budgets))
+        for model in networks
+        for sampler in rows_of(graph, model)
+        for budgets in CASES[graph].sizes[sampler]
     ]
 
 
-def settings_of(size: dict[str, Any]) -> dict[str, Any]:
-    """Settings of `task` from a size: full neighbourhoods have no budgets."""
-    return {name: value for name, value in size.items() if name != "budgets" or value}
+def fields(size: Size) -> dict[str, Any]:
+    """The fields of a size."""
+    return {name: getattr(size, name) for name in Size.__struct_fields__}
 
 
-def measure(graph: str, dataset: Dataset) -> list[Time]:
-    """Median milliseconds of a step of every candidate."""
-    found = []
-    for size in candidates(graph):
-        stepper = Stepper(task(dataset, **settings_of(size)))
-        taken: list[float] = []
-        for batches in stepper.batches(lambda taken=taken: len(taken) >= WARM_UP + ROUNDS):
-            started = perf_counter()
-            stepper.step(batches)
-            taken.append(1e3 * (perf_counter() - started))
-        ms = stepper.step_ms()
-        found.append(Time(**size, step_ms=median(taken[WARM_UP:]) + ms["sample"] + ms["gather"]))
-    return found
+def measure(dataset: Dataset, size: Size) -> Time:
+    """Median milliseconds of a step, and seconds of preparation.
+
+    The sampler is built twice, because the first time includes loading of compiled kernels.
+    """
+    for _ in range(2):
+        own = task(dataset, size)
+        started = perf_counter()
+        stepper = Stepper(own)
+        setup = perf_counter() - started
+    taken: list[float] = []
+
+    def is_done() -> bool:
+        number = len(taken) - WARM_UP
+        is_slow = number >= LEAST_ROUNDS and sum(taken) > 1e3 * MOST_SECONDS
+        return is_slow or number >= ROUNDS
+
+    for batches in stepper.batches(is_done):
+        started = perf_counter()
+        stepper.step(batches)
+        taken.append(1e3 * (perf_counter() - started))
+    ms = stepper.step_ms()
+    step_ms = median(taken[WARM_UP:]) + ms["sample"] + ms["gather"]
+    return Time(**fields(size), step_ms=step_ms, setup_s=setup)
 
 
-def steps_of(step_ms: float, seconds: float = SECONDS) -> int:
-    """Number of steps that fit into the seconds of a run."""
-    return int(1e3 * seconds / step_ms)
-
-
-def trained(dataset: Dataset, size: dict[str, Any], **settings: Any) -> tuple[Stepper, float]:
+def trained(dataset: Dataset, size: Size, **settings: Any) -> tuple[Stepper, float]:
     """Train, and return to the best step by validation, whose score is returned, too."""
-    stepper = Stepper(task(dataset, **settings_of(size), **settings))
+    stepper = Stepper(task(dataset, size, **settings))
     own, best = stepper.task, (-1.0, {}, None)
-    steps = own.config.training.steps
+    every = max(own.config.training.steps // CASES[size.graph].evaluations, 1)
     for batches in stepper.batches():
         stepper.step(batches)
-        if stepper.steps % (steps // EVALUATIONS) == 0:
+        if stepper.steps % every == 0:
             score = evaluate(own, ("val",))["val"]
             if score > best[0]:
                 rows = None if own.embedding is None else own.embedding.value.clone()
@@ -111,35 +107,36 @@ def trained(dataset: Dataset, size: dict[str, Any], **settings: Any) -> tuple[St
     return stepper, best[0]
 
 
-def choose(found: Results, graph: str, dataset: Dataset) -> None:
-    """Train every candidate once with every recipe."""
+def choose(found: Results, size: Size, dataset: Dataset) -> None:
+    """Train a candidate once with every recipe."""
     known = {(*size_of(one), one.lr, one.weight_decay, one.dropout) for one in found.tried}
-    for size, (lr, weight_decay, dropout) in product(candidates(graph), RECIPES):
-        own = Size(**size)
-        if (*size_of(own), lr, weight_decay, dropout) in known:
+    case = CASES[size.graph]
+    for lr, weight_decay, dropout in case.recipes[size.model]:
+        if (*size_of(size), lr, weight_decay, dropout) in known:
             continue
-        steps = steps_of(found.step_ms(own), GRID_SECONDS)
+        steps = found.time(size).steps(case.grid_seconds)
         recipe = {"lr": lr, "weight_decay": weight_decay, "dropout": dropout, "steps": steps}
         _, score = trained(dataset, size, **recipe, seed=CHOOSING)
-        found.tried.append(Trial(**size, **recipe, val_score=score))
+        print(*size_of(size), recipe, score, flush=True)
+        found.tried.append(Trial(**fields(size), **recipe, val_score=score))
         write(found)
 
 
-def train_all(found: Results, graph: str, dataset: Dataset, seed: int) -> None:
-    """Train the chosen settings with a seed."""
-    for model, sampler in product(NETWORKS, SAMPLERS):
+def train(found: Results, graph: str, model: str, dataset: Dataset, seed: int) -> None:
+    """Train the chosen settings of every sampler with a seed."""
+    for sampler in rows_of(graph, model):
         choice = found.chosen(graph, model, sampler)
         known = {(*size_of(one)[:3], one.seed) for one in found.runs}
         if choice is None or (graph, model, sampler, seed) in known:
             continue
-        size = {name: getattr(choice, name) for name in ("graph", "model", "sampler", "budgets")}
         recipe = {name: getattr(choice, name) for name in ("lr", "weight_decay", "dropout")}
-        recipe |= {"steps": steps_of(found.step_ms(choice))}
-        stepper, score = trained(dataset, size, **recipe, seed=seed)
+        recipe |= {"steps": found.time(choice).steps(CASES[graph].seconds)}
+        stepper, score = trained(dataset, choice, **recipe, seed=seed)
         test = assess(stepper.task, ("test",)).splits["test"].scores
         scores = {"accuracy": test["accuracy"], "macro_f1": test["macro_f1"], "val_score": score}
         edges = stepper.mean_sampled().edges
-        found.runs.append(Cell(**size, **recipe, seed=seed, **scores, edges=edges))
+        found.runs.append(Cell(**fields(choice), **recipe, seed=seed, **scores, edges=edges))
+        print(graph, model, sampler, seed, scores, flush=True)
         write(found)
 
 
@@ -148,27 +145,32 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("part", choices=["times", "choose", "train", "variance"])
     parser.add_argument("--root", type=Path)
-    parser.add_argument("--graphs", nargs="+", choices=list(GRAPHS))
+    parser.add_argument("--graphs", nargs="+", choices=list(GRAPHS), default=list(GRAPHS))
+    parser.add_argument("--networks", nargs="+", choices=NETWORKS, default=NETWORKS)
     given = parser.parse_args()
     torch.set_num_threads(1)
     found = read() or Results(machine=machine())
-    graphs = given.graphs or (GRAPHS if given.part == "variance" else LABELLED)
-    datasets = {graph: GRAPHS[graph](given.root) for graph in graphs}
+    datasets = {graph: GRAPHS[graph](given.root) for graph in given.graphs}
     if given.part == "train":
-        for seed, graph in product(SEEDS, graphs):
-            train_all(found, graph, datasets[graph], seed)
+        for seed, graph in product(range(max(CASES[g].seeds for g in datasets)), datasets):
+            for model in given.networks if seed < CASES[graph].seeds else ():
+                train(found, graph, model, datasets[graph], seed)
         return
     for graph, dataset in datasets.items():
-        if given.part == "times" and graph not in {t.graph for t in found.times}:
-            found.times.extend(measure(graph, dataset))
-        elif given.part == "choose":
-            choose(found, graph, dataset)
-        elif given.part == "variance":
+        if given.part == "variance":
             from experiments.types.divisions import divisions
 
             found.divisions[:] = [one for one in found.divisions if one.graph != graph]
             found.divisions.extend(divisions(graph, dataset))
-        write(found)
+            write(found)
+            continue
+        for size in candidates(graph, given.networks):
+            if given.part == "choose":
+                choose(found, size, dataset)
+            elif size_of(size) not in [size_of(time) for time in found.times]:
+                found.times.append(measure(dataset, size))
+                print(found.times[-1], flush=True)
+                write(found)
 
 
 if __name__ == "__main__":

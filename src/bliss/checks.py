@@ -6,7 +6,7 @@ import errno
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -180,6 +180,12 @@ def budgets(
         raise InputError(
             f"budgets={values!r} must be a list with one number per layer, input layer first: "
             "write for instance budgets=[4096, 2048, 1024]."
+        )
+    if isinstance(values, Mapping):
+        raise InputError(
+            "budgets is a dictionary, but must be a list with an entry per layer, input layer "
+            "first, of which each may be a dictionary by type or relation: write for instance "
+            'budgets=[{"author": 64, "paper": 128}, 32].'
         )
     checked: list[int] = []
     for position, value in enumerate(values):

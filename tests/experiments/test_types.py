@@ -9,10 +9,10 @@ import torch
 from bliss.train import Stepper
 from bliss.train.evaluation import full_logits
 from experiments.types import knowledge_run
+from experiments.types.cases import CASES
 from experiments.types.knowledge import Batch, DistMult, Knowledge, scores
 from experiments.types.networks import task_of
 from experiments.types.results import size_of, stored
-from experiments.types.run import GRID_SECONDS, RECIPES, SAMPLERS, SECONDS
 from tests.types.graphs import typed_dataset
 
 
@@ -85,15 +85,17 @@ def test_a_batch_hides_its_triples_and_their_reverse(knowledge):
 def test_settings_of_accuracy_are_chosen_by_validation_scores_of_one_seed():
     found = stored()
     for run in found.runs:
-        choice = found.chosen(run.graph, run.model, run.sampler)
+        choice, case = found.chosen(run.graph, run.model, run.sampler), CASES[run.graph]
         assert size_of(run) == size_of(choice)
-        assert (run.lr, run.weight_decay, run.dropout) in RECIPES
+        recipe, recipes = (run.lr, run.weight_decay, run.dropout), case.recipes[run.model]
+        assert recipe in recipes
         own = [one for one in found.tried if size_of(one)[:3] == size_of(run)[:3]]
-        assert len(own) == len(RECIPES) * len(SAMPLERS[run.sampler])
-        assert (run.lr, run.weight_decay) == (choice.lr, choice.weight_decay)
+        assert len(own) == len(recipes) * len(case.sizes[run.sampler])
+        assert recipe == (choice.lr, choice.weight_decay, choice.dropout)
         assert choice.val_score == max(one.val_score for one in own)
-        assert run.steps == int(1e3 * SECONDS / found.step_ms(run))
-        assert choice.steps == int(1e3 * GRID_SECONDS / found.step_ms(run))
+        time = found.time(run)
+        assert run.steps == time.steps(case.seconds)
+        assert choice.steps == time.steps(case.grid_seconds)
 
 
 @pytest.mark.parametrize("graph", knowledge_run.CASES)

@@ -18,8 +18,8 @@ RELATIONS = {
 }
 
 
-def hetero(width: int | None = None, seed: int = 0) -> HeteroData:
-    """The data, with features of different widths, or of one width."""
+def hetero(width: int | None = None, seed: int = 0, weighted: bool = False) -> HeteroData:
+    """The data, with features of different widths, or of one width, and weights of edges."""
     generator = torch.Generator().manual_seed(seed)
     data = HeteroData()
     for name, size in SIZES.items():
@@ -32,11 +32,14 @@ def hetero(width: int | None = None, seed: int = 0) -> HeteroData:
             for name in (edge_type[0], edge_type[2])
         ]
         data[edge_type].edge_index = torch.stack(ends)
-        data[edge_type].edge_weight = torch.rand(number, generator=generator) + 0.1
+        weight = torch.rand(number, generator=generator) + 0.1
+        if weighted:
+            data[edge_type].edge_weight = weight
         data[edge_type].edge_attr = torch.randn(number, 2, generator=generator)
     back = data["author", "writes", "paper"].edge_index.flip(0)
     data["paper", "rev_writes", "author"].edge_index = back
-    data["paper", "rev_writes", "author"].edge_weight = torch.ones(back.size(1))
+    if weighted:
+        data["paper", "rev_writes", "author"].edge_weight = torch.ones(back.size(1))
     return data
 
 

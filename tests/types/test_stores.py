@@ -130,6 +130,25 @@ def test_a_plain_store_gives_the_batches_of_its_data_in_one_call_each():
     )
     (batch,) = links
     torch.testing.assert_close(batch.n_id[batch.edge_label_index], data.edge_index[:, :9])
+    every = bliss.LinkLoader((store, store), loaders[0].node_sampler, batch_size=data.num_edges)
+    (batch,) = every
+    torch.testing.assert_close(batch.n_id[batch.edge_label_index], data.edge_index)
+
+
+@pytest.mark.parametrize("number", [9, None])
+def test_links_of_a_relation_come_from_stores(number):
+    """Those that are given, or all of the relation; no layer sees their edges."""
+    data, key = hetero(), ("author", "writes", "paper")
+    store = typed_store(data)
+    wanted = data[key].edge_index[:, :number]
+    links = key if number is None else (key, wanted)
+    sampler = bliss.Full((store, store), layers=1)
+    (batch,) = bliss.LinkLoader((store, store), sampler, links, batch_size=200)
+    source, target = batch[key].edge_label_index
+    found = torch.stack([batch["author"].n_id[source], batch["paper"].n_id[target]])
+    torch.testing.assert_close(found, wanted)
+    torch.testing.assert_close(batch["author"].x, data["author"].x[batch["author"].n_id])
+    assert (batch.blocks[0].relations[key].num_edges == 0) == (number is None)
 
 
 @pytest.mark.parametrize("is_typed", [False, True])
@@ -172,7 +191,7 @@ def test_local_stores_of_pyg(is_typed):
 
 
 def test_weights_of_a_store_are_those_of_its_edges():
-    data = hetero()
+    data = hetero(weighted=True)
     store = typed_store(data)
     store.tensors |= {(one, "edge_weight"): data[one].edge_weight for one in data.edge_types}
     ours, theirs = (Graph.of(given, "weights") for given in ((store, store), data))

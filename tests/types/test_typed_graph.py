@@ -53,14 +53,15 @@ def test_edge_ids_are_columns_of_their_relation():
 
 @pytest.mark.parametrize("norm", ["mean", "weights", "weighted-mean"])
 def test_coefficients_are_those_of_each_relation_alone(norm):
-    graph = Graph.of(DATA, norm)
+    data = hetero(weighted=True)
+    graph = Graph.of(data, norm)
     alpha = graph.edge_weight.numpy()
     for number, edge_type in enumerate(graph.types.edge_types):
         alone = HeteroData()
         for name, size in SIZES.items():
             alone[name].num_nodes = size
-        alone[edge_type].edge_index = DATA[edge_type].edge_index
-        alone[edge_type].edge_weight = DATA[edge_type].edge_weight
+        alone[edge_type].edge_index = data[edge_type].edge_index
+        alone[edge_type].edge_weight = data[edge_type].edge_weight
         own = graph.relation_of(np.arange(graph.num_edges)) == number
         plain = alone.to_homogeneous()
         expected = Graph.of(plain, norm).edge_weight.numpy()
@@ -185,10 +186,17 @@ def test_bad_types_get_one_sentence(case):
         Graph.of(data)
 
 
+def test_weights_that_are_not_used_are_named():
+    data = hetero(weighted=True)
+    with pytest.warns(UserWarning, match=r"data.edge_weight is not used.*norm=.weights"):
+        Graph.of(data)
+    assert Graph.of(data, "mean").norm == "mean"  # without a warning, which would be an error
+
+
 def test_choices_without_meaning_are_refused():
     with pytest.raises(InputError, match='norm="gcn" divides by in-degrees of sources'):
         Graph.of(DATA, "gcn")
-    data = hetero()
+    data = hetero(weighted=True)
     del data["author", "writes", "paper"].edge_weight
     with pytest.raises(InputError, match=r"no entry for relation \('author', 'writes', 'paper'\)"):
         Graph.of(data, "weights")

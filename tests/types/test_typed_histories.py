@@ -30,6 +30,7 @@ from tests.types.graphs import SIZES, WIDTHS, hetero, relation_means
 pytestmark = pytest.mark.filterwarnings("ignore:There exist node types")
 FALSE_ALARM = 1e-6  # chance that a correct sampler fails, in each case
 DATA, SEEDS = hetero(), np.arange(45, 60)
+WEIGHTED = hetero(weighted=True)  # the same graph
 GRAPH = Graph.of(DATA)
 FIRST = dict(zip(SIZES, GRAPH.types.node_ptr.tolist(), strict=False))
 X = {name: DATA[name].x for name in SIZES}
@@ -48,7 +49,7 @@ def rows_of(x: dict[str, Tensor], block: Block) -> dict[str, Tensor]:
 @pytest.mark.parametrize("where", ["memory", "file"])
 def test_a_first_hop_is_the_sum_of_each_relation(norm, where, tmp_path, monkeypatch):
     """Also without some edges: that of the graph that does not have them."""
-    graph = Graph.of(DATA, norm)
+    graph = Graph.of(WEIGHTED, norm)
     monkeypatch.setattr(group_sums, "_CHUNK", 100)  # a few nodes at a time
     if where == "file":
         monkeypatch.setattr(first_hop, "SUM_BYTES_IN_MEMORY", 0)
@@ -172,7 +173,7 @@ def network(**options: Any) -> RelationalGNN:
 @pytest.mark.parametrize("norm", ["mean", "weights"])
 def test_rsage_with_linear_projections_takes_a_first_hop(norm):
     """Weights do not add up to 1, so that the bias of a projection counts their sum."""
-    graph, net = Graph.of(DATA, norm), network(projection="linear")
+    graph, net = Graph.of(WEIGHTED, norm), network(projection="linear")
     sampler = bliss.Bliss(graph, [ALL], x=X, first_hop="exact")
     blocks = sampler.sample(SEEDS, 0)
     full = bliss.Full(graph, layers=2).sample(SEEDS, 0)

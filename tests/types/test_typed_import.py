@@ -61,8 +61,8 @@ def assert_same_graph(found: Dataset, wanted: Dataset) -> None:
         assert torch.equal(found.splits[split], wanted.splits[split])
 
 
-def data_without_reverse():
-    data = hetero()
+def data_without_reverse(weighted: bool = False):
+    data = hetero(weighted=weighted)
     del data["paper", "rev_writes", "author"]
     return data
 
@@ -97,7 +97,7 @@ def test_another_table_is_encoded_like_that_of_a_store(tmp_path):
 
 
 def test_a_saved_heterodata_is_imported_with_its_weights(tmp_path):
-    data = data_without_reverse()
+    data = data_without_reverse(weighted=True)
     for split, ids in MASKS.items():
         data["paper"][f"{split}_mask"] = torch.isin(torch.arange(60), torch.from_numpy(ids))
     torch.save(data, tmp_path / "data.pt")
@@ -114,6 +114,37 @@ def test_a_saved_heterodata_is_imported_with_its_weights(tmp_path):
         import_graph(tmp_path / "other", graph=tmp_path / "two.pt")
     import_graph(tmp_path / "other", graph=tmp_path / "two.pt", node_type="author")
     assert open_store(tmp_path / "other").typed.node_type == "author"
+
+
+@pytest.mark.parametrize("ending", ["", "_id"])
+def test_ids_may_be_called_by_their_type(tmp_path, ending):
+    """As in a database: authors.csv has a column author_id, which writes.csv refers to."""
+    given = write_tables(tmp_path, data_without_reverse())
+    wanted = open_store(import_graph(tmp_path / "all", **given))
+    for kind, file in given["nodes"].items():
+        file.write_text(file.read_text().replace("id", f"{kind}{ending}", 1))
+    found = open_store(import_graph(tmp_path / "store", **given))
+    assert_same_graph(found, wanted)
+    assert found.typed.names["paper"].values.tolist() == wanted.typed.names["paper"].values.tolist()
+    assert found.typed.x["author"].shape == wanted.typed.x["author"].shape
+
+
+def test_labels_of_another_table_are_found_by_ids_called_by_their_type(tmp_path):
+    """Not by the order of rows, which would be wrong without any notice."""
+    data = data_without_reverse()
+    given = write_tables(tmp_path, data)
+    wanted = open_store(import_graph(tmp_path / "all", **given))
+    rows = [f"{name('paper', n)},c{int(data['paper'].y[n])}" for n in reversed(range(60))]
+    given["labels"] = tmp_path / "labels.csv"
+    given["labels"].write_text("\n".join(["paper_id,label", *rows]) + "\n")
+    (tmp_path / "paper.csv").write_text(
+        "".join(
+            line.rpartition(",")[0] + "\n"
+            for line in (tmp_path / "paper.csv").read_text().splitlines()
+        )
+    )
+    found = open_store(import_graph(tmp_path / "store", **given, node_type="paper"))
+    assert torch.equal(found.y, wanted.y)
 
 
 def test_all_problems_are_named_with_their_type_or_relation(tmp_path):

@@ -365,6 +365,12 @@ def test_a_reverse_relation_with_another_name_must_be_named(dataset):
     assert len(kept) == task.objective.num_seeds
 
 
+def test_a_relation_may_be_one_text_as_errors_write_it():
+    config = TrainConfig.of(**settings(edge_type="user,buys,item"))
+    assert config.objective.edge_type == BUYS
+    assert build_task(config, DATA).objective.num_seeds > 0
+
+
 def refusals() -> dict[str, tuple]:
     empty = shop()
     empty["user", "returns", "item"].edge_index = torch.empty(2, 0, dtype=torch.long)

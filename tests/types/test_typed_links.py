@@ -47,7 +47,7 @@ def test_edges_of_the_batch_are_hidden_in_both_relations_and_in_no_other(exclude
     data = hetero()
     reviews = data["author", "reviews", "paper"]
     reviews.edge_index = data[WRITES].edge_index[:, :40].clone()  # the same pairs
-    reviews.edge_weight, reviews.edge_attr = torch.ones(40), torch.ones(40, 2)
+    reviews.edge_attr = torch.ones(40, 2)
     batch = next(iter(loader(data, exclude=exclude, shuffle=False)))
     own = batch[WRITES]
     pairs = {tuple(pair) for pair in data[WRITES].edge_index[:, own.input_id].T.tolist()}
@@ -120,6 +120,13 @@ def test_a_reverse_relation_with_another_name_must_be_named():
         assert not found & set(zip(source.tolist(), target.tolist(), strict=True))
         assert graph.types is not None
     loader(data, exclude="self")
+
+
+@pytest.mark.parametrize("form", ["relation", "dictionary"])
+def test_a_relation_between_other_types_is_not_the_reverse(form):
+    given = ("venue", "publishes", "paper")
+    with pytest.raises(InputError, match="does not lead from paper to author, as the reverse of"):
+        loader(hetero(), rev_edge_types=given if form == "relation" else {WRITES: given})
 
 
 def test_bad_links_get_one_sentence():

@@ -258,6 +258,9 @@ def test_typed_models_that_cannot_be_estimated_are_refused(full):
     conv = convs.HGTConv({"author": 4, "paper": 6}, 8, fewer.metadata())
     with pytest.raises(InputError, match="HGTConv was built without the relation"):
         full[0].propagate(conv, x)
+    conv = convs.HGTConv({"author": 4, "paper": 6, "venue": 3}, 8, DATA.metadata())
+    with pytest.raises(InputError, match="x has no entry for type 'venue', but HGTConv takes all"):
+        full[0].propagate(conv, {name: x[name] for name in ("author", "paper")})
     conv = convs.HeteroConv({("author", "writes", "paper"): convs.GCNConv(-1, 3, normalize=False)})
     with pytest.raises(InputError, match="GCNConv takes no pair of inputs"):
         full[0].propagate(conv, x)

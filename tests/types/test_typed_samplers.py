@@ -166,6 +166,10 @@ def test_fanouts_of_relations_are_kept_by_each_relation():
 BAD = {
     "missing type": ([{"author": 3, "paper": 4}], "no entry for type 'venue'"),
     "unknown type": ([{"editor": 3}], "'editor' is not a type of nodes"),
+    "not by layer": (
+        {"author": [3, 3], "paper": [4, 4], "venue": [1, 1]},  # as in PyG's loaders
+        "budgets is a dictionary, but must be a list with an entry per layer",
+    ),
     "zero": ([{"author": 0, "paper": 4, "venue": 1}], "must be at least 1"),
 }
 

@@ -79,6 +79,7 @@ class Files:
     num_nodes: int | None = None
     node_type: str | None = None  # of the nodes with labels in a HeteroData
     node_time: str = ""  # column of the times of nodes in the table of features
+    label_ids: str = ""  # column of ids in the table of labels; empty: called as in the features
 
     def check(self) -> None:
         """Raise an error if files are missing, or some do not go together."""
@@ -185,7 +186,7 @@ class Files:
         """Labels of the nodes."""
         if self.labels is None:
             return no_labels(nodes.number)
-        id_name = self.feature_columns.id_column
+        id_name = self.label_ids or self.feature_columns.id_column
         return read_labels(self.labels, nodes, self.label, self.task, id_name)
 
     def read_splits(

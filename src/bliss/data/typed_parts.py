@@ -150,10 +150,10 @@ class TypedFiles:
         own = [column for column in self.feature_columns if column.partition(".")[0] == name]
         is_labelled = self.labels is not None and name == self.labelled
         encoder = None if self.encoders is None else self.encoders.get(name)
-        is_table = isinstance(place, Path)
+        file = place if isinstance(place, Path) else None
         return Files(
             edges=(),
-            features=place if isinstance(place, Path) else None,
+            features=file,
             labels=self.labels if is_labelled else None,
             graph=None,
             weight=None,
@@ -162,13 +162,14 @@ class TypedFiles:
             edge_columns=self.edge_columns,
             feature_columns=FeatureColumns(
                 tuple(column.partition(".")[2] for column in own),
-                id_column=self.id_column if is_table else "",
+                id_column=(self.id_column or _own_ids(file, name)) if file else "",
                 max_categories=self.max_categories,
                 encoder=encoder,
             ),
             task=self.task,
             seed=self.seed,
             num_nodes=place if isinstance(place, int) else None,
+            label_ids=_own_ids(self.labels, name) if self.labels and is_labelled else "",
         )
 
     def open_relation(self, edge_type: EdgeType) -> EdgeSource:
@@ -259,15 +260,28 @@ def open_table(files: Files) -> FeatureSource:
 
 def _has_ids_alone(file: Path, id_column: str) -> bool:
     """Whether a table has one column, whose name is one of ids."""
-    if not is_table(file):
-        return False
-    check_regular(file, f"nodes={str(file)!r}")
     known = (*ID_NAMES, *([id_column.lower()] if id_column else []))
+    names = _names(file, known)
+    return len(names) == 1 and names[0].lower() in known
+
+
+def _own_ids(file: Path, node_type: str) -> str:
+    """Name of the first column of a table if it is that of a type of nodes, or empty."""
+    known = node_type.lower(), f"{node_type.lower()}_id"
+    names = _names(file, known) if file.exists() else []
+    return names[0] if names and names[0].lower() in known else ""
+
+
+def _names(file: Path, known: Sequence[str]) -> list[str]:
+    """Names of the columns of a table; empty for other files, and for tables that are damaged."""
+    if not is_table(file):
+        return []
+    check_regular(file, f"nodes={str(file)!r}")
     try:
         first = next(table_blocks("nodes", file, 1, known))
     except InputError:  # what is wrong, `Files.open_features` says
-        return False
-    return len(first.names) == 1 and first.names[0].strip().lower() in known
+        return []
+    return [name.strip() for name in first.names]
 
 
 def numbered(source: EdgeSource, edge_type: EdgeType, nodes: Mapping[str, Nodes], rows: int) -> Any:

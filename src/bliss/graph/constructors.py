@@ -101,17 +101,17 @@ class GraphConstructors:
             return cls.from_stores(source[0], source[1], norm=norm or "mean", **options)
         kind = library_of(source)
         check_source(source, kind, options)
+        if norm is None and _has_weights(source, kind):
+            warnings.warn(
+                "data.edge_weight is not used, because the coefficients are 1 / degree: pass "
+                'norm="weighted-mean" or norm="weights" to use it, or norm="mean" to silence '
+                "this warning.",
+                stacklevel=2,
+            )
         if kind == "torch_geometric.HeteroData":
             return cls.from_relations(**hetero_arguments(source, norm or "mean", options))
         options.setdefault("self_loops", _loops_of(norm))
         if kind == "torch_geometric.Data":
-            if norm is None and getattr(source, "edge_weight", None) is not None:
-                warnings.warn(
-                    "data.edge_weight is not used, because the coefficients are 1 / degree: pass "
-                    'norm="weighted-mean" or norm="weights" to use it, or norm="mean" to silence '
-                    "this warning.",
-                    stacklevel=2,
-                )
             return cls.from_data(source, norm=norm or "mean", **options)
         if kind == "torch_geometric.EdgeIndex":
             return cls.from_edge_index(source, num_nodes, norm=norm or "mean", **options)
@@ -320,6 +320,16 @@ class GraphConstructors:
             self_loops=self_loops,
             duplicates=duplicates,
         )
+
+
+def _has_weights(data: Any, kind: str) -> bool:
+    """Whether a PyG `Data`, or a relation of a `HeteroData`, has weights of edges."""
+    stores = []
+    if kind == "torch_geometric.Data":
+        stores = [data]
+    elif kind == "torch_geometric.HeteroData":
+        stores = [data[edge_type] for edge_type in data.edge_types]
+    return any(getattr(one, "edge_weight", None) is not None for one in stores)
 
 
 def _loops_of(norm: Norm | None) -> SelfLoops:

@@ -76,6 +76,13 @@ def store_edges(graph_store: Any) -> dict[Any, tuple[IntArray, IntArray, IntArra
     return edges
 
 
+def stored_pairs(graph_store: Any, edge_type: Any = None) -> IntArray:
+    """All edges of a relation, or of a graph without types, sources over targets. int64[2, E]."""
+    row, col, _ = graph_store.coo(None if edge_type is None else [edge_type])
+    ends = (row, col) if edge_type is None else (row[edge_type], col[edge_type])
+    return np.stack([checks.as_array("edges of the graph store", end) for end in ends])
+
+
 def _edge_ids(graph_store: Any, edge_type: Any) -> IntArray | None:
     """Ids of the edges as stored, if the store has ids of its own, as PyG's LocalGraphStore."""
     if not hasattr(graph_store, "get_edge_id"):

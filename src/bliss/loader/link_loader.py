@@ -9,6 +9,7 @@ import numpy as np
 
 from bliss.errors import InputError
 from bliss.graph.cutoff import times_of
+from bliss.graph.stores import is_store_pair, stored_pairs
 from bliss.loader.edge_seeds import EdgeSeeds
 from bliss.loader.seed_loader import SeedLoader
 from bliss.loader.seed_times import SeedTimes
@@ -133,9 +134,11 @@ class LinkLoader(SeedLoader):
             if node_sampler.graph.types is not None:
                 given = node_sampler.graph, data, edge_label_index, rev_edge_types
                 typed, links = typed_links(*given)
-                store = data[typed.edge_type]
+                store = None if is_store_pair(data) else data[typed.edge_type]
+            elif edge_label_index is not None:
+                links = edge_label_index
             else:
-                links = data.edge_index if edge_label_index is None else edge_label_index
+                links = stored_pairs(data[1]) if is_store_pair(data) else data.edge_index
             if links is None:
                 raise InputError("data has no edge_index: pass the links as edge_label_index.")
             time = edge_label_time

@@ -16,6 +16,7 @@ from bliss import checks
 from bliss.arrays import NO_IDS, BoolArray, IntArray
 from bliss.errors import InputError
 from bliss.graph import EdgeType, Graph, GraphTypes, HiddenEdges
+from bliss.graph.stores import is_store_pair, stored_pairs
 from bliss.links import NegativeSampling
 
 
@@ -76,12 +77,18 @@ class TypedLinks:
         self._reverse = self._reverse_number(rev_edge_types)
 
     def _reverse_number(self, given: Any) -> int | None:
-        if isinstance(given, Mapping):
-            numbers = {self.types.relation(k): self.types.relation(v) for k, v in given.items()}
-            return numbers.get(self.number)
-        if given is not None:
-            return self.types.relation(given)
         source, name, target = self.edge_type
+        if given is not None:
+            pairs = given if isinstance(given, Mapping) else {self.edge_type: given}
+            numbers = {self.types.relation(k): self.types.relation(v) for k, v in pairs.items()}
+            number = numbers.get(self.number)
+            reverse = None if number is None else self.types.edge_types[number]
+            if reverse is not None and reverse[::2] != (target, source):
+                raise InputError(
+                    f"rev_edge_types={reverse} does not lead from {target} to {source}, as the "
+                    f"reverse of {self.edge_type} would: name another relation, or leave it out."
+                )
+            return number
         for other in (f"rev_{name}", name.removeprefix("rev_")):
             if (target, other, source) in self.types.edge_types and other != name:
                 return self.types.edge_types.index((target, other, source))
@@ -212,8 +219,11 @@ def typed_links(
             f"(edge type, links [2, P]) with one of {listed}."
         )
     links = TypedLinks(graph, given[0], rev_edge_types)
-    pairs = data[links.edge_type].edge_index if given[1] is None else given[1]
-    return links, pairs
+    if given[1] is not None:
+        return links, given[1]
+    if is_store_pair(data):
+        return links, stored_pairs(data[1], links.edge_type)
+    return links, data[links.edge_type].edge_index
 
 
 def _is_type(value: Any) -> bool:

@@ -156,6 +156,12 @@ class TypedLayer:
                 f"{type(conv).__name__} was built without the relation {missing[0]}: build it with "
                 "data.metadata(), or remove the relation from the data."
             )
+        absent = [end for one in chosen for end in one[::2] if end not in x]
+        if absent:
+            raise InputError(
+                f"x has no entry for type {absent[0]!r}, but {type(conv).__name__} takes all types "
+                "together: pass features, or rows of a learnt embedding, for every type."
+            )
         edges = {edge_type: block.edge_index_dict[edge_type] for edge_type in chosen}
         numbers = dict(zip(block.types.edge_types, block.by_type.edge_place, strict=True))
         place = torch.cat([numbers[edge_type] for edge_type in chosen])

@@ -298,7 +298,7 @@ class LoopConfig:
 
 def _edge_type(field: str, given: Any) -> tuple[str, ...]:
     """Names of a relation and of its ends: three, two or one of them, or none."""
-    names = (given,) if isinstance(given, str) and given else given
+    names = [name.strip() for name in given.split(",")] if isinstance(given, str) else given
     is_list = isinstance(names, (tuple, list)) and len(names) <= 3
     if not is_list or not all(isinstance(name, str) and name for name in names):
         raise InputError(
