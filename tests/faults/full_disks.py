@@ -269,6 +269,7 @@ CASES: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
 """What is written to a full disk, and the functions that write it."""
 ELSEWHERE = {
     "engines/ray.py:cluster": "an empty folder, which Ray fills",
+    "data/npy.py:_map": "maps to read, or copy-on-write",
     "data/importing.py:preview_import": "an import in a temporary folder, as in that case",
     "report/style.py:encode": "into memory",
     "storage/memory.py:SharedMemory.create": "memory, not a disk",

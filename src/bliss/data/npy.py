@@ -13,7 +13,7 @@ import zipfile
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import IO, Any, NamedTuple, cast
+from typing import IO, Any, Literal, NamedTuple, cast
 
 import numpy as np
 import scipy.sparse
@@ -43,7 +43,7 @@ def map_npy(file: Path) -> Array:
     return _map(file, _read_header(file), "r")
 
 
-def _map(file: Path, header: _Header, mode: Any) -> Array:
+def _map(file: Path, header: _Header, mode: Literal["r", "c"]) -> Array:
     shape = header.shape
     if math.prod(shape) == 0:
         return np.empty(shape, header.dtype)  # an empty range cannot be mapped

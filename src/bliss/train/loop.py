@@ -17,6 +17,7 @@ from torch import Tensor
 from bliss import checks
 from bliss.arrays import Bytes
 from bliss.data import Dataset
+from bliss.data.dataset import SPLITS
 from bliss.data.feature_encoder import FeatureEncoder
 from bliss.data.timestamps import time_text
 from bliss.distributed.agreement import everywhere
@@ -325,7 +326,7 @@ class Trainer:
                 f"{progress.stale} evaluations (--patience {config.training.patience})."
             )
         load_weights(self.task, self.folder.load_best(), self.folder)
-        assessment = assess(self.task, progress=self.communicator.check_signals)
+        assessment = assess(self.task, SPLITS, self.communicator.check_signals)
         assessed = assessment.splits
         scores = {split: part.scores for split, part in assessed.items()}
         metric = self.task.metric
