@@ -78,7 +78,7 @@ def main(nodes: int = 3000, epochs: int = 5) -> float:
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-            sampler.update(batch.blocks)  # what `propagate` has shown to the blocks
+            sampler.update(batch.blocks)  # learn from the inputs that `propagate` recorded
         print(f"epoch {epoch}: loss {loss.item():.3f}")
     z = infer(model, graph, data.x)  # full neighbourhoods, layer by layer
     negatives = Negatives(graph, NegativeSampling("binary"), known=held_out.numpy())

@@ -42,9 +42,9 @@ class Optimistic(CoefficientPolicy):
         size = feedback.norm / max(float(feedback.norm.mean()), 1e-9)
         return {"source": feedback.src, "size": np.maximum(size, 0.03)}
 
-    def apply(self, layer, news):
+    def apply(self, layer, updates):
         """Move the means of the sources towards their new norms."""
-        for shard in news:
+        for shard in updates:
             source = shard["source"]
             self.count[layer, source] += 1
             step = (shard["size"] - self.mean[layer, source]) / self.count[layer, source]

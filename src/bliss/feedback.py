@@ -1,4 +1,4 @@
-"""Inputs and outputs of learners as plain arrays: masses, feedback, surveys and news."""
+"""Inputs and outputs of learners as plain arrays: masses, feedback, surveys and updates."""
 
 from __future__ import annotations
 
@@ -103,10 +103,10 @@ uint8[E] or, with histories, `input` float32[V, F].
 """
 
 LOGARITHMS = ("log_size", "log_score")
-"""Arrays of news that are sent to other processes in half precision."""
+"""Arrays of updates that are sent to other processes in half precision."""
 
 SURVEY = "survey."
-"""Prefix of the news of a survey."""
+"""Prefix of the update of a survey."""
 
 _IDS = {"source": "nodes", "dst": "groups", "edge": "edges"}
 _BY_EDGE = {"dst", "indptr", "edge"}
@@ -154,7 +154,9 @@ def check_news(news: News, graph: Graph) -> None:
             _check_ids(name, array, limits[_IDS[own]])
     guard = groups.pop("guard", {})
     if guard and (set(guard) != {"sums"} or guard["sums"].shape != (4,)):
-        raise InputError("news of a guard holds four sums: apply the result of a sampler's digest.")
+        raise InputError(
+            "the update of a guard must hold four sums: apply the result of a sampler's digest."
+        )
     if "survey" in groups:
         _check_survey(groups.pop("survey"), graph)
     for group in groups.values():
@@ -162,7 +164,7 @@ def check_news(news: News, graph: Graph) -> None:
             missing = sorted(_BY_EDGE - group.keys())
             if missing:
                 raise InputError(
-                    f"news of edges has no {' and no '.join(missing)}: apply the result of a "
+                    f"the update of edges has no {' and no '.join(missing)}: apply the result of a "
                     "sampler's digest."
                 )
             _check_pointers(group["indptr"], group["dst"].size, group["edge"].size)
@@ -192,18 +194,18 @@ def _check_survey(survey: Mapping[str, Array], graph: Graph) -> None:
 
 
 def is_survey(news: News) -> bool:
-    """Whether the news is that of a survey."""
+    """Whether the update is that of a survey."""
     return f"{SURVEY}norm" in news
 
 
 def survey_news(survey: Survey) -> News:
-    """A survey as news."""
+    """A survey as an update."""
     arrays = survey._asdict().items()
     return {f"{SURVEY}{name}": array for name, array in arrays if array is not None}
 
 
 def survey_of(news: News) -> Survey:
-    """The survey that news holds."""
+    """The survey that an update holds."""
     return Survey(**{name.removeprefix(SURVEY): array for name, array in news.items()})
 
 
@@ -240,7 +242,7 @@ def _check_pointers(indptr: Array, targets: int, edges: int) -> None:
 
 
 def joined(news: Sequence[News], name: str) -> Array:
-    """Array `name` of all news, concatenated in order; not copied if there is only one."""
+    """Array `name` of all updates, concatenated in order; not copied if there is only one."""
     return news[0][name] if len(news) == 1 else np.concatenate([shard[name] for shard in news])
 
 

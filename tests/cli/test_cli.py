@@ -367,9 +367,9 @@ FAULTS = {
     "empty": (
         KeyError(),
         1,
-        "KeyError (no message): this is a fault of bliss",
+        "KeyError (no message): this is a bug in bliss",
     ),
-    "recursion": (RecursionError("deep"), 1, "RecursionError (deep): this is a fault of bliss"),
+    "recursion": (RecursionError("deep"), 1, "RecursionError (deep): this is a bug in bliss"),
     "disk": (OSError(5, "Input/output error", "x.npy"), 4, "x.npy cannot be used (Input/output"),
     "memory": (MemoryError(), 4, "not have enough memory"),
 }

@@ -55,7 +55,7 @@ def test_the_command_line_imports_and_trains_on_a_graph_without_features(files):
     words = ["train", "--dataset", files / "store", "--task", "link", "--out", files / "run"]
     shown = runner.invoke(app, list(map(str, [*words, *sizes])))
     assert shown.exit_code == 0, shown.output
-    assert "1 of 2 training links are no edges of the graph" in " ".join(shown.output.split())
+    assert "1 of 2 training links are not edges of the graph" in " ".join(shown.output.split())
     assert "recall@3" in shown.output
 
 

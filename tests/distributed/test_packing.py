@@ -66,7 +66,7 @@ def test_no_news_at_all_is_a_header():
 @pytest.mark.parametrize("damage", [lambda b: b[:-1], lambda b: b[:20], lambda b: b[:4]])
 def test_damaged_news_is_refused(damage):
     packed = pack_news([[NEWS["nodes"]]])
-    with pytest.raises(InputError, match="news from another process cannot be read"):
+    with pytest.raises(InputError, match="an update from another process cannot be read"):
         unpack_news(damage(packed))
 
 

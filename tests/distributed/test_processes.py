@@ -66,9 +66,9 @@ def test_a_signal_to_one_process_stops_all_after_the_same_step(runs, tmp_path):
 
 SENTENCES = {
     "one-sided": "InputError: class_weights has 99 numbers, but 'toy' has 3 classes: give one",
-    "settings": "InputError: rank 1 has other settings than rank 0 (rank 1, rank 0): lr: 0.5, 0.1",
-    "data": "rank 1 sees other data than rank 0 for dataset='toy': put the same files",
-    "policy": "DamagedError: rank 1 has other policy values than rank 0 after step 4, ",
+    "settings": "InputError: settings on rank 1 differ from rank 0 (rank 1, rank 0): lr: 0.5, 0.1",
+    "data": "data on rank 1 differ from rank 0 for dataset='toy': put the same files",
+    "policy": "DamagedError: policy values on rank 1 differ from rank 0 after step 4, ",
     "features": "DivergedError: loss=nan at step 1: ",
     "disk": "ResourceError: the disk is full: free disk space.",
     "locked": "InputError: out=",

@@ -103,4 +103,4 @@ def test_a_disk_that_fails_under_a_library_is_no_fault_of_bliss(number, tmp_path
 def test_any_other_error_is_a_fault_of_bliss(tmp_path, monkeypatch):
     code, said = ended("train", KeyError("name"), tmp_path, monkeypatch)
     assert code == 1
-    assert "this is a fault of bliss" in said
+    assert "this is a bug in bliss" in said

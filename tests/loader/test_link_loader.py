@@ -19,7 +19,7 @@ from tests.conftest import heavy_tailed_pairs
 from tests.samplers.test_hidden_edges import assert_same
 
 NODES, LINKS = 60, 50
-ABSENT = "3 of 50 links looked at are no edges"
+ABSENT = "3 of 50 links checked are not edges"
 pytestmark = pytest.mark.filterwarnings(f"ignore:{ABSENT}")
 
 

@@ -193,5 +193,5 @@ def test_statistics_of_independent_draws_are_refused(dataset):
     config = TrainConfig.of(sampler="bliss", coin_steps=2, budgets=(20, 10, 10))
     with pytest.raises(InputError, match="coin_steps=2 must be 1 here"):
         VarianceStudy(config, dataset, ["node"], every=1)
-    with pytest.raises(InputError, match="coin_steps=2 is not known to the pilot"):
+    with pytest.raises(InputError, match="coin_steps=2 is not supported by the pilot"):
         advise({"sampler": "bliss", "coin_steps": 2}, dataset)

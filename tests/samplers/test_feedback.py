@@ -1,4 +1,4 @@
-"""Feedback and news of other blocks are refused before anything is learnt from them."""
+"""Feedback and updates of other blocks are refused before anything is learnt from them."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_broken_news_is_refused_before_anything_is_learnt(name, toy_graph):
             sampler.apply([[below, above], [below, broken]])
             pytest.fail(f"news with {case} was taken")
         assert_same(sampler.state_dict(), before)
-    with pytest.raises(InputError, match="news of 1 layers"):
+    with pytest.raises(InputError, match="updates of 1 layers"):
         sampler.apply([[below]])
     assert_same(sampler.state_dict(), before)
 

@@ -248,6 +248,6 @@ def _explain(error: Exception) -> tuple[int, str]:
         return 4, f"{error.filename} cannot be used ({error.strerror}): check its permissions."
     lines = str(error).splitlines() or ["no message"]
     return 1, (
-        f"{type(error).__name__} ({lines[0]}): this is a fault of bliss; run the same command with "
+        f"{type(error).__name__} ({lines[0]}): this is a bug in bliss; run the same command with "
         "--debug, and report what it prints."
     )

@@ -217,7 +217,7 @@ def data_import(
     ] = None,
     num_nodes: Annotated[
         int | None,
-        typer.Option(help="Number of nodes of a graph without features; ids are 0 to that - 1."),
+        typer.Option(help="Number of nodes N of a graph without features; ids are 0 to N - 1."),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be imported, and write nothing.")

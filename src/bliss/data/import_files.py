@@ -1,4 +1,4 @@
-"""The files of an import: what they hold, and everything that is wrong with them."""
+"""The files of an import: what they hold, and their problems."""
 
 from __future__ import annotations
 

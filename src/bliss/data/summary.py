@@ -1,4 +1,4 @@
-"""What was understood of a dataset: sizes, direction, labels, splits, changes by an import."""
+"""Summary of a dataset: sizes, direction, labels, splits, changes by an import."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was understood of the types of a dataset."""
+"""Summary of the types of a dataset."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of an import with types: what they hold, and everything that is wrong with them."""
+"""Files of an import with types: what they hold, and their problems."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Several processes: groups, messages, agreement, shared memory, exchange of gradients and news."""
+"""Several processes: groups, messages, agreement, shared memory, gradients and updates."""

@@ -37,12 +37,12 @@ def check_same_start(
         differences = _differences(other["settings"], first["settings"])
         if differences:
             raise InputError(
-                f"rank {rank} has other settings than rank 0 (rank {rank}, rank 0): "
+                f"settings on rank {rank} differ from rank 0 (rank {rank}, rank 0): "
                 f"{'; '.join(differences)}. Start all processes with the same command."
             )
         if other["data"] != first["data"]:
             raise InputError(
-                f"rank {rank} sees other data than rank 0 for dataset={settings['dataset']!r}: put "
+                f"data on rank {rank} differ from rank 0 for dataset={settings['dataset']!r}: put "
                 "the same files on all machines (check --root)."
             )
 
@@ -60,9 +60,9 @@ def check_equal_states(communicator: Communicator, step: int, states: Mapping[st
         for rank, row in enumerate(rows):
             if row[column] != rows[0][column]:
                 raise DamagedError(
-                    f"rank {rank} has other {what} than rank 0 after step {step}, so "
-                    f"that machines, versions or memory are not alike: check "
-                    f"the machine of rank {rank}, then continue from the last checkpoint."
+                    f"{what} on rank {rank} differ from rank 0 after step {step}, because "
+                    f"machines, library versions or memory differ: check the machine of rank "
+                    f"{rank}, then continue from the last checkpoint."
                 )
 
 

@@ -1,4 +1,4 @@
-"""Exchange of a step between its shards: gradients, running statistics, loss and news."""
+"""Exchange of a step between its shards: gradients, running statistics, loss and updates."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class ShardExchange:
 
     With reduction "exact", any number of processes gives the same bits: gradients and losses are
     added in the order of shards (see `VectorReduction`), running statistics are the mean over
-    shards (see `ShardVector`), and all news passes through `pack_news`, which rounds it.
+    shards (see `ShardVector`), and all updates pass through `pack_news`, which rounds them.
 
     `reduction` is "exact" or "allreduce", `shards` the number of shards of a step.
     """
@@ -103,7 +103,7 @@ class ShardExchange:
         self._vector.begin_shard()
 
     def end_shard(self, loss: Tensor, news: Sequence[News], counts: Sequence[int]) -> None:
-        """Copy gradients, running statistics and loss from the model; keep news and counts."""
+        """Copy gradients, running statistics and loss from the model; keep updates and counts."""
         self._results.append(_ShardResult(self._vector.read(loss), news, counts))
 
     def combine(self) -> Combined:

@@ -1,4 +1,4 @@
-"""News as bytes, for other processes: a header in JSON, then the arrays.
+"""Policy updates as bytes, for other processes: a header in JSON, then the arrays.
 
 Arrays of ids are sorted by source where their order has no meaning, and stored as differences, 7
 bits to a byte. Logarithms (`LOGARITHMS`) are rounded to half precision, which is finer than what
@@ -24,13 +24,13 @@ _KINDS = "biuf"
 _RAW, _DELTA, _HALF = range(3)  # forms of an array
 _HALF_TYPE = np.dtype("<f2")
 _FAULT = (
-    "news from another process cannot be read ({}): start all processes with the same version of "
-    "bliss."
+    "an update from another process cannot be read ({}): start all processes with the same "
+    "version of bliss."
 )
 
 
 def pack_news(shards: Iterable[Sequence[News]]) -> Bytes:
-    """News of several shards, each by layer, as bytes; `unpack_news` is the inverse.
+    """Updates of several shards, each by layer, as bytes; `unpack_news` is the inverse.
 
     Arrays of sources come back sorted, and logarithms rounded.
     """
@@ -53,7 +53,7 @@ def pack_news(shards: Iterable[Sequence[News]]) -> Bytes:
 
 
 def unpack_news(content: Bytes) -> list[list[News]]:
-    """News of the shards in the bytes that `pack_news` made."""
+    """Updates of the shards in the bytes that `pack_news` made."""
     try:
         start = _LENGTH.itemsize
         end = start + int(content[:start].view(_LENGTH)[0])
@@ -106,7 +106,7 @@ def _raw(array: Array) -> Bytes:
 
 
 def _sorted_by_source(news: News) -> News:
-    """News with its sources in increasing order, if all arrays have one number per source."""
+    """An update with its sources in increasing order, if all arrays have one number per source."""
     source = news.get("source")
     if source is None or any(array.shape != source.shape for array in news.values()):
         return news

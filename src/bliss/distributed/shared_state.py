@@ -82,7 +82,7 @@ def build_shared(
     Every process draws from the state and passes its changes to the sampler, in the same order, but
     only the owner of the memory makes them. A barrier follows each change. With `draws_ahead`, that
     is, if a thread prefetches batches, there is a barrier before it, too; otherwise each process
-    has ended its draws before the exchange of news, which comes before the change.
+    has ended its draws before the exchange of updates, which comes before the change.
 
     Nothing is shared if the sampler does not learn or is not shareable (`Learning.is_shareable`),
     for instance because its histories are in files; in the latter case it is built again without

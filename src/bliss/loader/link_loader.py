@@ -93,7 +93,7 @@ class LinkLoader(SeedLoader):
     """
 
     seeds: EdgeSeeds
-    _tells_absent: ClassVar[bool] = True
+    _warns_of_absent: ClassVar[bool] = True
     _skipped: ClassVar[frozenset[str]] = SeedLoader._skipped | {
         "edge_label_index",
         "edge_label",
@@ -162,7 +162,7 @@ class LinkLoader(SeedLoader):
             return seeds
 
         super().__init__(data, node_sampler, make_seeds, **options)
-        if edge_label is None and self._tells_absent:
+        if edge_label is None and self._warns_of_absent:
             self._warn_of_absent()
 
     def _warn_of_absent(self) -> None:
@@ -174,8 +174,8 @@ class LinkLoader(SeedLoader):
         present = np.unique(graph.edges_between(*ends)[0] % number).size
         if 0 < present < number:
             warnings.warn(
-                f"{number - present} of {number} links looked at are no edges of the sampler's "
-                "graph, in either direction: they are learnt, but are no messages. Build the graph "
-                "with them, or leave it so if they are not to be seen.",
+                f"{number - present} of {number} links checked are not edges of the sampler's "
+                "graph, in either direction: they are trained on but pass no messages. Add them to "
+                "the graph, or ignore this if they should stay hidden.",
                 stacklevel=3,
             )

@@ -1,4 +1,4 @@
-"""Tensors of several layers, where they meet: the rows of the last layer's targets."""
+"""Combining tensors of different layers: rows of the last layer's targets."""
 
 from __future__ import annotations
 

@@ -21,15 +21,16 @@ RowSets: TypeAlias = dict[tuple[str, ...], IntArray]
 class Learner(ABC):  # noqa: B024  # every method has a default: a learner need not learn
     """Learns in two halves, so that several processes stay equal.
 
-    `digest` turns the feedback of one layer into news. It only reads the state, and runs in the
-    process that holds the blocks. `apply` takes the news of all shards of a step and changes the
-    state. Processes that apply the same news in the same order have states that are equal bit for
-    bit. A learner that `learns_from_surveys` also learns by `survey`, from a full pass of the
-    network. Policies and histories are learners; `bliss.samplers.learning` queues their news.
+    `digest` turns the feedback of one layer into an update. It only reads the state, and runs in
+    the process that holds the blocks. `apply` takes the updates of all shards of a step and changes
+    the state. Processes that apply the same updates in the same order have states that are equal
+    bit for bit. A learner that `learns_from_surveys` also learns by `survey`, from a full pass of
+    the network. Policies and histories are learners; `bliss.samplers.learning` queues their
+    updates.
     """
 
     prefix: ClassVar[str] = ""
-    """Prefix of the names of its news and arrays; empty for at most one learner of a sampler."""
+    """Prefix of the names of its updates and arrays; empty for at most one learner of a sampler."""
     learns: ClassVar[bool] = False
     """Whether feedback changes the state."""
     learns_from_surveys: ClassVar[bool] = False
@@ -49,15 +50,15 @@ class Learner(ABC):  # noqa: B024  # every method has a default: a learner need 
         return type(self).__name__
 
     def begin_step(self) -> None:
-        """Count a step. Called once, before the news of a step is applied."""
+        """Count a step. Called once, before the updates of a step are applied."""
         return None
 
     def digest(self, layer: int, feedback: Feedback) -> News:
-        """Extract the news of one layer; the state does not change. O(len(feedback))."""
+        """Extract the update of one layer; the state does not change. O(len(feedback))."""
         return {}
 
     def apply(self, layer: int, news: Sequence[News]) -> None:
-        """Learn from one step's news of a layer, one entry per shard."""
+        """Learn from one step's updates of a layer, one entry per shard."""
         return None
 
     def changed_rows(self, layer: int, news: Sequence[News]) -> RowSets | None:

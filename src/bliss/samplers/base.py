@@ -265,7 +265,7 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
     def update(self, blocks: Sequence[Block], group: Any = None) -> None:
         """Learn from observed blocks; does nothing if the sampler does not learn.
 
-        While a prefetching loader draws ahead, news is queued until that draw is done, so that
+        While a prefetching loader draws ahead, updates are queued until that draw is done, so that
         every batch is drawn from a policy exactly one step old.
 
         Parameters
@@ -299,7 +299,7 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
 
         The policy learns the exact input norms and attention of every layer. With a history, the
         inputs become the history of all nodes, and the policy learns nothing, because it follows
-        changes. Like the news of a step, a survey is queued while a prefetching loader draws ahead.
+        changes. Like an update, a survey is queued while a prefetching loader draws ahead.
 
         Parameters
         ----------
@@ -318,9 +318,9 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
     def surveyed(
         self, model: Iterable[Layer] | Layer, x: torch.Tensor, **options: Any
     ) -> tuple[torch.Tensor, list[News]]:
-        """Outputs and news of a survey. The state does not change; pass [news] to `apply`.
+        """Outputs and update of a survey. The state does not change; pass [news] to `apply`.
 
-        There is no news if the sampler does not learn from surveys.
+        The update is empty if the sampler does not learn from surveys.
         """
         if not self.learns_from_surveys:
             return infer(model, self.graph, x, **options), []
@@ -351,7 +351,7 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         return self.learning.digest_survey(Survey(survey.norm, survey.attention, shown))
 
     def digest(self, blocks: Sequence[Block]) -> list[News]:
-        """News of observed blocks, by layer, input layer first. The state does not change."""
+        """Update from observed blocks, by layer, input layer first. The state does not change."""
         if len(blocks) != self.depth:
             raise InputError(
                 f"{len(blocks)} blocks were given for {self.depth} layers: pass all blocks of a "
@@ -365,14 +365,14 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
         return self.learning.digest(feedback)
 
     def apply(self, shards: Sequence[StepNews]) -> None:
-        """Learn from the news of one step, one entry per shard, in the order of shards.
+        """Learn from the updates of one step, one entry per shard, in the order of shards.
 
-        Samplers that apply the same news in the same order have equal states.
+        Samplers that apply the same updates in the same order have equal states.
         """
         self.learning.apply(shards)
 
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """State needed to resume: the learnt arrays and the queued news.
+        """State needed to resume: the learnt arrays and the queued updates.
 
         As in torch, the learnt tensors share memory with the sampler. Copy them to keep them.
         """

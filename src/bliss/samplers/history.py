@@ -277,7 +277,7 @@ class History(Learner):
     def _rounded(self, inputs: FloatArray) -> FloatArray:
         if self._type == np.float32:
             return inputs
-        given = inputs if inputs.flags.writeable else inputs.copy()  # news of others is not
+        given = inputs if inputs.flags.writeable else inputs.copy()  # updates of others are not
         clipped = torch.from_numpy(given).clamp(-_LARGEST_HALF, _LARGEST_HALF)
         half: FloatArray = clipped.half().numpy()  # NumPy's conversion takes three times as long
         return half

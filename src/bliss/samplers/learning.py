@@ -1,4 +1,4 @@
-"""`Learning`: the learners of a sampler, with the queue of their news and their saved state."""
+"""`Learning`: the learners of a sampler, with the queue of their updates and their saved state."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from bliss.policies.learner import Learner, RowSets, State, check_arrays
 from bliss.storage.memory import SharedMemory
 
 StepNews = Sequence[News]
-"""News of one shard of a step, by layer, input layer first."""
+"""Update of one shard of a step, by layer, input layer first."""
 _PENDING = "pending."
 
 
 class Learning:
-    """Applies the news of each step to the learners of a sampler, and saves what they have learnt.
+    """Applies the updates of each step to the learners of a sampler, and saves their state.
 
     Updates of several threads are applied one after the other. While a prefetching loader draws
-    ahead, news is queued, so that every batch is drawn from a state exactly one step old.
+    ahead, updates are queued, so that every batch is drawn from a state exactly one step old.
 
     At most one of the learners has no prefix. `owner` is the name of the sampler, for messages.
     """
@@ -72,7 +72,7 @@ class Learning:
         return [learner for learner in learners if learner.needs_survey_input] or learners
 
     def digest(self, feedback: Sequence[Feedback]) -> list[News]:
-        """News of all learners by layer. The state does not change."""
+        """Updates of all learners by layer. The state does not change."""
         news: list[News] = []
         for layer, seen in enumerate(feedback):
             own: dict[str, Array] = {}
@@ -82,18 +82,18 @@ class Learning:
         return news
 
     def digest_survey(self, survey: Survey) -> News:
-        """News of the survey of one layer: its norms, and its inputs or its attention."""
+        """Update from the survey of one layer: its norms, and its inputs or its attention."""
         needs_input = any(learner.needs_survey_input for learner in self.surveyed)
         return survey_news(
             survey._replace(attention=None) if needs_input else survey._replace(input=None)
         )
 
     def apply(self, shards: Sequence[StepNews]) -> None:
-        """Learn from the news of one step, one entry per shard, in the order of shards."""
+        """Learn from the updates of one step, one entry per shard, in the order of shards."""
         for shard in shards:
             if len(shard) != self.layers:
                 raise InputError(
-                    f"news of {len(shard)} layers was given for {self.layers} layers: pass all "
+                    f"updates of {len(shard)} layers were given for {self.layers} layers: pass all "
                     "layers of a step, input layer first."
                 )
             for news in shard:
@@ -105,14 +105,14 @@ class Learning:
                 self.settle()
 
     def settle(self) -> None:
-        """Apply the queued news."""
+        """Apply the queued updates."""
         with self._lock:
             while self._pending:
                 self._take_turn(partial(self._learn, self._pending.pop(0)))
 
     @contextmanager
     def drawing_ahead(self) -> Iterator[None]:
-        """Context manager that queues news until `settle` is called."""
+        """Context manager that queues updates until `settle` is called."""
         if self._is_drawing_ahead:
             raise InputError(
                 "two loaders with prefetch=1 draw from the same sampler at the same time, so the "
@@ -142,7 +142,7 @@ class Learning:
         return all(declared) and memory.holds(self.arrays().values())
 
     def _learn(self, shards: Sequence[StepNews]) -> None:
-        """Apply the news of one step, or of a survey."""
+        """Apply the updates of one step, or of a survey."""
         is_step = not is_survey(shards[0][0])
         learners = self.learners if is_step else self.surveyed
         if is_step:
@@ -187,7 +187,7 @@ class Learning:
         return {name: a for learner in self.learners for name, a in learner.state_dict().items()}
 
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """The learnt arrays, without copying, and a copy of the queued news."""
+        """The learnt arrays, without copying, and a copy of the queued updates."""
         state = {name: torch.from_numpy(array) for name, array in self.arrays().items()}
         for step, shards in enumerate(self._pending):
             for number, shard in enumerate(shards):

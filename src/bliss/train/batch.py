@@ -119,9 +119,9 @@ class NodeLoader(BlockLoader):
 
 
 class LinkBatchLoader(LinkLoader):
-    """A `LinkLoader` with such data and batches, too. Runs tell of absent links."""
+    """A `LinkLoader` with these data and batches. Runs report missing links."""
 
-    _tells_absent = False
+    _warns_of_absent = False
 
     def _new_batch(self) -> Any:
         return NodeData() if isinstance(self.data, NodeData) else TypedData({})

@@ -38,7 +38,7 @@ class SurveyedScores(NamedTuple):
     news: list[News]  # of a survey, by layer, for `Sampler.apply`; empty without a survey
 
     def pack(self) -> Bytes:
-        """Scores and news as bytes, for other processes."""
+        """Scores and updates as bytes, for other processes."""
         text = as_bytes(json.dumps(self.scores))
         length = as_bytes(text.size.to_bytes(8, "little"))
         return np.concatenate([length, text, pack_news([self.news])])
@@ -117,7 +117,7 @@ def own_time_outputs(
     step: int = Stream.EVALUATION,
     progress: OnProgress = None,
 ) -> Tensor:
-    """Outputs at nodes [N], each with what had happened by its own time. float32[N, C].
+    """Outputs at nodes [N], each from edges up to its timestamp. float32[N, C].
 
     By default from full neighbourhoods. Batches are in the order of time.
     """
@@ -143,7 +143,7 @@ def evaluate_and_survey(
 ) -> SurveyedScores:
     """Scores as in `evaluate`, of all nodes, in a pass that is a survey for the sampler.
 
-    The sampler has not learnt from it yet: pass [news] to `Sampler.apply`, if there is any.
+    The sampler has not learnt from it yet: pass [news] to `Sampler.apply`, if it is not empty.
     """
     options = {"device": task.device, "progress": progress, "scratch": cache_folder()}
     logits, news = sampler.surveyed(task.model, task.everywhere(), **options)

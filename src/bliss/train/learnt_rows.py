@@ -13,7 +13,7 @@ from bliss.arrays import IntArray
 from bliss.feedback import News
 
 ROW, GRADIENT = "learnt.row", "learnt.gradient"
-"""Names in the news of a shard."""
+"""Names in the update of a shard."""
 _FIRST, _SECOND, _EPSILON = 0.9, 0.999, 1e-8  # beta_1, beta_2 and epsilon of Adam
 
 
@@ -38,8 +38,8 @@ class LearntRows:
     This is `torch.optim.Adam` of each row over the steps that drew it. A step takes time and memory
     in proportion to the rows drawn.
 
-    Learning has two halves, as that of a policy: `digest` is the news of a shard, and `apply` takes
-    those of all shards in order, so that several processes stay equal bit for bit.
+    Learning has two halves, as that of a policy: `digest` is the update of a shard, and `apply`
+    takes those of all shards in order, so that several processes stay equal bit for bit.
 
     `apply` changes `value`, float32[N, D], in place; it may be a view.
     """
@@ -63,7 +63,7 @@ class LearntRows:
         return LearntBatch(ids, self.rows(ids, device))
 
     def digest(self, ids: Tensor, rows: Tensor) -> News:
-        """News of a shard: distinct ids int64[S] and the gradient of their rows [S, D]."""
+        """Update of a shard: distinct ids int64[S] and the gradient of their rows [S, D]."""
         assert rows.grad is not None
         return {ROW: ids.cpu().numpy(), GRADIENT: rows.grad.cpu().numpy()}
 

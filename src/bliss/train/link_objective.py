@@ -179,8 +179,8 @@ class LinkObjective:
             found.append(f"Links of {','.join(self.relation.edge_type)}; their reverse: {hidden}.")
         if number and (absent := self.splits.num_absent(self.graph)):
             found.append(
-                f"{absent:,} of {number:,} training links are no edges of the graph: they are "
-                "learnt, but are no messages."
+                f"{absent:,} of {number:,} training links are not edges of the graph: they are "
+                "trained on but pass no messages."
             )
         return found
 

@@ -89,7 +89,7 @@ class Trainer:
 
     With several processes, each builds a `Trainer` with the same settings and data and calls `run`.
     Rank 0 alone uses the folder, prints and evaluates, and broadcasts checkpoints, scores and the
-    news of surveys. Callbacks are called in every process.
+    updates of surveys. Callbacks are called in every process.
 
     Parameters
     ----------
@@ -264,7 +264,7 @@ class Trainer:
             on_evaluation(evaluation)
 
     def _evaluate(self) -> SurveyedScores:
-        """Scores of training and validation nodes, with the news of a survey if there is one."""
+        """Scores of training and validation nodes, with the update of a survey if there is one."""
         splits, progress = ("train", "val"), self.communicator.check_signals
         training = self.config.training
         if training.evaluate == "sampled":

@@ -43,7 +43,7 @@ class Stepper:
     exchanged in the order of shards, so any number of processes gives the same numbers.
 
     With S > 1, the running statistics of batch normalisation are the mean of those of the shards,
-    and news is rounded as between processes, in one process, too.
+    and updates are rounded as between processes, in one process, too.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ class Stepper:
         return combined.loss
 
     def _learn_rows(self, shards: list[Sequence[News]]) -> list[Sequence[News]]:
-        """Let the embedding learn from the last news of each shard; returns those before."""
+        """Let the embedding learn from the last update of each shard; returns those before."""
         if self.task.embedding is None:
             return shards
         (group,), decay = self.optimizer.param_groups, self.task.config.training.weight_decay

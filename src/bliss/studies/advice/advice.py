@@ -174,7 +174,7 @@ def _eligible(given: Mapping[str, Any], has_times: bool) -> dict[str, TrainConfi
     """Settings of what can be advised; raises an error if there is nothing."""
     if (lasting := resolve(**given).sampler.config.lasting) > 1:
         raise InputError(
-            f"coin_steps={lasting} is not known to the pilot, whose expected errors assume new "
+            f"coin_steps={lasting} is not supported by the pilot, whose expected errors assume new "
             "coins in every step: leave it out, and add it to the command that is advised."
         )
     eligible = configs(given, has_times)
@@ -252,7 +252,8 @@ def _variance_note(row: AdviceRow, batch_noise: float, limit: float, pilot: Pilo
     ratio = f", {error / batch_noise:.2g} times the variance between batches" if has_noise else ""
     verdict = "matters" if error > limit else "hardly matters"
     return (
-        f"With the {row.name} settings, sampling adds {error:.2g} of the gradient's square{ratio}: "
+        f"With the {row.name} settings, sampling adds a relative squared error of "
+        f"{error:.2g} to the gradient{ratio}: "
         f"the variance of sampling {verdict} there."
     )
 
