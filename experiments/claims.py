@@ -367,8 +367,8 @@ def of_variance() -> list[str]:
     average = variance.geometric_mean
     both = ratios("bliss+influence", "pladies+influence")
     return [
-        f"to {average(ratios('bliss+influence', 'bliss')):.2f} of what it is without in the "
-        f"geometric mean, and that of PLADIES to {average(ratios(*pladies)):.2f}.",
+        f"by {1 - average(ratios('bliss+influence', 'bliss')):.0%} (geometric mean), and that of "
+        f"PLADIES by {1 - average(ratios(*pladies)):.0%}.",
         f"`bliss` has {average(both):.2f} of the error of PLADIES",
         f"(PubMed, SAGE, `ht`: {max(both):.2f})",
         f"with SAGE on PPI {gain('ppi-sage', *pladies)} points for PLADIES and "
@@ -380,7 +380,7 @@ def of_variance() -> list[str]:
 CLAIMS: dict[str, Callable[[], list[str]]] = {
     "README.md": readme,
     "docs/choose.md": of_choices,
-    "docs/own-models.md": lambda: [f"takes {_pyg_step():.2f} of the time of our own layers"],
+    "docs/own-models.md": lambda: [f"takes {_pyg_step():.2f} times as long as with our own layers"],
     "docs/scaling.md": of_scaling,
     "experiments/coins/notes.md": list,
     "experiments/links/notes.md": of_links,

@@ -9,10 +9,9 @@ from statistics import mean, stdev
 from bliss.storage import records
 from bliss.train.results import title_of
 from experiments.links.cases import EXCLUDED, SAMPLERS, SECONDS
-from experiments.links.run import RUNS, Run, read_times
+from experiments.links.run import RESULTS, RUNS, Results, Run, stored
 
 HERE = Path(__file__).parent
-RESULTS = HERE / "results.json"
 PUBLISHED = {
     "cora": {"VGAE": (0.914, 0.926), "GAE": (0.910, 0.920)},
     "citeseer": {"VGAE": (0.908, 0.920), "GAE": (0.895, 0.899)},
@@ -24,27 +23,16 @@ _SEEN = {"reverse": "hidden", "none": "seen (leak)"}
 TITLES = {"cora": "Cora", "citeseer": "CiteSeer", "pubmed": "PubMed"}
 
 
-class Results(records.Record, frozen=True, kw_only=True):
-    """results.json: all finished runs."""
-
-    runs: list[Run]
-
-
 def main() -> None:
     """Collect finished runs and write the page."""
-    known = {(run.case, run.variant, run.result.seed): run for run in stored().runs}
+    before = stored()
+    known = {(run.case, run.variant, run.result.seed): run for run in before.runs}
     for file in sorted(RUNS.glob("*.json")):
         run = records.read(file, Run, "run it again")
         known[run.case, run.variant, run.result.seed] = run
-    records.write(RESULTS, Results(runs=[known[key] for key in sorted(known)]))
+    runs = [known[key] for key in sorted(known)]
+    records.write(RESULTS, Results(times=before.times, runs=runs))
     (HERE / "README.md").write_text(page(), encoding="utf-8")
-
-
-def stored() -> Results:
-    """What results.json holds."""
-    if not RESULTS.exists():
-        return Results(runs=[])
-    return records.read(RESULTS, Results, "collect it again")
 
 
 def page() -> str:
@@ -130,7 +118,7 @@ def movies() -> list[str]:
 
 def seconds() -> list[str]:
     """Scores after the same seconds of steps, with and without the leak."""
-    ms, rows = read_times(), []
+    ms, rows = stored().times, []
     for sampler in SAMPLERS:
         for exclude in EXCLUDED:
             variant = f"{sampler}, {exclude}"

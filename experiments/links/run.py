@@ -1,29 +1,29 @@
 """Runs: `python -m experiments.links.run CASE... --root DATA` trains what is missing.
 
-`--times` measures the steps of "seconds" instead, whose numbers of steps follow from it: run it
-once, alone on the machine, before them. Every run is written to runs/ when it is finished;
-`python -m experiments.links.page` collects them in results.json and writes README.md.
+`--times` measures the steps of "seconds" instead, whose numbers of steps follow from it, and stores
+them in results.json: run it once, alone on the machine, before them. Every run is written to runs/
+when it is finished; `python -m experiments.links.page` adds them to results.json and writes
+README.md.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
 from pathlib import Path
 from statistics import median
 from time import perf_counter
 
+import msgspec
 import torch
 
 from bliss.data import Dataset
 from bliss.storage import records
-from bliss.storage.files import replace_file
 from bliss.train import RunResult, Stepper, Trainer, build_task
 from experiments.links.cases import CASES, SECONDS, config
 
 HERE = Path(__file__).parent
-RUNS, TIMES = HERE / "runs", HERE / "times.json"
+RUNS, RESULTS = HERE / "runs", HERE / "results.json"
 WARM_UP, TIMED = 5, 25
 
 
@@ -37,6 +37,21 @@ class Run(records.Record, frozen=True, kw_only=True):
     wall: float
     """Seconds of the whole run, on a machine with other work."""
     result: RunResult
+
+
+class Results(records.Record, frozen=True, kw_only=True):
+    """results.json: step times and all finished runs."""
+
+    times: dict[str, float] = msgspec.field(default_factory=dict)
+    """Median milliseconds of a step, by variant of "seconds"."""
+    runs: list[Run] = msgspec.field(default_factory=list)
+
+
+def stored() -> Results:
+    """What results.json holds."""
+    if not RESULTS.exists():
+        return Results()
+    return records.read(RESULTS, Results, "collect it again")
 
 
 def main() -> None:
@@ -80,13 +95,7 @@ def train(case: str, variant: str, seed: int, dataset: Dataset) -> None:
 
 def steps(variant: str) -> int:
     """Steps of a run of "seconds"."""
-    return max(1, int(SECONDS * 1e3 / read_times()[variant]))
-
-
-def read_times() -> dict[str, float]:
-    """Milliseconds of a step, by variant of "seconds"."""
-    times: dict[str, float] = json.loads(TIMES.read_text(encoding="utf-8"))
-    return times
+    return max(1, int(SECONDS * 1e3 / stored().times[variant]))
 
 
 def measure(case: str, dataset: Dataset) -> None:
@@ -103,7 +112,7 @@ def measure(case: str, dataset: Dataset) -> None:
             if number >= WARM_UP:
                 taken[name].append(stepper.times["total"][-1] * 1e3)
     found = {name: round(median(values), 3) for name, values in taken.items()}
-    replace_file(TIMES, json.dumps(found, indent=1).encode() + b"\n")
+    records.write(RESULTS, msgspec.structs.replace(stored(), times=found))
     print(found)
 
 
