@@ -24,6 +24,7 @@ from typing import Any
 from experiments.links import page as links
 from experiments.links.cases import SECONDS as LINK_SECONDS
 from experiments.planetoid import run as planetoid
+from experiments.scale import page as scale
 from experiments.seconds import commands, record, results
 from experiments.seconds.cases import SAMPLERS
 from experiments.seconds.results import GRID_SECONDS
@@ -192,12 +193,7 @@ def _rows() -> list[str]:
     own, fanouts = typed_accuracy("bliss, history"), typed_accuracy("neighbor")
     mrr = {row: mean(in_time_scores("mathoverflow", row)) for row in in_time.ROWS}
     trees = max(mrr["neighbor"], mrr["neighbor, last"])
-    imported = re.search(
-        r"^\| import: 1\.24 G.*?\| (\d+) \|.*?\| ([\d.]+) GiB",
-        _text("experiments/scale/README.md"),
-        re.MULTILINE,
-    )
-    assert imported is not None
+    imported = scale.stored().large["import"]
     return [
         f"{labels} ([page]",
         f"{attention}; {comparison(reached['gatv2', ''], saint)} GraphSAINT, {mean(saint):.3f}",
@@ -208,7 +204,7 @@ def _rows() -> list[str]:
         f"MathOverflow, {in_time.CASES['mathoverflow'].seconds:g} s: test MRR {mrr['bliss']:.2f}, "
         f"neighbour sampling {trees:.2f}",
         f"a step takes {_pyg_step():.2f} times as long as with our layers",
-        f"imported in {imported[1]} s with {imported[2]} GiB",
+        f"imported in {imported.seconds[0]:g} s with {imported.peak_gib} GiB",
         f"two processes take {_benchmark('scale')['sage']['two_over_one']:.2f} of the time of one",
     ]
 
@@ -308,6 +304,17 @@ def of_time() -> list[str]:
     ]
 
 
+def of_scale() -> list[str]:
+    """Claims of experiments/scale."""
+    found = scale.stored()
+    small, large = (one["import"] for one in (found.small, found.large))
+    return [
+        f"imported in {large.seconds[0]:g} s and {large.peak_gib} GiB of memory, and trained on "
+        f"with {found.step_ms:g} ms a step",
+        f"takes {small.seconds[0]:g} s and {small.peak_gib} GiB.",
+    ]
+
+
 def of_seconds() -> list[str]:
     """Claims of experiments/seconds."""
     histories = {name for name in SAMPLERS["sage"] if "history" in name or name == "vrgcn"}
@@ -385,6 +392,7 @@ CLAIMS: dict[str, Callable[[], list[str]]] = {
     "experiments/coins/notes.md": list,
     "experiments/links/notes.md": of_links,
     "experiments/planetoid/notes.md": lambda: [f"between {_planetoid()}"],
+    "experiments/scale/notes.md": of_scale,
     "experiments/seconds/notes.md": of_seconds,
     "experiments/time/notes.md": of_time,
     "experiments/types/notes.md": of_typed,

@@ -12,6 +12,7 @@ import pytest
 from experiments.coins import run as coins
 from experiments.links import page as links
 from experiments.planetoid import run as planetoid
+from experiments.scale import page as scale
 from experiments.seconds import commands, defaults, figure, record, results, tables, validate
 from experiments.seconds.cases import SAMPLERS
 from experiments.seconds.results import GRID_SECONDS, GRID_SEED, key
@@ -26,6 +27,7 @@ PAGES = {
     "coins": lambda: coins.page(coins.read()),
     "time": lambda: in_time.page(in_time.read()),
     "links": links.page,
+    "scale": scale.page,
     "seconds": lambda: tables.page(results.read(), record.read()),
     "types": types.page,
 }

@@ -1,0 +1,1 @@
+"""Scale: graphs larger than memory."""
