@@ -94,7 +94,7 @@ ELSEWHERE = {
     "positive and negative edges": "SignedConv",
     "hypergraphs, meshes or colours": "HypergraphConv MeshCNNConv WLConv",
     "points, whose edges they find themselves": "DynamicEdgeConv GravNetConv XConv",
-    "libraries that were not there to measure with": "SplineConv CuGraphGATConv CuGraphRGCNConv CuGraphSAGEConv FusedGATConv",
+    "libraries that were not installed": "SplineConv CuGraphGATConv CuGraphRGCNConv CuGraphSAGEConv FusedGATConv",
 }
 """Convolutions that take no edge_index of a homogeneous graph, or need another library."""
 NORMALISED = ("GCNConv", "LGConv", "TAGConv", "APPNP", "GCN2Conv", "FAConv", "DNAConv")
@@ -270,7 +270,7 @@ INTRODUCTION = f"""# Convolutions of PyG on blocks
 that it estimates what the convolution computes on the whole graph. This page is generated:
 `python -m tests.nn.convolutions` writes it, and a test compares it with what it measures.
 
-What is estimated is `conv(x, graph.edge_index)`, or `conv(x, graph.edge_index, graph.edge_weight)` for
+The estimated quantity is `conv(x, graph.edge_index)`, or `conv(x, graph.edge_index, graph.edge_weight)` for
 convolutions that take `edge_weight`, where `graph` is `sampler.graph`; see
 [own-models.md](own-models.md). Status:
 
@@ -278,8 +278,8 @@ convolutions that take `edge_weight`, where `graph` is `sampler.graph`; see
   convolution's own `edge_weight` is. For fixed inputs the expected sum is the full one.
 - **weighted**: a softmax over the kept edges with -log p_ij added to the scores (`attention`), or a
   ratio of two such sums. The bias falls with the number of kept edges of a target.
-- **refused**: `propagate` raises an error with the reason. What a message or an aggregation sees of
-  the other kept edges, such as a maximum, cannot be corrected edge by edge. Reasons that begin with
+- **refused**: `propagate` raises an error with the reason. A message or an aggregation that
+  depends on the other kept edges, such as a maximum, cannot be corrected edge by edge. Reasons that begin with
   "cannot be estimated from sampled edges" do not apply to `bliss.Full` and `bliss.nn.infer`, where
   nothing is sampled.
 

@@ -155,8 +155,8 @@ def test_nodes_are_projected_only_if_they_have_many_in_edges(graph, projected):
     few, many = np.argsort(degree, kind="stable")[:1], np.argsort(-degree)[:40]
     assert degree[many].sum() >= NODES
     layer = next(iter(whole))
-    assert not projection.pays(layer, graph, x, few)
-    assert projection.pays(layer, graph, x, many)
+    assert not projection.is_cheaper(layer, graph, x, few)
+    assert projection.is_cheaper(layer, graph, x, many)
     for nodes in (few, many):
         torch.testing.assert_close(
             infer(whole, graph, x, nodes=nodes), expected[nodes], rtol=1e-4, atol=1e-5
@@ -238,15 +238,15 @@ def test_projections_have_no_history(graph):
 def test_what_is_not_narrower_or_dropped_or_double_is_gathered(graph):
     whole = network("sage", dropout=0.5)
     first, second, _ = whole
-    assert projection.pays(first, graph, features(), None)
-    assert not projection.pays(first, graph, features().double(), None)
-    assert not projection.pays(second, graph, features(16), None)  # 32 columns from 16
+    assert projection.is_cheaper(first, graph, features(), None)
+    assert not projection.is_cheaper(first, graph, features().double(), None)
+    assert not projection.is_cheaper(second, graph, features(16), None)  # 32 columns from 16
     half = features(60).half()  # 120 bytes; projections take 128
-    assert projection.pays(first, graph, half.float(), None)
-    assert not projection.pays(first, graph, half, None)
-    assert not projection.pays(nn.Linear(WIDE, 2), graph, features(), None)
+    assert projection.is_cheaper(first, graph, half.float(), None)
+    assert not projection.is_cheaper(first, graph, half, None)
+    assert not projection.is_cheaper(nn.Linear(WIDE, 2), graph, features(), None)
     whole.train()
-    assert not projection.pays(first, graph, features(), None)
+    assert not projection.is_cheaper(first, graph, features(), None)
 
 
 def test_a_map_cut_short_while_it_is_projected_is_noticed(graph, tmp_path):

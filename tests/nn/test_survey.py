@@ -164,7 +164,7 @@ def test_layers_that_break_the_contract_are_refused(graph):
             block.observe(x, torch.ones(block.num_edges))
         return x[: block.num_dst]
 
-    with pytest.raises(InputError, match="shows attention in some calls and none in others"):
+    with pytest.raises(InputError, match="reports attention in some calls and not in others"):
         surveyed([moody], graph, x, chunk_edges=97)
     with pytest.raises(InputError, match="the observed norm holds NaN"):
         surveyed([lambda x, block: x[: block.num_dst]], graph, x * torch.nan)

@@ -320,9 +320,11 @@ def attention_of(config: TrainConfig) -> TrainConfig:
 
 
 def test_samplers_without_a_closed_form_are_refused(dataset):
-    with pytest.raises(InputError, match=r"no advice is known for sampler='labor'.*pass budgets"):
+    with pytest.raises(
+        InputError, match=r"advice is not supported for sampler='labor'.*pass budgets"
+    ):
         advise(GIVEN | {"sampler": "labor"}, dataset)
-    with pytest.raises(InputError, match=r"no advice is known for sampler='neighbor'"):
+    with pytest.raises(InputError, match=r"advice is not supported for sampler='neighbor'"):
         advise(GIVEN | {"sampler": "neighbor", "influence": "prior"}, dataset)
 
 

@@ -210,7 +210,7 @@ BAD = {
     "not by relation": ({"edges": "e.csv"}, "must be files by relation"),
     "two names": ({"edges": {("a", "b"): "e.csv"}}, "a relation is a source type, a name"),
     "features": ({"features": "x.npy"}, "features='x.npy' was given beside nodes"),
-    "whose labels": ({"labels": "y.csv"}, "labels='y.csv' is no table of nodes: pass the type"),
+    "whose labels": ({"labels": "y.csv"}, "labels='y.csv' is not a table of nodes: pass the type"),
     "columns": ({"feature_columns": ["f1"]}, "are written TYPE.COLUMN"),
     "number type": ({"feature_type": {"editor": "float16"}}, "'editor', which is not a type"),
     "node type": ({"node_type": "editor"}, "node_type='editor' is not a type of nodes"),

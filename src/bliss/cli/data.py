@@ -56,7 +56,7 @@ def data_verify(
         checked, unknown = bliss_data.verify_dataset(dataset, root)
         say(f"{len(checked)} files match their digests.")
         if unknown:
-            say(f"No digest is known of {', '.join(unknown)}.")
+            say(f"No digest is stored for {', '.join(unknown)}.")
 
 
 def show_dataset(dataset: Dataset) -> None:

@@ -118,8 +118,8 @@ def open_edges(
     for option, name in columns.given.items():
         if not is_named:
             raise InputError(
-                f"{option}={name!r} names a column, but edges={str(file)!r} is no table: leave it "
-                "out, or convert the file to .csv or .parquet."
+                f"{option}={name!r} names a column, but edges={str(file)!r} is not a table: leave "
+                "it out, or convert the file to .csv or .parquet."
             )
     source: EdgeSource = read(file, columns) if is_named else read(file)
     if weight is None:

@@ -45,8 +45,8 @@ def read_graph_file(
     for option, name in (("time_column", time), ("node_type", node_type)):
         if name and suffix(file) != ".pt":
             raise InputError(
-                f"{option}={name!r} names a part of PyG's data, but graph={str(file)!r} is no .pt "
-                "file: pass edges and features as tables, or leave it out."
+                f"{option}={name!r} names a part of PyG's data, but graph={str(file)!r} is not a "
+                ".pt file: pass edges and features as tables, or leave it out."
             )
     if file.is_dir() or suffix(file) == ".pt":
         if label or columns:

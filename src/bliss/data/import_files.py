@@ -159,7 +159,7 @@ class Files:
         return parts if self.splits is None else replace(parts, splits=self.splits)
 
     def open_features(self) -> FeatureSource:
-        """The file of features. A label in the same table is no feature."""
+        """The file of features. A label in the same table is not a feature."""
         place, labels = self.features, self.labels
         if place is None:
             return dense_features(np.empty((self.num_nodes or 0, 0), np.float32))

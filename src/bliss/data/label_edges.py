@@ -54,7 +54,7 @@ class LabelEdges:
                 "label_edges has splits other than 0 (train), 1 (val) and 2 (test): correct them."
             )
         if self.time is not None and not np.isfinite(self.time).all():
-            raise InputError("label_edges has a time that is no finite number: correct it.")
+            raise InputError("label_edges has a time that is not a finite number: correct it.")
 
     def _check_type(self, pairs: IntArray, types: GraphTypes) -> None:
         if self.edge_type not in types.edge_types:

@@ -56,7 +56,7 @@ class Nodes:
 
 
 def nodes_of(column: Any | None, number: int, are_distinct: bool = True) -> Nodes:
-    """Nodes with the ids of a column, or without one; ids 0 to V - 1 in order are no names.
+    """Nodes with the ids of a column, or without one; ids 0 to V - 1 in order are not names.
 
     With `are_distinct=False`, an id that occurs more than once counts once.
     """

@@ -27,7 +27,7 @@ MOST_BITS = 31  # of a node: two nodes and the mark of a reverse make up 63 bits
 _BUCKET_BITS = 10
 _EDGE_BYTES = 256  # working memory for one edge of a chunk, ids and text included
 _KEY_BYTES = 64  # and for one key of a bucket
-_MOST_EDGES = 1 << 22  # of a chunk: larger ones are no faster
+_MOST_EDGES = 1 << 22  # of a chunk: larger ones are not faster
 _MOST_KEYS = 1 << 23  # of a bucket that is sorted at once
 
 

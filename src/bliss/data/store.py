@@ -238,7 +238,7 @@ def _names(path: Path, files: Mapping[str, str], number: int) -> NodeNames | Non
 def _class_names(file: Path, header: Mapping[str, Any]) -> tuple[str, ...]:
     names = header.get("class_names", [])
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise InputError(f"{file} has class_names that are no texts: import the graph again.")
+        raise InputError(f"{file} has class_names that are not texts: import the graph again.")
     return tuple(names)
 
 

@@ -38,7 +38,7 @@ def make_communities(
 
     The source u of an edge is drawn with probability proportional to t_u. Its target v is drawn in
     the same way, with probability `at_home` from the class of u and otherwise from all nodes. Scale
-    and popularity are independent of the class: the features of one node tell little about its
+    and popularity are independent of the class: the features of one node say little about its
     class, those of its neighbourhood much. Half of the nodes are for training, a quarter each for
     validation and testing.
     """

@@ -218,7 +218,7 @@ def column_values(field: str, name: str, column: Any) -> Array:
 
 
 def _first_word(column: Any) -> str:
-    """The first entry of a column of text that is no number, for a message."""
+    """The first entry of a column of text that is not a number, for a message."""
     words = ((row, str(word)) for row, word in enumerate(column.to_pylist()) if word is not None)
     row, word = next((pair for pair in words if not is_number(pair[1])), (0, ""))
     return f"row {row}: {shorten(word, 60)!r}" if word else "numbers in quotes"

@@ -109,7 +109,7 @@ def reverse_of(edge_type: EdgeType, known: Collection[EdgeType]) -> EdgeType | N
 
 
 def own_relations(edge_types: Sequence[EdgeType]) -> list[EdgeType]:
-    """Relations that are no reverse of another, by their names."""
+    """Relations that are not the reverse of another, by their names."""
     return [one for one in edge_types if not is_reverse(one, edge_types)]
 
 

@@ -139,8 +139,8 @@ class TypedFiles:
         ]
         if self.node_type is None and not tables and self.labels is not None:
             raise InputError(
-                f"labels={str(self.labels)!r} is no table of nodes: pass the type that its labels "
-                "belong to (--node-type TYPE)."
+                f"labels={str(self.labels)!r} is not a table of nodes: pass the type that its "
+                "labels belong to (--node-type TYPE)."
             )
         return chosen_type(self.nodes, self.node_type, tables)
 

@@ -1,4 +1,4 @@
-"""Weights of the edges of a store: those of self-loops, and what is odd about the others."""
+"""Weights of the edges of a store: those of self-loops, and warnings about the others."""
 
 from __future__ import annotations
 

@@ -90,8 +90,8 @@ class GraphConstructors:
         """
         if num_nodes is not None and not is_edge_index(source):
             raise InputError(
-                f"num_nodes={num_nodes} was given with a {type(source).__name__}, which knows its "
-                "number of nodes: leave it out."
+                f"num_nodes={num_nodes} was given with a {type(source).__name__}, which defines "
+                "its number of nodes: leave it out."
             )
         if isinstance(source, GraphConstructors):
             graph: Graph = source  # type: ignore[assignment]

@@ -277,7 +277,7 @@ def draw_negatives(
     time: IntArray,
     latest: IntArray,
 ) -> tuple[Any, Any, Any]:
-    """Draw pairs that are no known link; a pair that is one is drawn again, `tries` times at most.
+    """Draw pairs that are not known links; a known link is drawn again, `tries` times at most.
 
     The coins of try t are coin(own, 2 t) for the source and coin(own, 2 t + 1) for the target, with
     own = random_bits(random_bits(key, place), number). A pair (j, i) is known if it is an edge of

@@ -10,7 +10,7 @@ of ranks are expected values over r, so that a constant score is worth as much a
     ndcg@K    mean over sources of (sum over its links of E[gain(r)]) / best possible sum,
               gain(r) = [r <= K] / log2(1 + r)
 
-mrr and hits@K ask for one link at a time: the other links of a source are no candidates. recall@K
+mrr and hits@K ask for one link at a time: the other links of a source are not candidates. recall@K
 and ndcg@K ask for all links of a source, which compete.
 """
 
@@ -46,7 +46,7 @@ class Ranks:
     candidates: int  # number of candidates of a link, known ones included
 
     def alone(self) -> Ranks:
-        """The ranks that links have if other links of their source are no candidates."""
+        """The ranks that links have if other links of their source are not candidates."""
         above, same = self._rivals()
         parts = self.greater - above, self.equal - same
         return Ranks(*parts, self.value, self.source, self.candidates)
@@ -99,7 +99,7 @@ def rank_links(
     candidates
         Distinct candidates [K], among them all targets; None: all nodes.
     known
-        Links [2, M] that are no candidates, such as those of the training split; links that are
+        Links [2, M] that are not candidates, such as those of the training split; links that are
         ranked stay candidates.
     memory
         Bytes of scores that are held at once.

@@ -19,14 +19,14 @@ from bliss.links.time_splits import LATER, check_some, split_by_time
 from bliss.rng import Stream, derive_key, hashes
 
 LOOP = -1  # of edges that are messages of every split: self-loops, and edges without a time
-_PAIRS = 2  # counter that tells coins of pairs from those of nodes in a random split
+_PAIRS = 2  # counter that separates coins of pairs from those of nodes in a random split
 
 
 @dataclass(frozen=True, eq=False)
 class LinkSplits:
     """Links of a graph in three splits: `random`, `by_time`, or `given`.
 
-    A link is a pair (source, target) with an edge; self-loops are no links. If each edge has a
+    A link is a pair (source, target) with an edge; self-loops are not links. If each edge has a
     reverse edge, links have no direction: each is listed once, in the direction of a coin. Links
     that are given as pairs keep their direction, and need not be edges.
 
@@ -59,7 +59,7 @@ class LinkSplits:
 
         The pairs {u, v} with an edge are ordered by the hash of the pair and the seed; the first
         are for testing, the next for validation. Both directions of a pair are in one split, in
-        directed graphs, too: v -> u tells much about u -> v. Parallel edges are one link.
+        directed graphs, too: v -> u is strong evidence of u -> v. Parallel edges are one link.
         """
         shares, nodes = check_fractions(fractions), graph.num_nodes
         edges = graph.pairs if pairs is None else pairs
@@ -173,7 +173,7 @@ class LinkSplits:
         return replace(self, graph=graph, split=split)
 
     def num_absent(self, graph: Graph) -> int:
-        """Training links that are no edges of a graph."""
+        """Training links that are not edges of a graph."""
         position, _ = graph.edges_between(*self.train)
         return int(self.train.shape[1] - np.unique(position).size)
 

@@ -1,4 +1,4 @@
-"""Negatives: pairs that are no known link, drawn with counter-based coins."""
+"""Negatives: pairs that are not known links, drawn with counter-based coins."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class Negatives:
         self._codes = NO_IDS if known is None else self._codes_of(known)
 
     def _codes_of(self, known: IntArray) -> IntArray:
-        """Codes of the pairs that are no edge of the graph, increasing. int64[K']."""
+        """Codes of the pairs that are not edges of the graph, increasing. int64[K']."""
         if self.graph.has_times:  # an edge may be later, so that it does not make a pair known
             return np.unique(known[0] * self.graph.num_nodes + known[1])
         codes = [NO_IDS]

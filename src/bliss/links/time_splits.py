@@ -1,4 +1,4 @@
-"""Splits by time: what is earlier is learnt from, what is later is for validation and testing."""
+"""Splits by time: earlier seeds are for training, later ones for validation and testing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bliss.errors import InputError
 from bliss.links.fractions import SPLITS, WHOLE, Window
 
 LATER = 3
-"""Split of what is later than the window of test: neither learnt from nor seen."""
+"""Split of seeds after the test window: neither trained on nor seen."""
 
 
 def split_by_time(time: Array, shares: Sequence[float], window: Window = WHOLE) -> Array:

@@ -74,8 +74,8 @@ class Gather:
     def check_sizes(self, data: Any) -> None:
         """Raise an error if an attribute has another number of rows than at the beginning.
 
-        PyG tells attributes of nodes and edges by their number of rows, so that batches would hold
-        all of it.
+        PyG recognises attributes of nodes and edges by their number of rows, so that batches would
+        hold all of it.
         """
         for name, size in self._sizes.items():
             value = getattr(data, name, None)

@@ -1,6 +1,6 @@
 """Convolutions over a block.
 
-In training, and in a survey (`Block.is_surveyed`), a layer shows its input to the block
+In training, and in a survey (`Block.is_surveyed`), a layer reports its input to the block
 (`Block.observe`), and policies learn from it.
 Pass the input before dropout as `observed`, so that policies do not learn from dropout's noise.
 """

@@ -27,7 +27,7 @@ from bliss.nn.inputs import check_features
 from bliss.nn.layer_calls import LayerCall
 from bliss.nn.layers import Layer, OnProgress, layers_of
 from bliss.nn.outputs import Outputs
-from bliss.nn.projection import pays, project
+from bliss.nn.projection import is_cheaper, project
 from bliss.nn.receptive_field import chunks, needed_nodes
 from bliss.nn.typed_inference import TypedInference
 from bliss.storage.files import refuse_folder, replacing
@@ -40,7 +40,7 @@ _RESIDENT_BYTES = 2**29  # read from mapped files before their pages are release
 
 
 class LayerSurvey(NamedTuple):
-    """Exact quantities of one layer at all nodes, as shown to an observer of `infer`."""
+    """Exact quantities of one layer at all nodes, as passed to an observer of `infer`."""
 
     norm: FloatArray  # float32[V] |h_j|, norm of the layer's input
     attention: npt.NDArray[np.uint8] | None  # [E] alpha_ij, mean of heads, as ATTENTION_TABLE codes
@@ -97,8 +97,8 @@ def infer(
         that it raises stops the inference and reaches the caller.
     observer
         Called with each layer's number and `LayerSurvey`. Blocks are then marked as surveyed, and
-        layers show what they would show in training (`Block.observe`). The input is observed if a
-        layer shows nothing.
+        layers report what they would report in training (`Block.observe`). The input is observed
+        if a layer reports nothing.
     out
         An .npy file to write the outputs to, chunk by chunk; it appears when it is complete. The
         outputs of other layers are then on disk, too, in files without a name beside it.
@@ -303,7 +303,7 @@ def _check_inputs(
     try:
         place = torch.device(device)
     except (RuntimeError, TypeError) as error:
-        raise InputError(f"device={device!r} is no device of torch: pass 'cpu'.") from error
+        raise InputError(f"device={device!r} is not a device of torch: pass 'cpu'.") from error
     if x.is_meta and place.type != "meta":
         raise InputError("x is on the device meta, without values: pass a tensor that has them.")
     if place.type == "cuda" and not torch.cuda.is_available():
@@ -324,7 +324,7 @@ def _infer(
     where: Where = EVERYWHERE,
 ) -> Outputs:
     """One layer's outputs at all or some nodes."""
-    if pays(layer, graph, x, where.nodes):
+    if is_cheaper(layer, graph, x, where.nodes):
         projected = project(
             layer,
             x,
@@ -380,7 +380,7 @@ def _infer(
 
 
 class _Survey:
-    """Collects what a layer shows, chunk by chunk. A chunk's edges are a slice of the graph's."""
+    """Collects the observations of a layer by chunk. A chunk's edges are a slice of the graph's."""
 
     def __init__(self, graph: Graph, layer: int) -> None:
         self.graph, self.layer = graph, layer
@@ -399,7 +399,7 @@ class _Survey:
             self.attention = np.empty(self.graph.num_edges, np.uint8)
         if has_attention != (self.attention is not None):
             raise InputError(
-                f"layer {self.layer} shows attention in some calls and none in others: call "
+                f"layer {self.layer} reports attention in some calls and not in others: call "
                 "block.observe(x, attention) in the same way for every block."
             )
         if self.attention is not None and shown.attention is not None:

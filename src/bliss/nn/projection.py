@@ -42,7 +42,7 @@ class Projected:
         return out
 
 
-def pays(
+def is_cheaper(
     layer: Layer, graph: Graph, x: Tensor, nodes: IntArray | None
 ) -> TypeGuard[ProjectingLayer]:
     """Whether to project the inputs x [N, F] of a layer before its outputs at `nodes` are computed.
@@ -72,7 +72,7 @@ def project(
     is_surveyed: bool,
     progress: Callable[[], None],
 ) -> Projected:
-    """Project all inputs x [N, F] of a layer for which it `pays`, chunk by chunk.
+    """Project all inputs x [N, F] of a layer for which this `is_cheaper`, chunk by chunk.
 
     rows: reads x from a file, if it is in one.
     place, room: of the projections, as in `Outputs`.

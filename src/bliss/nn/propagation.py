@@ -340,7 +340,7 @@ def _weigh_attention(twin: Any, call: _Call) -> None:
         plain = twin._alpha
         if not isinstance(plain, Tensor):
             raise InputError(
-                f"{call.name} of this version of PyG does not show its attention: use GATv2Conv, "
+                f"{call.name} of this version of PyG does not return its attention: use GATv2Conv, "
                 "or bliss.nn.GATv2Conv."
             )
         twin._alpha = call.correct(plain)
@@ -351,7 +351,7 @@ def _weigh_attention(twin: Any, call: _Call) -> None:
 
 
 class _Call:
-    """One run of a convolution on a block, and what it shows."""
+    """One run of a convolution on a block, and its observations."""
 
     def __init__(self, conv: Any, block: Edges) -> None:
         self.name, self.block = type(conv).__name__, block

@@ -1,6 +1,6 @@
 """Convolutions over the relations of a block: a map per relation, with means or attention.
 
-As in `bliss.nn.convs`, a layer shows its input to the block in training and in a survey.
+As in `bliss.nn.convs`, a layer reports its input to the block in training and in a survey.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ def squared_errors(block: Block, x: Tensor, norm: Tensor) -> tuple[Tensor, Tenso
 
     weight_ij^2 |h_j|^2, or with watch="centred" weight_ij^2 |h_j - mu_i|^2 / (1 - share_ij), where
     mu_i = sum_j share_ij h_j is the weighted mean over the kept edges of i, in which h_j itself has
-    a share. The only edge of a group tells nothing. x [S, F], norm [S]. Returns int64[N] and
+    a share. The only edge of a group gives no information. x [S, F], norm [S]. Returns int64[N] and
     float32[N].
     """
     indptr = block.indptr if block.group_indptr is None else block.group_indptr

@@ -76,7 +76,7 @@ def _hetero(
 
 
 class TypedLayer:
-    """One layer of a network on a block with types: its relations, and what it shows."""
+    """One layer of a network on a block with types: its relations, and its observations."""
 
     def __init__(self, block: Edges) -> None:
         self.block = block
@@ -107,7 +107,7 @@ class TypedLayer:
         block = self.block.relations.get(edge_type)
         if block is None:
             listed = ", ".join(map(str, self.block.relations))
-            raise InputError(f"{edge_type} is no relation of the graph: choose one of {listed}.")
+            raise InputError(f"{edge_type} is not a relation of the graph: choose one of {listed}.")
         return block
 
     def run(

@@ -58,7 +58,7 @@ class NodeBandit(CoefficientPolicy):
     the age of the history, so log|h_j - h~_j| is followed relative to its mean at that age
     (`AgeCurve`), and f_j is multiplied by the curve at the present age.
 
-    A survey shows log|h_j| and alpha_ij of all nodes and edges as they are at that step. From then
+    A survey gives log|h_j| and alpha_ij of all nodes and edges as they are at that step. From then
     on `RunningEstimates` follow the deviations from the surveyed values, which start at 0:
 
         estimate of log|h_j| = surveyed log|h_j| + estimate of the deviation

@@ -30,7 +30,7 @@ class Neighbor(NodeSampler):
     aggregate's size, while its error falls from 0.28 to 0.20. Not adaptive, no state.
 
     With times, targets and sources are pairs of a node and a time, so that each seed sees exactly
-    what had happened by its own time, in every layer, as in PyG's disjoint mode.
+    edges up to its own timestamp, in every layer, as in PyG's disjoint mode.
     ``temporal_strategy="last"`` keeps the k newest in-edges, whose mean takes the place of that
     over all.
 

@@ -66,7 +66,7 @@ class ObjectiveConfig:
     docs/links.md)."""
     edge_type: tuple[str, ...] = ()
     """Relation of the predicted links in a heterogeneous graph: source type, name and target type,
-    separated by commas, or its name. Default: the only one that is no reverse of another."""
+    separated by commas, or its name. Default: the only one that is not the reverse of another."""
     rev_edge_type: tuple[str, ...] = ()
     """Its reverse relation, which is hidden and split with it. Default: that with its name after
     rev_."""

@@ -201,8 +201,8 @@ def evaluate_sampled(
     """Scores as in `evaluate`, from sampled neighbourhoods: means over independent draws.
 
     With several draws there is also the standard error of each score, "val_error": the deviation
-    over draws divided by the root of their number. It tells how far the score is from its mean over
-    all draws, which is not the exact score: a network is not linear in its inputs.
+    over draws divided by the root of their number. It measures how far the score is from its mean
+    over all draws, which is not the exact score: a network is not linear in its inputs.
     """
     scores: dict[str, float] = {}
     draws, run = task.config.training.evaluate_draws, on_blocks(task, sampler)

@@ -32,7 +32,7 @@ from bliss.train.typed_inputs import TypedInputs
 class LinkObjective:
     """Train and score on links; see `Objective`.
 
-    Validation and test links are no messages in training, and training negatives may be among
+    Validation and test links pass no messages in training, and training negatives may be among
     them: nothing that is learnt depends on these links. They are scored with embeddings from full
     neighbourhoods; see `LinkScores`.
     """

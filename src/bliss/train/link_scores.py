@@ -46,7 +46,7 @@ _RANKED = 3  # added to a split's number: its negatives for ranks are others tha
 class LinkScores:
     """Metrics of the links of each split, with negatives that are the same in every evaluation.
 
-    Negatives and candidates are no edge of the graph and no link, whatever its split:
+    Negatives and candidates are neither edges of the graph nor links of any split:
 
     * auc and average_precision: as many pairs as links, both ends uniform
     * mrr, hits, recall and ndcg: `ranked_negatives` targets for the source of each link, uniform,

@@ -88,7 +88,7 @@ def _edge_type(field: str, given: Sequence[str], types: GraphTypes) -> EdgeType:
 
 
 def _only_relation(dataset: Dataset, types: GraphTypes) -> EdgeType:
-    """That of given links, or the only relation that is no reverse of another."""
+    """That of given links, or the only relation that is not the reverse of another."""
     if dataset.label_edges is not None and dataset.label_edges.edge_type is not None:
         return dataset.label_edges.edge_type
     own = own_relations(types.edge_types)

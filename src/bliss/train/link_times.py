@@ -1,4 +1,4 @@
-"""Scores of links with what had happened before each of them."""
+"""Scores of links with the edges before each of them."""
 
 from __future__ import annotations
 

@@ -270,7 +270,7 @@ class Trainer:
         if training.evaluate == "sampled":
             scores = evaluate_sampled(self.task, self.stepper.sampler, splits, progress)
             return SurveyedScores(scores, [])
-        # The evaluation after the last step is no survey, so that a run may be extended.
+        # The evaluation after the last step is not a survey, so that a run can be extended.
         is_regular = self.stepper.steps % training.evaluate_every == 0
         is_regular &= self.task.objective.is_survey
         if training.survey and is_regular and training.evaluate == "full":

@@ -15,7 +15,7 @@ from bliss.train.config_parts import AUTO, ObjectiveConfig
 
 
 def is_by_time(config: ObjectiveConfig, dataset: Dataset) -> bool:
-    """Whether seeds are split by time, and see only what was earlier."""
+    """Whether seeds are split by time, and see only earlier edges."""
     if config.split != AUTO:
         return config.split == "time"
     if not config.is_link:

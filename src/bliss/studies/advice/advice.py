@@ -184,7 +184,7 @@ def _eligible(given: Mapping[str, Any], has_times: bool) -> dict[str, TrainConfi
     if not eligible:
         names = dict.fromkeys(str(kind["sampler"]) for kind in KINDS.values())
         raise InputError(
-            f"no advice is known for sampler={kind.name!r} with these options: "
+            f"advice is not supported for sampler={kind.name!r} with these options: "
             f"choose one of {', '.join(names)}, with the estimator ht or hajek, or pass budgets as "
             "numbers."
         )
