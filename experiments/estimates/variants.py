@@ -65,11 +65,18 @@ The last rows are not options: they divide by k q_j, the expected number of time
 drawn, instead of the probability that it is drawn at all. There, too, targets are always kept."""
 
 
+SUMMARY = """\
+With positive features, `hajek` has half to two thirds of the error of `ht`; with zero-mean
+features, `ht` is as good or better. `ladies` and `fastgcn` have smaller errors without replacement
+than with it. Learning by the reward of Thanos hardly changes the error.
+"""
+
+
 def main() -> None:
     """Measure every case and write variants.md."""
     torch.set_num_threads(1)
     graph = heavy_tailed_graph("mean")
-    lines = [f"# Errors of variants of the samplers\n\n    {COMMAND}\n{INTRODUCTION}\n"]
+    lines = [f"# Errors of variants of the samplers\n\n{SUMMARY}\n    {COMMAND}\n{INTRODUCTION}\n"]
     lines += ["| sampler | budget | positive | zero mean | sources | edges |", "|---" * 6 + "|"]
     for case, (name, budget, options) in CASES.items():
         cells = errors(sampler_config(name, **options).build(graph, [budget]))
