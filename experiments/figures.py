@@ -11,7 +11,7 @@ import matplotlib.pyplot as plt
 __all__ = ["GREY", "plt"]
 
 matplotlib.use("svg")
-GREY = "#808080"
+GREY = "#767676"
 matplotlib.rcParams |= {
     "svg.hashsalt": "bliss",  # the same file for the same figure
     "svg.fonttype": "none",

@@ -6,6 +6,7 @@ import importlib.util
 import re
 import shutil
 import subprocess
+import tarfile
 import zipfile
 from datetime import date
 from pathlib import Path
@@ -125,12 +126,29 @@ def test_classifiers_are_of_versions_that_the_workflow_runs():
 def built(tmp_path_factory) -> tuple[Path, Path]:
     """The wheel and the sdist."""
     pytest.importorskip("hatchling")
+    if not (ROOT / ".git").exists():
+        pytest.skip("git does not list the files of an unpacked sdist")
     return release.build(ROOT, tmp_path_factory.mktemp("dist"))
 
 
 def test_wheel_and_sdist_hold_what_they_must(built):
     wheel, sdist = built
     assert release.faults(ROOT, wheel, sdist, bliss.__version__) == []
+
+
+def test_faults_of_an_sdist_are_found(built, tmp_path):
+    wheel, sdist = built
+    wrong = tmp_path / sdist.name
+    left_out = "experiments/seconds/results.json"
+    with tarfile.open(sdist) as old, tarfile.open(wrong, "w:gz", compresslevel=1) as new:
+        for member in old:
+            if not member.name.endswith(left_out):
+                new.addfile(member, old.extractfile(member))
+        new.addfile(tarfile.TarInfo(f"{sdist.name.removesuffix('.tar.gz')}/stray.txt"))
+    assert release.faults(ROOT, wheel, wrong, bliss.__version__) == [
+        f"sdist: {left_out} is missing",
+        "sdist: stray.txt does not belong there",
+    ]
 
 
 def changed(archive: Path, folder: Path, without: str, more: str) -> Path:

@@ -22,17 +22,13 @@ from contextlib import contextmanager
 from datetime import date
 from email.message import Message
 from email.parser import Parser
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).resolve().parents[1]
 VERSION = re.compile(r"\d+\.\d+\.\d+")
+GENERATED = {"", "PKG-INFO"}
+"""Names in an sdist beside those of tracked files and their folders."""
 SHIPPED = (".css", ".html", ".js", ".json", ".py", ".pyi", ".typed")
-SDIST = (
-    "pyproject.toml", "LICENSE", "README.md", "CHANGELOG.md", "CITATION.cff", "Makefile",
-    "mkdocs.yml", "constraints.txt", "constraints-oldest.txt", "src/bliss/py.typed",
-    "tests/test_packaging.py", "docs/tutorial.md", "examples/torchrun.py",
-    "experiments/paper/README.md", "tools/release.py",
-)  # fmt: skip
 
 
 class Refused(Exception):
@@ -89,11 +85,18 @@ def faults(root: Path, wheel: Path, sdist: Path, version: str) -> list[str]:
             found.append(f"wheel: {name} is missing in its metadata")
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    found += [f"sdist: {name} is missing" for name in SDIST if name not in names]
-    for name in sorted(names):
-        if name.startswith((".venv", "site/", "dist/")) or "__pycache__" in name:
-            found.append(f"sdist: {name} does not belong there")
+    kept = tracked(root)
+    found += [f"sdist: {name} is missing" for name in sorted(kept - names)]
+    folders = {parent.as_posix() for name in kept for parent in PurePosixPath(name).parents}
+    strays = names - kept - folders - GENERATED
+    found += [f"sdist: {name} does not belong there" for name in sorted(strays)]
     return found
+
+
+def tracked(root: Path) -> set[str]:
+    """Files that git tracks. The sdist has all of them, because its tests read many."""
+    names = git(root, "ls-files", "-z").split("\0")
+    return {name for name in names if (root / name).is_file()}
 
 
 def install(wheel: Path, venv: Path, *options: str) -> Path:

@@ -27,7 +27,7 @@ from bliss.studies.layer_errors import error, least_error, stakes
 from bliss.train import resolve
 
 FOLDER = Path(__file__).parent
-GREY, ORANGE, BLUE, GREEN = "#808080", "#e07020", "#4080d0", "#30a060"
+GREY, ORANGE, BLUE, GREEN = "#767676", "#e07020", "#4080d0", "#30a060"
 STYLE = {
     "svg.fonttype": "none",
     "svg.hashsalt": "bliss",

@@ -1,4 +1,4 @@
-"""`python -m experiments.seconds.tables`: write the page, README's table and the figure."""
+"""`python -m experiments.seconds.tables`: write the page and the figure."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from experiments.seconds.record import Record
 from experiments.seconds.results import GRID_SECONDS, GRID_SEED, HERE, Results, key
 
 SECONDS = (10, 30, 100)
-HEAD, SHORT = "| test F1 on PPI |", 30
-"""Start of README's table, and its seconds."""
+SHORT = 30
+"""Seconds of training in the first paragraphs of pages."""
 MARK = "<!-- tables -->"
 """In the notes, the place of figure and scores, and then of the runs of the record."""
 LEVEL = 0.05
@@ -78,21 +78,6 @@ def summary(found: Results, network: str, split: str) -> list[str]:
     return [*lines, "", *(["Seeds: " + "; ".join(seeds) + ".", ""] if split == "test" else [])]
 
 
-def short(found: Results) -> str:
-    """README's table: test F1 on PPI after SHORT seconds by sampler and network."""
-    shown = [(network, SHORT) for network in SAMPLERS]
-    heads = [f"{TITLES[network]}, {seconds} s" for network, seconds in shown]
-    lines = [f"{HEAD} {' | '.join(heads)} |", "|---" * (1 + len(heads)) + "|"]
-    for sampler, name in figure.NAMES.items():
-        scores = [
-            list(found.scores(figure.GRAPH, network, sampler, seconds).values())
-            for network, seconds in shown
-        ]
-        cells = [score_text(one, is_tied=False) for one in scores]
-        lines.append("| " + " | ".join([name, *cells]) + " |")
-    return "\n".join(lines)
-
-
 def sizes(found: Results, network: str) -> list[str]:
     """Sizes that were tried, the times of a step and the validation F1 that chose among them."""
     lines = [
@@ -144,14 +129,9 @@ def page(found: Results, long: Record) -> str:
 
 
 def main() -> None:
-    """Write the page, README's table and the figure."""
+    """Write the page and the figure."""
     found = results.read()
     (HERE / "README.md").write_text(page(found, record.read()), encoding="utf-8")
-    front = HERE.parents[1] / "README.md"
-    before, start, rest = front.read_text(encoding="utf-8").partition(HEAD)
-    after = rest.partition("\n\n")[2]
-    if start:
-        front.write_text(f"{before}{short(found)}\n\n{after}", encoding="utf-8")
     figure.write(found)
 
 

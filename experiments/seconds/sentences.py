@@ -1,0 +1,144 @@
+"""Sentences of the notes whose numbers are computed from results, for `experiments.claims`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from statistics import mean
+
+from experiments.seconds import record, results
+from experiments.seconds.cases import SAMPLERS
+from experiments.seconds.results import HERE, Results, key
+
+PPI, SYNTHETIC, PUBMED, PHYSICS = "ppi", "three-hops", "pubmed", "physics"
+HISTORIES = ("bliss+history", "pladies+history", "vrgcn")
+SECONDS = 30
+
+
+class Scores:
+    """Mean scores of chosen sizes, as text."""
+
+    def __init__(self, found: Results) -> None:
+        self.found = found
+
+    def value(
+        self, graph: str, network: str, sampler: str, seconds: int = SECONDS, split: str = "test"
+    ) -> float:
+        """Mean over seeds; NaN without runs, which is in no sentence."""
+        scores = self.found.scores(graph, network, sampler, seconds, split)
+        return mean(scores.values()) if scores else float("nan")
+
+    def text(
+        self, graph: str, network: str, sampler: str, seconds: int = SECONDS, split: str = "test"
+    ) -> str:
+        """The mean with three digits."""
+        return f"{self.value(graph, network, sampler, seconds, split):.3f}"
+
+    def range(self, graph: str, network: str, samplers: Iterable[str]) -> str:
+        """The lowest and the highest mean."""
+        values = [self.value(graph, network, one) for one in samplers]
+        return f"between {min(values):.3f} and {max(values):.3f}"
+
+    def best(self, graph: str, network: str, samplers: Iterable[str]) -> str:
+        """The highest mean of samplers with runs."""
+        values = (self.value(graph, network, one) for one in samplers)
+        return f"{max(one for one in values if one == one):.3f}"
+
+    def gain(self, graph: str, network: str, extra: str = "") -> float:
+        """Points that learning adds to PLADIES."""
+        own, other = (self.value(graph, network, f"{one}{extra}") for one in ("bliss", "pladies"))
+        return 100 * (own - other)
+
+    def step_ms(self, graph: str, network: str, sampler: str) -> str:
+        """Milliseconds of a step of the chosen size, or of the first one."""
+        size = self.found.chosen(graph, network, sampler)
+        times = (
+            one.step_ms
+            for one in self.found.times
+            if (one.graph, one.network, one.sampler) == (graph, network, sampler)
+            and (size is None or key(one) == key(size))
+        )
+        return f"{next(times):,.0f}"
+
+
+def first_paragraph(scores: Scores) -> list[str]:
+    """The answer."""
+    others = [name for name in SAMPLERS["sage"] if name not in HISTORIES]
+    linear = scores.gain(PPI, "sage")
+    return [
+        f"with a history reaches a test F1 of {scores.best(PPI, 'sage', HISTORIES)} on PPI and "
+        f"{scores.best(SYNTHETIC, 'sage', HISTORIES)} on a synthetic graph",
+        f"without one reaches {scores.best(PPI, 'sage', others)} and "
+        f"{scores.best(SYNTHETIC, 'sage', others)}.",
+        f"reaches {scores.text(PPI, 'gatv2', 'bliss')} on PPI with `bliss`, "
+        f"{scores.text(PPI, 'gatv2', 'saint-rw')} with GraphSAINT (`saint-rw`) and "
+        f"{scores.text(PPI, 'gatv2', 'neighbor')} with neighbour sampling",
+        f"it adds {linear:.1f} points with GraphSAGE and {scores.gain(PPI, 'gatv2'):.1f} with "
+        "GATv2 on PPI",
+    ]
+
+
+def with_histories(scores: Scores) -> list[str]:
+    """GraphSAGE: what a history, an exact first hop and learning add."""
+
+    def three(graph: str, extra: str) -> str:
+        names = ("bliss", "pladies", "neighbor")
+        return ", ".join(scores.text(graph, "sage", f"{name}{extra}") for name in names)
+
+    def steps(graph: str) -> str:
+        return ", ".join(
+            scores.text(graph, "sage", f"bliss{extra}") for extra in ("", "+exact", "+history")
+        )
+
+    gains = [scores.gain(PPI, "sage", extra) for extra in ("", "+exact", "+history")]
+    attention = [scores.gain(graph, "gatv2") for graph in (PPI, SYNTHETIC)]
+    return [
+        f"the samplers with a history are {scores.range(PPI, 'sage', HISTORIES)}",
+        f"`bliss`, `pladies` and `neighbor` have {three(PPI, '')} with a sampled first hop and "
+        f"{three(PPI, '+exact')} with an exact one",
+        f"On the synthetic graph, `bliss` has {steps(SYNTHETIC)} with a sampled first hop, an "
+        "exact one and a history",
+        f"and `neighbor` {scores.text(SYNTHETIC, 'sage', 'neighbor')} and "
+        f"{scores.text(SYNTHETIC, 'sage', 'neighbor+exact')} with the first two",
+        f"On PPI with GraphSAGE it adds {gains[0]:.1f} points with a sampled first hop, "
+        f"{gains[1]:.1f} with an exact one and {gains[2]:.1f} with a history",
+        f"With GATv2 it adds {attention[0]:.1f} points on PPI and {attention[1]:.1f} on the "
+        "synthetic graph",
+    ]
+
+
+def on_other_nodes(scores: Scores) -> list[str]:
+    """PPI's validation nodes."""
+
+    def unseen(network: str, sampler: str, seconds: int = SECONDS) -> str:
+        return scores.text(PPI, network, sampler, seconds, "val")
+
+    return [
+        f"With GraphSAGE after {SECONDS} s, `bliss+history` has {unseen('sage', 'bliss+history')} "
+        f"there, `saint-rw` {unseen('sage', 'saint-rw')} and `bliss` {unseen('sage', 'bliss')}.",
+        f"With GATv2, `cluster` has {unseen('gatv2', 'cluster')}, `saint-rw` "
+        f"{unseen('gatv2', 'saint-rw')} and `bliss` {unseen('gatv2', 'bliss')}; after 100 s "
+        f"`saint-rw` has {unseen('gatv2', 'saint-rw', 100)} and `bliss` "
+        f"{unseen('gatv2', 'bliss', 100)}, although `bliss` leads on test nodes, "
+        f"{scores.text(PPI, 'gatv2', 'bliss', 100)} to "
+        f"{scores.text(PPI, 'gatv2', 'saint-rw', 100)}.",
+    ]
+
+
+def of_other_graphs(scores: Scores) -> list[str]:
+    """PubMed, Physics, other times, Cluster-GCN."""
+    others = [name for name in SAMPLERS["sage"] if name not in HISTORIES]
+    full = [scores.text(PPI, "sage", "full", seconds) for seconds in (10, 30, 100)]
+    clusters = [scores.text(SYNTHETIC, "gatv2", "cluster", seconds) for seconds in (10, 30)]
+    times = [scores.step_ms(PHYSICS, "sage", n) for n in ("bliss+history", "neighbor", "full")]
+    return [
+        f"are {scores.range(PUBMED, 'sage', HISTORIES)}; the others are "
+        f"{scores.range(PUBMED, 'sage', others)}.",
+        f"a step takes {times[0]} ms with `bliss+history`, {times[1]} ms with `neighbor` and "
+        f"{times[2]} ms with full neighbourhoods. After {SECONDS} s `neighbor` has "
+        f"{scores.text(PHYSICS, 'sage', 'neighbor')}; the best has "
+        f"{scores.best(PHYSICS, 'sage', SAMPLERS['sage'])}.",
+        f"full neighbourhoods have {full[0]} after 10 s, {full[1]} after 30 s and {full[2]} after "
+        f"100 s, when `bliss+history` has {scores.text(PPI, 'sage', 'bliss+history', 100)}.",
+        f"GATv2 with `cluster` has {clusters[0]} after 10 s and {clusters[1]} after 30 s.",
+    ]
