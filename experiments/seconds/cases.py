@@ -18,6 +18,9 @@ LINEAR = (
     "bliss+history",
     "pladies+history",
     "vrgcn",
+    "bliss+exact",
+    "pladies+exact",
+    "neighbor+exact",
     "bliss",
     "pladies",
     "saint-rw",
@@ -27,7 +30,8 @@ LINEAR = (
     "neighbor",
     "full",
 )
-ATTENTION = tuple(name for name in LINEAR if not name.endswith("+history") and name != "vrgcn")
+"""Samplers of networks with fixed coefficients; `+exact`: with an exact first hop."""
+ATTENTION = tuple(name for name in LINEAR if "+" not in name and name != "vrgcn")
 SAMPLERS = {"sage": LINEAR, "gatv2": ATTENTION}
 TITLES = {"sage": "GraphSAGE", "gatv2": "GATv2"}
 
@@ -55,9 +59,12 @@ def _sizes(
 ) -> Sizes:
     return {
         "neighbor": neighbours,
+        "neighbor+exact": neighbours,
         "labor": neighbours,
         "pladies": sources,
         "bliss": sources,
+        "pladies+exact": sources,
+        "bliss+exact": sources,
         "pladies+history": changes,
         "bliss+history": changes,
         "vrgcn": neighbour_changes,
@@ -148,10 +155,11 @@ def config(
     given: dict[str, Any] = {"dataset": graph, **GRAPHS[graph].settings, **NETWORKS[network]}
     given |= {"sampler": name, "batch_size": batch_size, "schedule": "linear", "patience": 0}
     has_history = extra == "history" or name == "vrgcn"
+    is_exact = has_history or extra == "exact"
     if budget:
-        given["budgets"] = (budget,) * (given["layers"] - has_history)
+        given["budgets"] = (budget,) * (given["layers"] - is_exact)
         given["history"] = "nodes" if has_history else "none"
-        given["first_hop"] = "exact" if has_history else "sampled"
+        given["first_hop"] = "exact" if is_exact else "sampled"
     if name in ("bliss", "pladies") and not has_history:
         given["estimator"] = GRAPHS[graph].estimator
     return resolve(**(given | more))

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from statistics import mean
 
-from experiments.seconds import record, results
 from experiments.seconds.cases import SAMPLERS
-from experiments.seconds.results import HERE, Results, key
+from experiments.seconds.results import Results, key
 
 PPI, SYNTHETIC, PUBMED, PHYSICS = "ppi", "three-hops", "pubmed", "physics"
 HISTORIES = ("bliss+history", "pladies+history", "vrgcn")
