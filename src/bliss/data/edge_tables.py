@@ -60,7 +60,7 @@ def table_edges(file: Path, named: EdgeColumns) -> EdgeSource:
 
 
 def _only(layout: _Layout, names: Sequence[str]) -> tuple[_Layout, list[str]]:
-    """The layout of a table of the used columns alone, and their names."""
+    """The layout of a table with only the used columns, and their names."""
     more = [place for place in (layout.weight, layout.time) if place is not None]
     used = sorted({layout.source, layout.target, *more})
     weight = None if layout.weight is None else used.index(layout.weight)

@@ -173,7 +173,7 @@ class TypedFiles:
         )
 
     def open_relation(self, edge_type: EdgeType) -> EdgeSource:
-        """The files of a relation; a table that is a header alone has no edges."""
+        """The files of a relation; a table with only a header has no edges."""
         files, columns = self.edges[edge_type], replace(self.edge_columns, edge_type=edge_type)
         try:
             return chained(files, [open_edges(file, None, columns) for file in files])
@@ -250,7 +250,7 @@ def distinct(columns: Iterable[Any]) -> Any:
 
 
 def open_table(files: Files) -> FeatureSource:
-    """The file of the nodes of a type; a table of ids alone has no features."""
+    """The file of the nodes of a type; a table with only ids has no features."""
     file = files.features
     if file is not None and _has_ids_alone(file, files.feature_columns.id_column):
         ids, number = read_ids(file, files.feature_columns, may_be_alone=True)

@@ -26,11 +26,11 @@ class Blockwise(nn.Module):
 
     Each `MessagePassing` layer of the model, in the order of calls, takes the next block and runs
     through `Block.propagate`. Rows shrink from the sources of a block to its targets, which come
-    first; where tensors of several layers meet (JumpingKnowledge, residuals, concatenations), the
-    rows of the targets of the last one are used. The result estimates model(x, graph.edge_index)
-    at the seeds, or model(x, graph.edge_index, edge_weight=graph.edge_weight) if the graph has
-    weights. `bliss.nn.infer` and `Sampler.survey` compute the whole model exactly for all nodes,
-    and `bliss.check` compares the two.
+    first. Where tensors of several layers are combined (JumpingKnowledge, residuals,
+    concatenations), the rows of the last one's targets are used. The result estimates model(x,
+    graph.edge_index) at the seeds, or model(x, graph.edge_index, edge_weight=graph.edge_weight) if
+    the graph has weights. `bliss.nn.infer` and `Sampler.survey` compute the whole model exactly for
+    all nodes, and `bliss.check` compares the two.
 
     A model of a heterogeneous graph is called as model(x_dict, edge_index_dict), such as a network
     of `HeteroConv` or `HGTConv`, or one made by `to_hetero`; blockwise(x_dict, blocks) takes

@@ -1,7 +1,7 @@
 """Functions that torch.compile leaves out of its graphs. Import it only while torch compiles.
 
 Importing it loads torch's compiler. Dynamo runs an import as it traces, so these functions are
-marked before it meets them.
+marked before it reaches them.
 """
 
 from __future__ import annotations

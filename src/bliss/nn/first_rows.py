@@ -22,7 +22,7 @@ _ELEMENTWISE = {
 
 
 class FirstRows(TorchFunctionMode):
-    """Takes the first rows of the longer tensor where node tensors of two layers meet.
+    """Takes the first rows of the longer tensor where node tensors of two layers are combined.
 
     Targets are the first sources of a block, so the rows of the later layer come first in the
     tensors of all earlier ones. Only calls that torch would refuse are changed: elementwise

@@ -222,7 +222,7 @@ class LinkObjective:
         )
 
     def state(self) -> dict[str, Tensor]:
-        """Nothing beside the network."""
+        """No tensors besides the weights of the network."""
         return {}
 
     def with_state(self, state: Mapping[str, Tensor]) -> LinkObjective:
