@@ -96,7 +96,9 @@ def test_only_the_readmes_script_as_it_stands_is_accurate(mutant):
 
 def test_the_readmes_sampler_with_a_history_fits_its_script():
     _, code = sides(SCRIPT)
-    (sampler,) = re.findall(r"`(bliss\.Bliss\([^`]*history=[^`]*)`", README.read_text(encoding="utf-8"))
+    (sampler,) = re.findall(
+        r"`(bliss\.Bliss\([^`]*history=[^`]*)`", README.read_text(encoding="utf-8")
+    )
     changed = re.sub(r"bliss\.Bliss\(.*?\]\)", sampler, code)
     assert changed != code
     assert float(run(changed, seed=0)["accuracy"]) > 0.8
