@@ -8,10 +8,11 @@ from __future__ import annotations
 import numpy as np
 import torch
 from torch_geometric.data import Data
-from torch_geometric.nn import GraphConv
+from torch_geometric.nn import GraphSAGE
 
 from bliss import PLADIES, BlockLoader, Full
 from bliss.data import load_dataset
+from bliss.nn import Blockwise
 from bliss.policies.base import CoefficientPolicy
 from bliss.studies.layer_errors import error, stakes
 
@@ -63,16 +64,13 @@ def main(steps: int = 60) -> float:
     sampler = PLADIES(graph, budgets=[1024, 512], policy=Optimistic(graph, layers=2))
     data = Data(x=x, y=dataset.y, num_nodes=graph.num_nodes)
     loader = BlockLoader(data, sampler, dataset.splits["train"], batch_size=128, shuffle=True)
-    convs = torch.nn.ModuleList([GraphConv(x.size(1), 32), GraphConv(32, dataset.num_classes)])
-    optimizer = torch.optim.Adam(convs.parameters(), lr=0.01)
+    network = GraphSAGE(x.size(1), 32, num_layers=2, out_channels=dataset.num_classes)
+    model = Blockwise(network)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
 
     for batch, _ in zip(loader, range(steps), strict=False):
-        h = batch.x
-        for conv, block in zip(convs, batch.blocks, strict=True):
-            block.observe(h)  # what digest gets as feedback
-            h = conv((h, h[: block.num_dst]), block.edge_index, block.edge_weight)
-            h = h if conv is convs[-1] else h.relu()
-        loss = torch.nn.functional.cross_entropy(h, batch.y)
+        logits = model(batch.x, batch.blocks)  # each layer observes what digest gets
+        loss = torch.nn.functional.cross_entropy(logits, batch.y)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -9,7 +9,7 @@ import scipy.sparse
 import scipy.stats
 import torch
 
-from bliss import Graph
+from bliss import Block, Graph
 from bliss.graph import WEIGHTED
 from bliss.samplers import Sampler
 
@@ -73,6 +73,12 @@ def train(sampler: Sampler, dst: np.ndarray, x: np.ndarray, steps: int) -> None:
 def targets_of(graph: Graph) -> np.ndarray:
     """The target of each edge, [E]."""
     return np.repeat(np.arange(graph.num_nodes), np.diff(graph.indptr))
+
+
+def weight_matrix(block: Block) -> torch.Tensor:
+    """The weights of a block's kept edges. float32[D, S]."""
+    matrix = torch.zeros(block.num_dst, block.num_src)
+    return matrix.index_put_((block.col, block.row), block.edge_weight, accumulate=True)
 
 
 def coefficients(graph: Graph) -> np.ndarray:

@@ -17,6 +17,7 @@ from bliss.samplers import SAMPLERS
 from tests.build import make_sampler, small_features
 from tests.conftest import heavy_tailed_pairs
 from tests.samplers.test_hidden_edges import assert_same
+from tests.statistics import weight_matrix
 
 NODES, LINKS = 60, 50
 ABSENT = "3 of 50 links checked are not edges"
@@ -160,7 +161,7 @@ def test_blocks_are_those_of_the_graph_without_the_links(data, links, name, norm
     theirs = other.sample(batch.blocks[-1].dst.numpy(), 0)
     assert_same(batch.blocks, theirs, left)
     last = batch.blocks[-1], theirs[-1]
-    aggregates = [block.matrix @ data.x[block.src] for block in last]
+    aggregates = [weight_matrix(block) @ data.x[block.src] for block in last]
     torch.testing.assert_close(*aggregates)
     seen = LinkLoader(data, sampler, links, batch_size=16, exclude="none")(np.arange(30, LINKS))
     with pytest.raises(AssertionError):  # the comparison would notice
@@ -203,7 +204,7 @@ def auc_in_training(exclude: str) -> float:
         for batch in loader:
             (block,) = batch.blocks
             block.observe(batch.x)
-            own, mean = batch.x[: block.num_dst], block.matrix @ batch.x
+            own, mean = batch.x[: block.num_dst], weight_matrix(block) @ batch.x
             (u, v), is_link = batch.edge_label_index, batch.edge_label > 0
             crossed = own[u] * mean[v] + mean[u] * own[v]
             products = torch.stack([own[u] * own[v], crossed, mean[u] * mean[v]]).sum(2)

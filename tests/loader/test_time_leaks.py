@@ -11,6 +11,7 @@ from torch_geometric.data import Data
 from bliss import Graph, LinkLoader
 from bliss.links import auc
 from tests.build import make_sampler
+from tests.statistics import weight_matrix
 
 NODES, LINKS, WIDTH = 150, 1200, 32
 FALSE_ALARM = 1e-6  # chance that a loader without leaks fails, each of its runs
@@ -41,7 +42,7 @@ def scores(name: str, data: Data, **options) -> float:
     links, others = [], []
     for batch in loader:
         (block,) = batch.blocks
-        z = batch.x[: block.num_dst] + torch.from_numpy(block.matrix.to_dense().numpy()) @ batch.x
+        z = batch.x[: block.num_dst] + weight_matrix(block) @ batch.x
         score = (z[batch.edge_label_index[0]] * z[batch.edge_label_index[1]]).sum(1).numpy()
         links.append(score[batch.edge_label.numpy() == 1])
         others.append(score[batch.edge_label.numpy() == 0])

@@ -9,6 +9,7 @@ import torch
 from bliss import PLADIES, Bliss, Graph
 from bliss.nn.squared_errors import WATCHED
 from bliss.policies.guard import LEAST_STEPS, Guard
+from tests.statistics import weight_matrix
 
 NODES, SEEDS = 600, np.arange(40)
 FEW = SEEDS[:16]
@@ -46,7 +47,7 @@ def error(sampler: Bliss | PLADIES, x: torch.Tensor, draws: int = 200) -> float:
     exact = torch.stack([x[torch.from_numpy(row.astype(np.int64))].mean(0) for row in rows])
     for step in range(draws):
         (block,) = sampler.sample(SEEDS, 10_000 + step)
-        total += float((block.matrix @ x[block.src] - exact).square().sum())
+        total += float((weight_matrix(block) @ x[block.src] - exact).square().sum())
     return total / draws
 
 

@@ -16,6 +16,7 @@ from tests.statistics import (
     heavy_tailed_graph,
     normal_limit,
     targets_of,
+    weight_matrix,
 )
 from tests.twins import nodewise as twins
 from tests.twins.layerwise import fit_scale
@@ -67,7 +68,7 @@ def outputs(sampler, times: int, changed=lambda block: block.edge_weight) -> np.
         hidden = torch.zeros(below.num_dst, x.size(1), dtype=torch.float64)
         messages = changed(below).double()[:, None] * x[below.src[below.row]]
         hidden.index_add_(0, below.col, messages)
-        found.append((above.matrix.double() @ hidden).numpy())
+        found.append((weight_matrix(above).double() @ hidden).numpy())
     return np.stack(found)
 
 

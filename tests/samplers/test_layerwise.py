@@ -63,14 +63,6 @@ def test_blocks_chain_and_speak_of_edges_of_the_graph(make, toy_graph):
             assert sum(j in kept for j in row.tolist()) == block.indptr[t + 1] - block.indptr[t]
 
 
-@every_sampler
-def test_the_sparse_matrix_aggregates_like_the_edges(make, toy_graph):
-    block = make(toy_graph, [12]).sample(np.arange(8), 0)[0]
-    x = torch.randn(block.num_src, 3, generator=torch.Generator().manual_seed(0))
-    by_edges = torch.zeros(8, 3).index_add_(0, block.col, block.edge_weight[:, None] * x[block.row])
-    torch.testing.assert_close(block.matrix @ x, by_edges)
-
-
 @pytest.mark.parametrize("norm", ["mean", "gcn", "weights"])
 def test_estimators_are_their_formulas(norm):
     pairs = heavy_tailed_pairs(40, 200)

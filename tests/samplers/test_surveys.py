@@ -12,6 +12,7 @@ from bliss.feedback import Survey, check_news
 from bliss.nn import GNN, ModelConfig, infer
 from bliss.policies import Learner
 from tests.conftest import heavy_tailed_pairs
+from tests.statistics import weight_matrix
 
 NODES = 80
 
@@ -56,7 +57,7 @@ def test_layers_of_ones_own_teach_a_sampler(graph):
 
     def layer(x, block):
         block.observe(x)
-        return block.matrix @ x
+        return weight_matrix(block) @ x
 
     sampler.survey([layer], x)
     other = Bliss(graph, [30])

@@ -21,6 +21,7 @@ from tests.samplers.test_hidden_edges import (
     rows_of_bandits,
     teach,
 )
+from tests.statistics import weight_matrix
 
 REFUSED = ("bliss/first-hop", "bliss/history", "bliss/surveys", "vrgcn")
 TIMED = [name for name in VARIANTS if name not in REFUSED]
@@ -93,7 +94,7 @@ def test_each_seed_of_an_exact_sampler_sees_its_own_graph(name, window, norm):
 def outputs(blocks, x):
     h = x[blocks[0].src]
     for block in blocks:
-        h = block.matrix @ h
+        h = weight_matrix(block) @ h
     return h
 
 

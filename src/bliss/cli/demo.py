@@ -13,6 +13,7 @@ from bliss.cli.options import Debug, Threads, set_threads
 from bliss.train.results import short_name
 
 if TYPE_CHECKING:
+    from bliss.report.demonstration_section import ExerciseScores
     from bliss.studies.demonstration import Attempt
 
 BAR = 40
@@ -35,11 +36,15 @@ def demo(
         from shutil import rmtree
 
         from bliss.errors import InputError
-        from bliss.report import write_report
+        from bliss.report.build import build
+        from bliss.report.demonstration_section import demonstration_section
+        from bliss.report.page import write_page
+        from bliss.storage.files import refuse_folder
         from bliss.studies.demonstration import demonstrate
 
         if not 0.1 <= seconds <= 3600:
             raise InputError(f"seconds={seconds} must be from 0.1 to 3600: use for instance 3.")
+        refuse_folder("out", page := out / "report.html", "report.html")
         set_threads(threads)
         for earlier in out.glob("[0-9]-*/config.json"):  # runs of the last demonstration
             rmtree(earlier.parent)
@@ -53,29 +58,44 @@ def demo(
                 say(f"{attempt.exercise}: {metric}")
             attempts.append(attempt)
             show(attempt)
-        page = write_report([attempt.folder for attempt in attempts], out / "report.html")
-        summarise(attempts)
+        found = scores_of(attempts)
+        chart(found, seconds)
+        folders = [attempt.folder for attempt in attempts]
+        write_page([demonstration_section(found, seconds), *build(folders)], page)
         say("")
         say(f"Curves, times and settings: open {page}")
         say("Next, with your own graph: bliss data import, then bliss train --seconds 60")
 
 
 def show(attempt: Attempt) -> None:
-    """Print a bar."""
+    """Print what one sampler reached."""
     result = attempt.result
-    style = "green" if attempt.sampler == "bliss" else "yellow"
-    bar = "█" * round(BAR * result.test_score)
-    console().print(f"  {attempt.sampler:24}{result.steps:5d} steps  ", end="")
-    console().print(bar, style=style, end="")
-    console().print(f" {result.test_score:.3f}")
+    say(f"  {attempt.sampler:24}{result.steps:5d} steps  {result.test_score:.3f}")
 
 
-def summarise(attempts: Sequence[Attempt]) -> None:
-    """Print the score of bliss beside the best one of neighbour sampling, by exercise."""
-    say("")
-    say(f"{'After the same seconds':54}{'bliss':>8}{'neighbour sampling':>21}")
+def scores_of(attempts: Sequence[Attempt]) -> list[ExerciseScores]:
+    """The score of bliss and the best one of neighbour sampling, by exercise."""
+    from bliss.report.demonstration_section import ExerciseScores
+
+    found = []
     for exercise in dict.fromkeys(attempt.exercise for attempt in attempts):
-        runs = [attempt for attempt in attempts if attempt.exercise == exercise]
-        own, *others = (attempt.result.test_score for attempt in runs)
-        title = f"{exercise}, {short_name(runs[0].result.metric)}"
-        say(f"  {title:52}{own:8.3f}{max(others):21.3f}")
+        runs = [attempt.result for attempt in attempts if attempt.exercise == exercise]
+        own, *others = (run.test_score for run in runs)
+        found.append(ExerciseScores(f"{exercise}, {short_name(runs[0].metric)}", own, max(others)))
+    return found
+
+
+def chart(found: Sequence[ExerciseScores], seconds: float) -> None:
+    """Print two bars for each exercise."""
+    say("")
+    say(f"After {seconds:g} s of training each:")
+    for one in found:
+        say("")
+        say(f"  {one.exercise}")
+        for sampler, score, style in (
+            ("bliss", one.own, "green"),
+            ("neighbour sampling", one.other, "yellow"),
+        ):
+            console().print(f"  {sampler:20}", end="")
+            console().print("█" * round(BAR * score), style=style, end="")
+            console().print(f" {score:.3f}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -23,9 +22,6 @@ from bliss.nn.propagation import propagate
 from bliss.nn.relation_edges import edges_by_source
 from bliss.nn.squared_errors import squared_errors
 from bliss.nn.typed_block import TypedView
-
-# torch warns once per process that CSR is in beta; `Block.matrix` uses only its stable part.
-warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
 
 # Kernels do not import torch, so its number of threads is passed to them here.
 pool.follow(torch.get_num_threads, Path(torch.__file__).parent / "lib" / "libtorch_cpu.so")
@@ -192,17 +188,6 @@ class Block:
     def by_source(self) -> tuple[Tensor, Tensor]:
         """Edges grouped by source, for backward passes: pointers int64[S + 1], order int64[E']."""
         return edges_by_source(self.row, self.col, self.num_src, self.num_dst)
-
-    @property
-    def matrix(self) -> Tensor:
-        """The weights as a sparse CSR matrix [D, S]: `block.matrix @ x` aggregates."""
-        return torch.sparse_csr_tensor(
-            self.indptr,
-            self.row,
-            self.edge_weight,
-            size=(self.num_dst, self.num_src),
-            check_invariants=False,  # columns are neither sorted nor, with duplicates, distinct
-        )
 
     @cached_property
     def coefficient(self) -> Tensor:

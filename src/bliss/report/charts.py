@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
-from bliss.report.cells import DASH, Number, significant
+from bliss.report.cells import DASH, Number, fixed, significant
 from bliss.report.style import GRID, INK, PAPER, SERIES, WIDTH, look, settings
 from bliss.text import printable
 
@@ -153,6 +153,30 @@ def stacks(labels: Sequence[str], parts: Mapping[str, Sequence[float]], x: str) 
         axes.tick_params(axis="y", length=0)
         axes.invert_yaxis()
         axes.margins(x=0.14)
+        axes.set_xlim(left=0)
+        axes.set_xlabel(x)
+        axes.spines["left"].set_visible(False)
+        finish(figure, axes, grid="x")
+    return figure
+
+
+def bars(labels: Sequence[str], series: Mapping[str, Sequence[float]], x: str) -> Figure:
+    """One bar per label and series, with its value; the first label at the top."""
+    with drawing(height=0.75 + 0.6 * len(labels)) as (figure, axes):
+        thickness = 0.78 / len(series)
+        for number, (name, values) in enumerate(series.items()):
+            places = [
+                place + (number - (len(series) - 1) / 2) * thickness for place in range(len(labels))
+            ]
+            widths = [value if 0 < value < HUGE else 0.0 for value in values]
+            drawn = axes.barh(
+                places, widths, height=0.92 * thickness, label=name, color=SERIES[number]
+            )
+            axes.bar_label(drawn, [fixed(value, 3) for value in values], padding=4)
+        axes.set_yticks(range(len(labels)), labels)
+        axes.tick_params(axis="y", length=0)
+        axes.invert_yaxis()
+        axes.margins(x=0.2)
         axes.set_xlim(left=0)
         axes.set_xlabel(x)
         axes.spines["left"].set_visible(False)

@@ -80,9 +80,9 @@ def typed() -> Dataset:
 
 
 EXERCISES = (
-    Exercise("labels, attention (GATv2)", communities, {"model": "gatv2", **NETWORK}, {}),
+    Exercise("labels with attention (GATv2)", communities, {"model": "gatv2", **NETWORK}, {}),
     Exercise(
-        "labels, with a history (SAGE)",
+        "labels with a history (SAGE)",
         communities,
         {"model": "sage", **NETWORK},
         {"history": "nodes", "budgets": (512, 512)},
@@ -94,7 +94,7 @@ EXERCISES = (
         {"history": "none"},
     ),
     Exercise(
-        "labels, three types of nodes (relational SAGE)",
+        "heterogeneous graph (relational SAGE)",
         typed,
         {"model": "rsage", **NETWORK},
         {},
