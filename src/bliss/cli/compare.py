@@ -67,8 +67,8 @@ def compare(
         typer.Option(
             help="Sizes by unit: layer=4096,2048,1024 node=10,10,10 subgraph=6000 (sources per "
             "layer, neighbours per target, batch size of subgraph samplers; input layer first). "
-            "Without a unit: layer. With types also author=64,paper=128/32, as `bliss train` takes "
-            "them, or node=author,writes,paper=5/10. With --match, the size of the first sampler.",
+            "Without a unit: layer. With types, as in `bliss train`: layer=author=64,paper=128/32 "
+            "node=author,writes,paper=5/10. With --match, the size of the first sampler.",
             show_default="the recipe's",
         ),
     ] = None,

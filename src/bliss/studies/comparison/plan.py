@@ -93,13 +93,13 @@ class Request:
         check_estimator(estimator)
         plain = settings.get("budgets") or ()
         text = budgets if budgets is not None else budgets_text(plain)
+        if budgets is None and is_typed(plain):
+            text = f"layer={budgets_text(checks.budgets(plain))}"
         by_unit, has_units = parse_budgets(text) if text else ({}, False)
         if sizes:
             checks.choice("sizes", sizes, ("authors",))
         if match is None:
-            match = (
-                "none" if has_units or sizes or any(map(is_typed, by_unit.values())) else "nodes"
-            )
+            match = "none" if has_units or sizes else "nodes"
         checks.choice("match", match, (*MATCHES, "none"))
         if match != "none" and any(map(is_typed, by_unit.values())):
             raise InputError(

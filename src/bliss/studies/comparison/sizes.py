@@ -34,14 +34,11 @@ def parse_budgets(text: str) -> tuple[dict[str, Size], bool]:
     """Budgets by unit, and whether units were written. Numbers without a unit are of layers."""
     budgets: dict[str, Size] = {}
     words = text.split()
-    has_units = False
     for word in words:
-        unit, _, numbers = word.partition("=")
-        has_unit = unit in UNITS
-        has_units |= has_unit
+        unit, has_unit, numbers = word.partition("=")
         unit, numbers = (unit, numbers) if has_unit else ("layer", word)
         size = _size(numbers)
-        is_known = unit not in budgets and (has_unit or len(words) == 1)
+        is_known = unit in UNITS and unit not in budgets and (has_unit or len(words) == 1)
         is_whole = unit != "subgraph" or (len(size) == 1 and not is_typed(size))
         if not is_known or not size or min(flat(size)) < 1 or not is_whole:
             raise InputError(
@@ -51,7 +48,7 @@ def parse_budgets(text: str) -> tuple[dict[str, Size], bool]:
         budgets[unit] = size
     if not budgets:
         raise InputError(f"budgets={text!r} is empty: write for instance {EXAMPLE}.")
-    return budgets, has_units
+    return budgets, "=" in text
 
 
 def _size(text: str) -> Size:
