@@ -173,9 +173,13 @@ def features(values: Any, num_nodes: int) -> FloatArray:
 
 
 def budgets(
-    values: Sequence[int], layers: int | None = None, kind: str = "layers"
-) -> tuple[int, ...]:
-    """Positive integers, or -1 for all, one per layer, input layer first."""
+    values: Sequence[Any], layers: int | None = None, kind: str = "layers"
+) -> tuple[int | dict[str, int], ...]:
+    """Positive integers, or -1 for all, one per layer, input layer first.
+
+    A layer may have a dictionary instead, by type of nodes or relation; a relation that is given by
+    several names is then called by them, separated by commas.
+    """
     if isinstance(values, Integral) or not hasattr(values, "__iter__"):
         raise InputError(
             f"budgets={values!r} must be a list with one number per layer, input layer first: "
@@ -187,19 +191,7 @@ def budgets(
             "first, of which each may be a dictionary by type or relation: write for instance "
             'budgets=[{"author": 64, "paper": 128}, 32].'
         )
-    checked: list[int] = []
-    for position, value in enumerate(values):
-        if isinstance(value, bool) or not isinstance(value, Integral):
-            raise InputError(
-                f"budgets[{position}]={value!r} must be a whole number of sources to keep: "
-                "write for instance 1024."
-            )
-        if value <= 0 and value != -1:
-            raise InputError(
-                f"budgets[{position}]={value} must be at least 1, because every layer needs "
-                "sources: write for instance 1024, or -1 for all."
-            )
-        checked.append(int(value))
+    checked = [_layer_budget(f"budgets[{place}]", value) for place, value in enumerate(values)]
     if not checked:
         raise InputError(
             "budgets is empty, but each layer needs one: pass for instance budgets=[1024]."
@@ -210,6 +202,30 @@ def budgets(
             "per layer, input layer first."
         )
     return tuple(checked)
+
+
+def _layer_budget(field: str, value: Any) -> int | dict[str, int]:
+    """A budget of one layer: a number, or numbers by type or relation."""
+    if not isinstance(value, Mapping):
+        return _budget(field, value)
+    divided: dict[str, int] = {}
+    for key, number in value.items():
+        name = ",".join(map(str, key)) if isinstance(key, (tuple, list)) else str(key)
+        divided[name] = _budget(f"{field}[{name!r}]", number)
+    return divided
+
+
+def _budget(field: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise InputError(
+            f"{field}={value!r} must be a whole number of sources to keep: write for instance 1024."
+        )
+    if value <= 0 and value != -1:
+        raise InputError(
+            f"{field}={value} must be at least 1, because every layer needs sources: write for "
+            "instance 1024, or -1 for all."
+        )
+    return int(value)
 
 
 def whole(field: str, value: Any, least: int = 0) -> int:

@@ -43,6 +43,8 @@ CASES: dict[str, dict[str, Any]] = {
     "embedding": {"task": "link", "model": "lightgcn", "embedding": 6, "prefetch": 1},
     "rsage": {"model": "rsage", "embedding": 6, "bases": 2, "normalisation": "batch"},
     "rgat": {"model": "rgat", "embedding": 6, "prefetch": 1},
+    "rsage history": {"model": "rsage", "embedding": 6, "history": "nodes", "prefetch": 1},
+    "rsage links": {"model": "rsage", "embedding": 6, "task": "link", "edge_type": "writes"},
 }
 
 

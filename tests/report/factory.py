@@ -80,6 +80,7 @@ def run(folder: Path, finished: bool = True, **changes: Any) -> Path:
             "step_ms": times(1.0),
             "sampled": {"nodes": 3312.4, "edges": 21834.9},
             "peak_mb": 812.0,
+            "types": [[f"type {config.data.dataset}", "5 nodes"]],
         }
         write(folder / "result.json", sealed(result, after=owner))
     return folder

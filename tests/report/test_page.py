@@ -265,6 +265,7 @@ def test_control_characters_from_data_are_escaped(tmp_path):
     assert re.findall(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", html) == []
     assert html.count(f"<td>{shown}") >= 2
     assert html.count(f"<dd>{shown}</dd>") >= 2
+    assert html.count(f"<dt>type {shown}</dt>") == 1  # of both runs
     assert re.search(rf"<text[^>]*>{re.escape(shown[:30])}", html)
     assert re.search(rf'aria-label="[^"]*{re.escape(shown)}', html)
     assert r"b\x1b[32m\udcff" in html

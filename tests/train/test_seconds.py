@@ -319,6 +319,11 @@ def test_losses_of_new_seeds_show_that_a_network_learns(losses, learns):
         (float("nan"), {}, "seconds=nan"),
         (float("inf"), {}, "seconds=inf"),
         (60, {"steps": 100}, r"steps=100 was given beside seconds=60.*pass one of them"),
+        (
+            60,
+            {"budgets": [{"a": 3}, 4]},
+            r"budgets=a=3/4 are numbers of types.* a pilot chooses one",
+        ),
         (60, {"budgets": "auto"}, r"budgets='auto' was given beside seconds=60.*leave it out"),
     ],
 )

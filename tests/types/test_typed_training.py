@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +17,7 @@ from bliss.nn import infer
 from bliss.samplers import Full
 from bliss.studies import VarianceStudy, advise
 from bliss.train import Stepper, TrainConfig, build_task, load, predict, train
+from tests.build import make_dataset
 from tests.train.runs import assert_same_run, quiet
 from tests.types.graphs import hetero, typed_dataset
 
@@ -95,10 +97,14 @@ def test_a_first_hop_of_features_trains_and_studies_measure_histories(tmp_path):
     assert (advice.choice.history, len(advice.choice.budgets)) == ("nodes", 2)
 
 
+BY_TYPE = {"author": 20, "paper": 15, "venue": 3}
+BY_RELATION = {",".join(one): 2 for one in DATA.graph.types.edge_types} | {"cites": -1}
 RESUMED = {
     "rsage": {},
     "rgat": {"model": "rgat"},
     "history": {"history": "nodes", "dropout": 0.2},
+    "budgets by type": {"budgets": (BY_TYPE, 20)},
+    "fanouts by relation": {"sampler": "neighbor", "budgets": (BY_RELATION, 3)},
     "vrgcn": {"sampler": "vrgcn", "budgets": (2, 2), "history_type": "float16"},
 }
 
@@ -110,6 +116,20 @@ def test_a_resumed_run_ends_with_the_same_bits(tmp_path, case):
     train(DATA, tmp_path / "parts", say=quiet, **options | {"steps": 4})
     train(DATA, tmp_path / "parts", say=quiet, resume=True, **options)
     assert_same_run(tmp_path / "whole", tmp_path / "parts")
+
+
+def test_budgets_of_a_run_are_those_of_its_sampler():
+    """From JSON, too; a relation may be a tuple, its names in one text, or its only name."""
+    by_relation = {tuple(name.split(",")): number for name, number in BY_RELATION.items()}
+    for budgets, sampler in (((BY_TYPE, 20), "pladies"), ((by_relation, 3), "neighbor")):
+        config = TrainConfig.of(**settings(sampler=sampler, budgets=budgets))
+        again = TrainConfig.from_dict(json.loads(json.dumps(config.to_dict())))
+        assert again == config
+        drawn = Stepper(build_task(again, DATA)).sampler
+        own = config.sampler.config.build(DATA.graph, list(budgets), layers=2)
+        np.testing.assert_array_equal(drawn.divided[0], own.divided[0])
+        assert (drawn.divided[1], drawn.budgets) == (None, own.budgets)
+    assert drawn.divided[0].max() == DATA.graph.num_edges  # cites: all
 
 
 def test_a_step_changes_the_embedding_of_the_drawn_nodes_alone():
@@ -164,13 +184,48 @@ def test_a_damaged_store_is_refused(tmp_path, part):
         check_types(changed, graph.indptr, wrong if part == "indices" else graph.indices)
 
 
+BAD_BUDGETS = {
+    "unknown type": (DATA, ({"editor": 3}, 4), {}, "'editor' is not a type of nodes"),
+    "no entry": (DATA, ({"author": 3, "paper": 4}, 4), {}, "no entry for type 'venue'"),
+    "layers": (DATA, (BY_TYPE,), {}, r"budgets=\[\{'author': 20.* has 1 entries for 2 layers"),
+    "zero": (DATA, (BY_TYPE | {"venue": 0}, 4), {}, r"budgets\[0\]\['venue'\]=0 must be at least"),
+    "sampler": (DATA, (BY_TYPE, 4), {"sampler": "fastgcn"}, "FastGCN has one budget for all types"),
+    "relation": (DATA, ({"cites": 3}, 4), {"sampler": "neighbor"}, "no entry for relation"),
+    "plain graph": (
+        make_dataset(),
+        (BY_TYPE, 4),
+        {"model": "sage"},
+        "the graph has no types of nodes and edges",
+    ),
+    "no budgets": (DATA, (BY_TYPE, 4), {"sampler": "full"}, "would have no effect"),
+}
+
+
 def refusals() -> dict[str, tuple]:
     plain = hetero()
     unlabelled = Dataset.from_data(plain, "toy", node_type="author")
     labelled = Dataset.from_data(plain, "toy", splits=(0.5, 0.3, 0.2))
+    data = hetero()
+    for name in ("author", "venue"):
+        data[name].num_nodes = data[name].x.size(0)
+        del data[name].x
+    bare = Dataset.from_data(data, "toy")
     return {
         "model": (DATA, {"model": "sage"}, "has types of nodes and edges, which model='sage'"),
-        "embedding": (DATA, {"embedding": 0}, "type venue of 'types' has no features"),
+        "embedding": (
+            DATA,
+            {"embedding": 0},
+            r"type venue of 'types' has no features: .* embedding=64 \(--embedding 64\)",
+        ),
+        "embeddings": (
+            bare,
+            {"embedding": 0},
+            r"types author, venue of 'toy' have no features: .* \(--embedding 64\)",
+        ),
+        **{
+            f"budgets, {name}": (data, {"budgets": budgets} | more, message)
+            for name, (data, budgets, more, message) in BAD_BUDGETS.items()
+        },
         "no need": (labelled, {}, "embedding=6 has no effect, because all types"),
         "labels": (unlabelled, {"embedding": 0}, "type 'author' of 'toy' has no labels"),
         "loops": (DATA, {"self_loops": "remove"}, "self_loops='remove' has no effect"),

@@ -20,6 +20,8 @@ from bliss.cli.options import (
     set_threads,
     takes_settings,
 )
+from bliss.text import printable
+from bliss.train.budget_text import budgets_text
 from bliss.train.results import short_name
 
 if TYPE_CHECKING:
@@ -65,7 +67,8 @@ def compare(
         typer.Option(
             help="Sizes by unit: layer=4096,2048,1024 node=10,10,10 subgraph=6000 (sources per "
             "layer, neighbours per target, batch size of subgraph samplers; input layer first). "
-            "Without a unit: layer. With --match, the size of the first sampler.",
+            "Without a unit: layer. With types, as in `bliss train`: layer=author=64,paper=128/32 "
+            "node=author,writes,paper=5/10. With --match, the size of the first sampler.",
             show_default="the recipe's",
         ),
     ] = None,
@@ -209,7 +212,7 @@ def show_conditions(comparison: Comparison) -> None:
         size = row.budgets or ([row.batch_size] if row.unit == "subgraph" else [])
         table.add_row(
             row.sampler,
-            f"{row.unit} {', '.join(map(str, size))}" if size else "",
+            printable(f"{row.unit} {budgets_text(size).replace(',', ', ')}") if size else "",
             "" if row.match is None else f"{row.match:.2f}",
             row.estimator or "\u2013",
             f"{row.lr:g}",

@@ -26,6 +26,7 @@ from bliss.nn.model_config import MODELS
 from bliss.policies.configs import POLICIES, PolicyConfig
 from bliss.samplers.config_base import SamplerConfig
 from bliss.samplers.configs import SAMPLERS
+from bliss.train.budget_text import EXAMPLE, parse_typed
 from bliss.train.config import PARTS, PLACES, TrainConfig
 from bliss.train.config_parts import AUTO, TASKS
 from bliss.train.recipe import recipe, resolve
@@ -87,6 +88,7 @@ PANELS = {
     "training": "Training",
 }
 """Titles of the parts of the settings in the help."""
+EXAMPLES = f"4096,2048,1024, or {EXAMPLE} with types"
 BASIC = (
     *("dataset", "task", "features", "model", "layers", "hidden", "sampler", "budgets"),
     *("batch_size", "steps", "lr", "seed"),
@@ -306,7 +308,7 @@ def parse(name: str, value: Any) -> Any:
     if name == "budgets":
         if value == AUTO:
             return value
-        return whole_numbers("budgets", value, "4096,2048,1024")
+        return parse_typed(value) if "=" in value else whole_numbers("budgets", value, EXAMPLES)
     if name in sampler_option_names() and isinstance(value, str):
         try:
             return json.loads(value)

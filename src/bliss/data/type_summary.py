@@ -52,6 +52,12 @@ def describe_relations(graph: Graph) -> list[dict[str, Any]]:
     ]
 
 
+def type_rows_of(dataset: Dataset) -> list[tuple[str, str]]:
+    """Types and relations of a dataset as pairs of text to print; empty without types."""
+    relations = describe_relations(dataset.graph)
+    return type_rows({"types": describe_types(dataset), "relations": relations})
+
+
 def type_rows(description: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Types and relations of a description as pairs of text to print."""
     rows = []

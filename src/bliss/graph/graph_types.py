@@ -91,13 +91,14 @@ class GraphTypes:
     def relation(self, edge_type: Any) -> int:
         """Number of a type of edges, given in full or by the name of its relation if it is unique.
 
-        Two names are the types of sources and targets, as in PyG.
+        Two names are the types of sources and targets, as in PyG. Several names may also be one
+        text, separated by commas.
         """
-        given = tuple(edge_type) if isinstance(edge_type, (tuple, list)) else (edge_type,)
+        given = ",".join(edge_type) if isinstance(edge_type, (tuple, list)) else edge_type
         found = [
             number
             for number, (source, name, target) in enumerate(self.edge_types)
-            if given in ((source, name, target), (source, target), (name,))
+            if given in (f"{source},{name},{target}", f"{source},{target}", name)
         ]
         if len(found) != 1:
             listed = ", ".join(map(str, self.edge_types))

@@ -133,9 +133,14 @@ def probability(value: Number) -> str:
     return "< 0.001" if value is not None and value < 0.001 else fixed(value, 3)
 
 
-def whole_numbers(values: Iterable[float]) -> str:
-    """'4,096 / 2,048 / 1,024'."""
-    return " / ".join(fixed(value, 0) for value in values)
+def whole_numbers(values: Iterable[float | Mapping[str, float]]) -> str:
+    """'4,096 / 2,048 / 1,024'; with types 'author 64, paper 128 / 32'."""
+    return " / ".join(
+        ", ".join(f"{name} {fixed(number, 0)}" for name, number in value.items())
+        if isinstance(value, Mapping)
+        else fixed(value, 0)
+        for value in values
+    )
 
 
 def sentence_list(items: Sequence[str]) -> str:

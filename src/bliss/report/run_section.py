@@ -77,7 +77,7 @@ def run_section(runs: Sequence[Run], supplements: Sequence[Supplement], names: N
             ),
         ],
         origin=origin("", None, runs[0].settings.dataset),
-        details=[_settings(run) for run in runs],
+        details=[*_types(runs), *(_settings(run) for run in runs)],
     )
 
 
@@ -278,6 +278,13 @@ def _reached(run: Run) -> int:
     return max((line.step for line in run.metrics), default=0)
 
 
+def _types(runs: Sequence[Run]) -> list[Details]:
+    """Types and relations of the data, once for each data set."""
+    found = dict.fromkeys(tuple(run.result.types) for run in runs if run.result)
+    title = f"Types and relations of {runs[0].settings.dataset}"
+    return [Details(title, list(rows)) for rows in found if rows]
+
+
 def _settings(run: Run) -> Details:
     items = [(key, _plain(value)) for key, value in run.every_setting.items()]
     return Details(f"Settings of {run.name}", items)
@@ -286,4 +293,6 @@ def _settings(run: Run) -> Details:
 def _plain(value: object, separator: str = ", ") -> str:
     if isinstance(value, list):
         return separator.join(map(_plain, value))
+    if isinstance(value, dict):
+        return ", ".join(f"{name}={_plain(one)}" for name, one in value.items())
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)

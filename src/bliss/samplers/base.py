@@ -6,7 +6,7 @@ import threading
 from abc import ABC
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise, repeat
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -32,7 +32,7 @@ from bliss.samplers.first_hop import FirstHop, given_features
 from bliss.samplers.history import History, declared_widths
 from bliss.samplers.influence import of_sources
 from bliss.samplers.learning import Learning, StepNews
-from bliss.samplers.typed_budgets import divided_budgets, in_one_number
+from bliss.samplers.typed_budgets import divided_budgets
 from bliss.samplers.workspace import Workspace
 
 _GRAPH_OPTIONS = ("self_loops", "duplicates", "edge_ids", "num_nodes", "time_attr")
@@ -107,8 +107,8 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
             )
         of_graph = {name: options.pop(name) for name in _GRAPH_OPTIONS if name in options}
         self.config = config.with_options(**options)
-        self.budgets = self.config.check_budgets(in_one_number(budgets), layers)
-        self.layers = len(self.budgets) or checks.whole("layers", layers, least=1)
+        given = self.config.check_budgets(budgets, layers)
+        self.layers = len(given) or checks.whole("layers", layers, least=1)
         self.seed = checks.whole("seed", seed)
         self.graph = Graph.of(data, norm, **of_graph)
         if self.graph.types is not None and self.makes_batches:
@@ -117,8 +117,8 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
                 "of nodes and edges: use a layer-wise or node-wise sampler, such as bliss.Bliss."
             )
         unit, name = self.config.unit, type(self).__name__
-        self.divided = divided_budgets(budgets, self.graph, unit, name, self.divides_budgets)
-        self.budgets = tuple(map(self._in_all, self.budgets, self.divided or repeat(None)))
+        self.divided = divided_budgets(given, self.graph, unit, name, self.divides_budgets)
+        self.budgets = tuple(map(self._in_all, given, self.divided))
         if self.config.needs_features:
             self.features = given_features(self.graph, data, x)
         self.first_hop = (
@@ -138,10 +138,11 @@ class Sampler(ABC):  # a family implements `_layer` or `sample`
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _scratch=threading.local())
 
-    def _in_all(self, budget: int, divided: IntArray | None) -> int:
+    def _in_all(self, budget: int | dict[str, int], divided: IntArray | None) -> int:
         """Budget of a layer for all types together, or the largest fanout of a relation."""
         if divided is not None:
             return int(divided.max() if self.config.unit == "neighbours" else divided.sum())
+        assert isinstance(budget, int)
         return self._all() if budget == -1 else budget
 
     def _all(self) -> int:

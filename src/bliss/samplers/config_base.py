@@ -14,6 +14,7 @@ from bliss.policies.configs import POLICIES, PolicyConfig
 from bliss.samplers.estimators import estimator_of
 
 if TYPE_CHECKING:
+    from bliss.graph import Graph
     from bliss.samplers.base import Sampler
 
 Unit = Literal["sources", "neighbours", "none"]
@@ -45,7 +46,7 @@ class SamplerConfig:
     def build(
         self,
         data: Any,
-        budgets: Sequence[int] = (),
+        budgets: Sequence[Any] = (),
         *,
         layers: int | None = None,
         seed: int = 0,
@@ -55,16 +56,28 @@ class SamplerConfig:
         folder: Path | None = None,
     ) -> Sampler:
         """Build the sampler for a graph, or anything that `Graph.of` accepts."""
+        given = {"layers": layers, "seed": seed, "norm": norm, "x": x}
+        kind = self._sampler_class()
+        return kind(data, budgets, config=self, widths=widths, folder=folder, **given)
+
+    def check_types(self, budgets: Sequence[int | dict[str, int]], graph: Graph) -> None:
+        """Raise an error unless budgets by type or relation are those of the graph."""
+        if not any(isinstance(one, dict) for one in budgets):
+            return
+        from bliss.samplers.typed_budgets import divided_budgets
+
+        kind = self._sampler_class()
+        divided_budgets(budgets, graph, self.unit, kind.__name__, kind.divides_budgets)
+
+    def _sampler_class(self) -> type[Sampler]:
         if not self.builds:
             raise InputError(
                 f"{type(self).__name__} names no sampler to build: call the sampler's class with "
                 "config=..., or set `builds`."
             )
         module, _, name = self.builds.partition(".")
-        kind = getattr(import_module(f"bliss.samplers.{module}"), name)
-        given = {"layers": layers, "seed": seed, "norm": norm, "x": x}
-        sampler: Sampler = kind(data, budgets, config=self, widths=widths, folder=folder, **given)
-        return sampler
+        kind: type[Sampler] = getattr(import_module(f"bliss.samplers.{module}"), name)
+        return kind
 
     @property
     def times_refused(self) -> str:
@@ -172,7 +185,9 @@ class SamplerConfig:
         usual = type(self)().to_dict()
         return {k: v for k, v in self.to_dict().items() if k not in usual or usual[k] != v}
 
-    def check_budgets(self, budgets: Sequence[int], layers: int | None = None) -> tuple[int, ...]:
+    def check_budgets(
+        self, budgets: Sequence[Any], layers: int | None = None
+    ) -> tuple[int | dict[str, int], ...]:
         """The budgets, checked: one per sampled layer, or none if the sampler has no budgets."""
         if self.unit != "none":
             if layers == 1 and self.is_first_hop_exact:

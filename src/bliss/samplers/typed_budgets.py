@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from bliss import checks
 from bliss.arrays import FloatArray, IntArray
 from bliss.errors import InputError
 from bliss.graph import Graph, GraphTypes
@@ -16,19 +15,16 @@ from bliss.rng import derive_key
 from bliss.samplers.draws import Draw, Drawn
 
 
-def in_one_number(budgets: Any) -> Any:
-    """Budgets with one number in place of each dictionary, for checks that know no types."""
-    if not isinstance(budgets, Sequence) or isinstance(budgets, str):
-        return budgets
-    return [1 if isinstance(one, Mapping) else one for one in budgets]
-
-
 def divided_budgets(
-    budgets: Any, graph: Graph, unit: str, sampler: str, is_possible: bool
+    budgets: Sequence[int | dict[str, int]],
+    graph: Graph,
+    unit: str,
+    sampler: str,
+    is_possible: bool,
 ) -> tuple[IntArray | None, ...]:
     """Budgets by type int64[T], or fanouts by relation int64[R], of each layer; None: one number.
 
-    budgets  those of all layers, numbers or dictionaries
+    budgets  those of all layers, numbers or dictionaries, as `checks.budgets` returns them
     unit     "sources": by type of nodes; "neighbours": by type of edges
     """
     return tuple(
@@ -40,7 +36,7 @@ def divided_budgets(
 
 
 def _divided(
-    given: Mapping[Any, Any],
+    given: Mapping[str, int],
     field: str,
     graph: Graph,
     unit: str,
@@ -62,9 +58,8 @@ def _divided(
     number = types.relation if by_relation else types.node_type
     names: Sequence[Any] = types.edge_types if by_relation else types.node_types
     budgets = np.zeros(len(names), np.int64)
-    for key, value in given.items():
+    for key, budget in given.items():
         place = number(key)
-        (budget,) = checks.budgets([value])
         if budget == -1:
             budget = graph.num_edges if by_relation else int(np.diff(types.node_ptr)[place])
         budgets[place] = max(budget, 1)

@@ -13,6 +13,7 @@ from bliss.errors import InputError
 from bliss.links.fractions import FRACTIONS, Window, check_fractions
 from bliss.samplers.config_base import SamplerConfig
 from bliss.samplers.configs import SAMPLERS, check_preset
+from bliss.train.budget_text import budgets_text, is_typed
 from bliss.train.results import METRICS
 
 TASKS = ("node", "link")
@@ -198,11 +199,12 @@ class SamplingConfig:
     """Sampler, such as bliss, pladies, neighbor or full."""
     config: SamplerConfig = SAMPLERS["bliss"]
     """Settings of the sampler and its policy."""
-    budgets: tuple[int, ...] = ()
+    budgets: tuple[int | dict[str, int], ...] = ()
     """Budget per layer, input layer first: sources kept on average, or, for node-wise samplers,
-    neighbours kept per target. Default: 2048,1024,512 for three layers (less on small graphs), or
-    10 neighbours (vrgcn: 2). With auto, `bliss train` chooses them by a pilot; see
-    docs/advice.md."""
+    neighbours kept per target. With types, a layer may have one for each type or relation, and a
+    slash separates layers: author=64,paper=128/32 (docs/types.md). Default: 2048,1024,512 for three
+    layers (less on small graphs), or 10 neighbours (vrgcn: 2). With auto, `bliss train` chooses
+    them by a pilot; see docs/advice.md."""
 
     def __post_init__(self) -> None:
         check_preset(self.name, self.config)
@@ -214,6 +216,16 @@ class SamplingConfig:
         is_open = isinstance(self.budgets, (tuple, list)) and not self.budgets
         budgets = () if is_open else self.config.check_budgets(self.budgets)
         object.__setattr__(self, "budgets", budgets)
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The budgets, one number per layer, for pilots: they do not divide them by type."""
+        if is_typed(self.budgets):
+            raise InputError(
+                f"budgets={budgets_text(self.budgets)} are numbers of types or relations, but a "
+                "pilot chooses one number per layer: pass one per layer, or leave budgets out."
+            )
+        return tuple(one for one in self.budgets if isinstance(one, int))
 
     @property
     def needs_budgets(self) -> bool:

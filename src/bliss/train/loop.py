@@ -20,6 +20,7 @@ from bliss.data import Dataset
 from bliss.data.dataset import SPLITS
 from bliss.data.feature_encoder import FeatureEncoder
 from bliss.data.timestamps import time_text
+from bliss.data.type_summary import type_rows_of
 from bliss.distributed.agreement import everywhere
 from bliss.distributed.equality import CHECK_EVERY, check_equal_states, check_same_start
 from bliss.distributed.groups import ALONE, Group, as_bytes
@@ -355,6 +356,7 @@ class Trainer:
             causes=assessment.causes,
             window=self._window(),
             ranks=config.objective.ranks,
+            types=type_rows_of(self.task.dataset),
         )
         self.folder.write_result(result)
         return result

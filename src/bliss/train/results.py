@@ -212,6 +212,8 @@ class RunResult(RunSettings, frozen=True, kw_only=True, omit_defaults=True):
     """Times of the test split, of a run by time."""
     ranks: dict[str, int] = msgspec.field(default_factory=dict)
     """K of the metrics hits, recall and ndcg of links."""
+    types: list[tuple[str, str]] = msgspec.field(default_factory=list)
+    """Types and relations of a heterogeneous graph, as `bliss data info` shows them."""
 
 
 class DataSchema(Record, frozen=True, kw_only=True):

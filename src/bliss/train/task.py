@@ -143,6 +143,7 @@ def build_task(
     dataset = timed_dataset(config.objective, dataset, scores)
     network = config.network
     check_types(dataset, network.model, network.is_relational, network.embedding)
+    config.sampler.config.check_types(config.sampler.budgets, dataset.graph)
     labels, relation = None, None
     if config.objective.is_link:
         relation = relation_of(dataset, config.objective)

@@ -109,8 +109,8 @@ def advise(
         default = resolve(**given).fitted(*size)
         usual = next((kind for _, kind in choices if kind.config == default), None)
         usual = usual or Candidate(DEFAULT, default, pilot, limit)
-        usual.measure([default.sampler.budgets])
-        choices.append((_row(DEFAULT, usual, default.sampler.budgets), usual))
+        usual.measure([default.sampler.numbers])
+        choices.append((_row(DEFAULT, usual, default.sampler.numbers), usual))
         checked = {best.name, DEFAULT, *others}
         choices = [
             (_checked(row, candidate) if row.name in checked else row, candidate)

@@ -116,7 +116,7 @@ class Candidate:
             self.measure([()])
             return ()
         self.measure(list(self._first_settings()))
-        best = self._search(self.config.sampler.budgets)
+        best = self._search(self.config.sampler.numbers)
         for _ in range(ROUNDS):
             if best in self.settings:
                 break
@@ -192,7 +192,7 @@ class Candidate:
         self.works += works
 
     def _first_settings(self) -> Iterator[Budgets]:
-        base = self.config.sampler.budgets
+        base = self.config.sampler.numbers
         if self.config.sampler.config.unit == "neighbours":
             base = (FANOUT,) * len(base)
         for scale in SCALES:
@@ -218,5 +218,5 @@ def with_best_estimator(config: TrainConfig, pilot: Pilot, given: Mapping[str, A
         return config
     tried = [config.with_settings(estimator=name) for name in offered]
     return min(
-        tried, key=lambda kind: pilot.gradient_error(pilot.sampler(kind), kind.sampler.budgets)
+        tried, key=lambda kind: pilot.gradient_error(pilot.sampler(kind), kind.sampler.numbers)
     )

@@ -108,7 +108,7 @@ def compare(
     dataset = data.load(resolve(dataset=settings.get("dataset"), seed=seeds[0]))
     size = dataset.graph.num_nodes, dataset.num_features
     objective = ObjectiveConfig(**{k: settings[k] for k in ("task", "split") if k in settings})
-    made = plan(request, *size, sees_times(objective, dataset))
+    made = plan(request, *size, sees_times(objective, dataset), dataset.graph)
     tried = candidates(made.starts[0].config, search)
     load = load_per_core()
     with folder.locked():

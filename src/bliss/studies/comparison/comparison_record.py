@@ -37,8 +37,8 @@ class ComparisonRow(Record, frozen=True, kw_only=True):
     sampler: str
     policy: str
     budget_share: float
-    budgets: list[int]
-    """Budget of each layer; empty for samplers without budgets."""
+    budgets: list[int | dict[str, int]]
+    """Budget of each layer, by type or relation if so given; empty for samplers without budgets."""
     seeds: int
     """Number of seeds."""
     train_score: float

@@ -14,7 +14,7 @@ from bliss.data import Dataset
 from bliss.storage import records
 from bliss.storage.digests import json_digest
 from bliss.storage.records import Record
-from bliss.studies.comparison.sizes import Size, scaled, size_of, unit_of, with_size
+from bliss.studies.comparison.sizes import Size, flat, scaled, size_of, unit_of, with_size
 from bliss.train import Stepper, TrainConfig, build_task
 from bliss.train.folder import settings_digest
 
@@ -130,7 +130,7 @@ def nearest(
         else:
             above = factor
             if below is None:
-                if max(size) == 1:
+                if max(flat(size)) == 1:
                     break
                 factor /= min(max(1.02 * ratio, 1.1), 8.0)
         if below is not None and above is not None:

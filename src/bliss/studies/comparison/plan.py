@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 from bliss import checks
 from bliss.data import Dataset
 from bliss.errors import InputError
+from bliss.graph import Graph
 from bliss.nn import MODELS
+from bliss.nn.block import Block
 from bliss.samplers import Full
 from bliss.studies.comparison.comparison_record import Skipped
 from bliss.studies.comparison.matching import MATCHES, Matcher
@@ -35,6 +37,7 @@ from bliss.studies.comparison.sizes import (
 )
 from bliss.studies.gradients import training_batch
 from bliss.train import DataConfig, TrainConfig, build_task, resolve
+from bliss.train.budget_text import budgets_text, is_typed
 
 
 class RowKey(NamedTuple):
@@ -89,13 +92,20 @@ class Request:
         estimator = str(estimator or settings.get("estimator") or OWN)
         check_estimator(estimator)
         plain = settings.get("budgets") or ()
-        text = budgets if budgets is not None else ",".join(map(str, plain))
+        text = budgets if budgets is not None else budgets_text(plain)
+        if budgets is None and is_typed(plain):
+            text = f"layer={budgets_text(checks.budgets(plain))}"
         by_unit, has_units = parse_budgets(text) if text else ({}, False)
         if sizes:
             checks.choice("sizes", sizes, ("authors",))
         if match is None:
             match = "none" if has_units or sizes else "nodes"
         checks.choice("match", match, (*MATCHES, "none"))
+        if match != "none" and any(map(is_typed, by_unit.values())):
+            raise InputError(
+                f"match={match!r} changes one number per layer, but budgets={text!r} have one for "
+                "each type or relation: leave --match out, or pass one number per layer."
+            )
         if sizes and (match != "none" or by_unit):
             raise InputError(
                 f"sizes={sizes!r} sets the sizes of samplers: leave out --match and --budgets."
@@ -126,8 +136,17 @@ class Plan:
     notes: list[str] = field(default_factory=list)
 
 
-def plan(request: Request, num_nodes: int, num_features: int = 0, has_times: bool = False) -> Plan:
-    """Settings of every network and sampler; those that are impossible with the reason."""
+def plan(
+    request: Request,
+    num_nodes: int,
+    num_features: int = 0,
+    has_times: bool = False,
+    graph: Graph | None = None,
+) -> Plan:
+    """Settings of every network and sampler; those that are impossible with the reason.
+
+    With a `graph`, budgets by type or relation must be those of it.
+    """
     made = Plan()
     names = [sampler.name for sampler in request.samplers]
     dataset = str(request.settings.get("dataset", DataConfig.dataset))
@@ -140,6 +159,8 @@ def plan(request: Request, num_nodes: int, num_features: int = 0, has_times: boo
         try:
             merged = {**request.settings, **own}
             config, note = settings_of(merged, model, sampler, request.estimator, request.budgets)
+            if graph is not None:
+                config.sampler.config.check_types(config.sampler.budgets, graph)
         except InputError as error:
             if len(request.samplers) == 1:
                 raise
@@ -245,8 +266,8 @@ def coverage_notes(rows: Sequence[tuple[RowKey, TrainConfig]], dataset: Dataset)
     """One sentence for each row whose budget covers everything, so that it equals `full`."""
     return [
         f"{key.sampler} with {key.model} at share {key.share:g} keeps every neighbour of a batch "
-        f"(budgets {', '.join(map(str, config.sampler.budgets))}), so it equals full. Lower "
-        "--budgets."
+        f"(budgets {budgets_text(config.sampler.budgets).replace(',', ', ')}), so it equals full. "
+        "Lower --budgets."
         for key, config in rows
         if covers_everything(config, dataset)
     ]
@@ -262,8 +283,24 @@ def covers_everything(config: TrainConfig, dataset: Dataset) -> bool:
     targets, cutoff = seeds.node, seeds.cutoff
     for budget in reversed(config.sampler.budgets):
         (block,) = sampler.sample(targets, 0, without=seeds.without, time=cutoff)
-        needed = block.num_src if kind.unit == "sources" else int(block.indptr.diff().max())
-        if budget < needed:
-            return False
+        if isinstance(budget, dict):
+            if not _covers_types(budget, block, task.graph, kind.unit == "sources"):
+                return False
+        else:
+            needed = block.num_src if kind.unit == "sources" else int(block.indptr.diff().max())
+            if budget < needed:
+                return False
         targets, cutoff = block.src.numpy(), block.cutoff
     return True
+
+
+def _covers_types(budget: Mapping[str, int], block: Block, graph: Graph, is_by_type: bool) -> bool:
+    """Whether budgets by type cover all sources of a block, or those by relation all its edges."""
+    assert graph.types is not None
+    if is_by_type:
+        return all(budget[name] >= number for name, number in block.num_src_dict.items())
+    names = {graph.types.edge_types[graph.types.relation(name)]: name for name in budget}
+    return all(
+        not part.num_edges or budget[names[edge_type]] >= int(part.indptr.diff().max())
+        for edge_type, part in block.relations.items()
+    )

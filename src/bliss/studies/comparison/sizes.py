@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 from typing import Any
 
@@ -15,8 +15,9 @@ from bliss.data import canonical
 from bliss.errors import InputError
 from bliss.samplers.config_base import SamplerConfig
 from bliss.train import TrainConfig
+from bliss.train.budget_text import Budget, budgets_text, is_typed, parse_typed
 
-Size = tuple[int, ...]
+Size = tuple[Budget, ...]
 Budgets = Mapping[str, Size]  # by unit
 UNITS = ("layer", "node", "subgraph")
 EXAMPLE = "layer=4096,2048,1024 node=10,10,10 subgraph=6000"
@@ -34,14 +35,12 @@ def parse_budgets(text: str) -> tuple[dict[str, Size], bool]:
     budgets: dict[str, Size] = {}
     words = text.split()
     for word in words:
-        unit, has_unit, numbers = word.rpartition("=")
-        unit = unit if has_unit else "layer"
-        try:
-            size = tuple(int(part) for part in numbers.split(","))
-        except ValueError:
-            size = ()
+        unit, has_unit, numbers = word.partition("=")
+        unit, numbers = (unit, numbers) if has_unit else ("layer", word)
+        size = _size(numbers)
         is_known = unit in UNITS and unit not in budgets and (has_unit or len(words) == 1)
-        if not is_known or not size or min(size) < 1 or (unit == "subgraph" and len(size) > 1):
+        is_whole = unit != "subgraph" or (len(size) == 1 and not is_typed(size))
+        if not is_known or not size or min(flat(size)) < 1 or not is_whole:
             raise InputError(
                 f"budgets={text!r}: {word!r} is not a unit (layer, node or subgraph) with its "
                 f"whole numbers: write for instance {EXAMPLE}."
@@ -52,13 +51,29 @@ def parse_budgets(text: str) -> tuple[dict[str, Size], bool]:
     return budgets, "=" in text
 
 
+def _size(text: str) -> Size:
+    """Numbers, or numbers by type, as `bliss train --budgets` takes them; empty if malformed."""
+    if "=" in text:
+        return parse_typed(text)
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        return ()
+
+
+def flat(size: Size) -> list[int]:
+    """All numbers of a size."""
+    return [number for one in size for number in (one.values() if isinstance(one, dict) else [one])]
+
+
 def check_layers(budgets: Budgets, layers: int) -> None:
     """Refuse budgets that are not one per layer."""
     for unit, size in budgets.items():
         if unit != "subgraph" and len(size) != layers:
             raise InputError(
-                f"budgets: {unit}={','.join(map(str, size))} has {len(size)} numbers for {layers} "
-                f"layers: give {layers}, input layer first."
+                f"budgets: {unit}={budgets_text(size)} has {len(size)} "
+                f"{'entries' if is_typed(size) else 'numbers'} for {layers} layers: give {layers}, "
+                "input layer first."
             )
 
 
@@ -94,15 +109,23 @@ def scaled(size: Size, factor: float, unit: str) -> Size:
     Fanouts are small, so they are rounded together: their sum is rounded, and the largest
     remainders are rounded up, input layer first.
     """
-    exact = [max(factor * number, 1.0) for number in size]
+    exact = [max(factor * number, 1.0) for number in flat(size)]
     if unit != "node":
-        return tuple(map(round, exact))
+        return _shaped(map(round, exact), size)
     rounded = [math.floor(number) for number in exact]
     left = round(sum(exact)) - sum(rounded)
-    order = sorted(range(len(size)), key=lambda n: (rounded[n] - exact[n], n))
+    order = sorted(range(len(exact)), key=lambda n: (rounded[n] - exact[n], n))
     for n in order[:left]:
         rounded[n] += 1
-    return tuple(rounded)
+    return _shaped(rounded, size)
+
+
+def _shaped(numbers: Iterable[int], size: Size) -> Size:
+    """The inverse of `flat`, with the types of a size."""
+    left = iter(numbers)
+    return tuple(
+        {name: next(left) for name in one} if isinstance(one, dict) else next(left) for one in size
+    )
 
 
 def authors_settings(dataset: str, labels: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -118,6 +141,6 @@ def authors_settings(dataset: str, labels: Sequence[str]) -> dict[str, dict[str,
     return published
 
 
-def size_text(unit: str, size: Sequence[int]) -> str:
+def size_text(unit: str, size: Sequence[Budget]) -> str:
     """'layer=4096,2048,1024', as `--budgets` takes it; empty without a size."""
-    return f"{unit}={','.join(map(str, size))}" if unit and size else ""
+    return f"{unit}={budgets_text(size)}" if unit and size else ""

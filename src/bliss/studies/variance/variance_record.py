@@ -83,7 +83,7 @@ class Variance(
 
     dataset: str
     model: str
-    budgets: list[int]
+    budgets: list[int | dict[str, int]]
     batch_size: int
     steps: int
     seed: int

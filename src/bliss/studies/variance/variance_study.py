@@ -279,7 +279,7 @@ class VarianceStudy:
             seed=config.seed,
             layers=[
                 layer_ratios(budget, [moment.layers[layer] for moment in late])
-                for layer, budget in enumerate(config.sampler.budgets)
+                for layer, budget in enumerate(self.fixed.budgets)  # of all types together
             ],
             history=self.history,
             gradient_error=self._gradient_errors(),

@@ -225,7 +225,7 @@ def _rounded_up(seconds: float) -> str:
 def _default_kind(task: Task) -> tuple[Kind, Size]:
     """The settings without a choice, as a kind with one size."""
     config, nodes = task.config, task.graph.num_nodes
-    batch_size, budgets = config.training.batch_size, config.sampler.budgets
+    batch_size, budgets = config.training.batch_size, config.sampler.numbers
     kind = Kind("default", config, task.objective.num_seeds, nodes, batch_size, budgets)
     return kind, next(iter(kind.sizes()))
 
@@ -239,7 +239,7 @@ def _rows(pilot: TimedPilot) -> list[TimedRow]:
             name=name,
             sampler=config.sampler.name,
             batch_size=size.batch_size,
-            budgets=list(config.sampler.budgets),
+            budgets=list(config.sampler.numbers),
             ms=expected.ms,
             gradient_error=expected.error,
             cost=expected.cost,

@@ -171,7 +171,7 @@ def kinds(
             and config.sampler.config.unit != "sources"
         ):
             continue
-        budgets = config.sampler.budgets if "budgets" in given else ()
+        budgets = config.sampler.numbers if "budgets" in given else ()
         found[name] = Kind(
             name, config, num_seeds, dataset.graph.num_nodes, given.get("batch_size"), budgets
         )

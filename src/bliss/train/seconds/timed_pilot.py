@@ -310,7 +310,7 @@ class TimedPilot:
             self.steppers[kind.name, own] = stepper
             self.setup[kind.name] = self.clock() - started
         if kind.form != "subgraph":
-            budgets = self._config(kind, size).sampler.budgets
+            budgets = self._config(kind, size).sampler.numbers
             if stepper.sampler.budgets != budgets:
                 stepper.sampler.budgets = budgets
             if stepper.loader.batch_size != size.batch_size:
