@@ -139,4 +139,6 @@ def count_above(
 def places_by_range(nodes, bounds):
     kind = np.searchsorted(bounds, nodes, side="right") - 1
     places = [np.flatnonzero(kind == t) for t in range(len(bounds) - 1)]
-    return np.concatenate([[0], np.cumsum([own.size for own in places])]), np.concatenate(places)
+    order = np.concatenate(places)
+    pointer = np.concatenate([[0], np.cumsum([own.size for own in places])])
+    return pointer, order, (nodes - np.asarray(bounds)[kind])[order]

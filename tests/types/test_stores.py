@@ -7,7 +7,10 @@ import copy
 import numpy as np
 import pytest
 import torch
+from torch_geometric import typing as pyg
 from torch_geometric.data import Data, EdgeAttr, FeatureStore, GraphStore, HeteroData, TensorAttr
+from torch_geometric.loader import NeighborLoader, NodeLoader
+from torch_geometric.sampler import BaseSampler, HeteroSamplerOutput
 
 import bliss
 from bliss.data import Dataset, PyGStore, open_store, save_dataset
@@ -24,21 +27,26 @@ class OwnStore(FeatureStore, GraphStore):
     def __init__(self, tensors: dict, edges: dict, sizes: dict) -> None:
         FeatureStore.__init__(self)
         GraphStore.__init__(self)
-        self.tensors, self.edges, self.sizes, self.calls = tensors, edges, sizes, 0
+        self.tensors, self.edges, self.sizes = tensors, edges, sizes
+        self.calls = self.single = 0
 
     def get_all_tensor_attrs(self) -> list[TensorAttr]:
         return [TensorAttr(*key) for key in self.tensors]
 
     def _get_tensor(self, attr):
+        self.single += 1
+        return self._rows(attr)
+
+    def _rows(self, attr):
         whole = self.tensors[attr.group_name, attr.attr_name]
         return whole if attr.index is None else whole[attr.index]
 
     def _multi_get_tensor(self, attrs):
         self.calls += 1
-        return [self._get_tensor(attr) for attr in attrs]
+        return [self._rows(attr) for attr in attrs]
 
     def _get_tensor_size(self, attr):
-        return tuple(self._get_tensor(attr).shape)
+        return tuple(self._rows(attr).shape)
 
     def get_all_edge_attrs(self) -> list[EdgeAttr]:
         return [EdgeAttr(key, "coo", size=self.sizes[key]) for key in self.edges]
@@ -93,7 +101,7 @@ def test_a_typed_store_gives_the_batches_of_its_data_in_one_call_each():
         for given in ((store, store), data)
     ]
     for number, (ours, theirs) in enumerate(zip(*loaders, strict=True), start=1):
-        assert store.calls == number
+        assert (store.calls, store.single) == (number, 0)
         for name in SIZES:
             torch.testing.assert_close(ours[name].x, theirs[name].x)
             torch.testing.assert_close(ours[name].n_id, theirs[name].n_id)
@@ -117,7 +125,7 @@ def test_a_plain_store_gives_the_batches_of_its_data_in_one_call_each():
         for given in ((store, store), data)
     ]
     for number, (ours, theirs) in enumerate(zip(*loaders, strict=True), start=1):
-        assert store.calls == number
+        assert (store.calls, store.single) == (number, 0)
         assert set(ours.n_id.tolist()) == set(theirs.n_id.tolist())
         torch.testing.assert_close(ours.x, data.x[ours.n_id])
         torch.testing.assert_close(ours.y, theirs.y)
@@ -247,3 +255,71 @@ def test_a_folder_serves_the_loaders_of_pyg_as_both_stores(tmp_path):
         assert store.get_tensor_size(store.get_all_tensor_attrs()[0])[0] > 0
         with pytest.raises(InputError, match="is read alone"):
             store.put_tensor(torch.ones(1), group_name=None, attr_name="z", index=None)
+
+
+WRITES = ("author", "writes", "paper")
+
+
+class Authors(BaseSampler):
+    """All authors of the seeds, read from the edges of a store."""
+
+    def __init__(self, store: PyGStore) -> None:
+        self.row, self.pointer = store.get_edge_index(edge_type=WRITES, layout="csc")
+
+    def sample_from_nodes(self, index, **options):
+        parts = [self.row[self.pointer[i] : self.pointer[i + 1]] for i in index.node.tolist()]
+        author, row = torch.cat(parts).unique(return_inverse=True)
+        sizes = torch.tensor([part.numel() for part in parts])
+        col = torch.arange(len(parts)).repeat_interleave(sizes)
+        nodes = {"author": author, "paper": index.node}
+        ends = {WRITES: row}, {WRITES: col}
+        return HeteroSamplerOutput(nodes, *ends, None, metadata=(index.input_id, index.time))
+
+    def sample_from_edges(self, index, neg_sampling=None): ...
+
+
+@pytest.fixture
+def opened(tmp_path) -> tuple[Dataset, PyGStore]:
+    """A heterogeneous dataset, and the store of its folder."""
+    given = typed_dataset(60)
+    return given, PyGStore(open_store(save_dataset(given, tmp_path / "folder")))
+
+
+def test_a_loader_of_pyg_with_an_own_sampler_reads_a_folder(opened):
+    given, store = opened
+    x, paper = given.typed.x, given.graph.types.range_of("paper")
+    source, target = given.graph.edge_index.numpy()
+    relation = given.graph.relation_of(np.arange(source.size))
+    own = relation == given.graph.types.relation(WRITES)
+    pairs = zip(source[own].tolist(), (target[own] - paper.start).tolist(), strict=True)
+    seen = []
+    for batch in NodeLoader((store, store), Authors(store), input_nodes="paper", batch_size=25):
+        for name in ("author", "paper"):
+            torch.testing.assert_close(batch[name].x, x[name][batch[name].n_id])
+        torch.testing.assert_close(batch["paper"].y, given.y[paper][batch["paper"].n_id])
+        row, col = batch[WRITES].edge_index
+        ends = batch["author"].n_id[row].tolist(), batch["paper"].n_id[col].tolist()
+        seen += zip(*ends, strict=True)
+    assert sorted(seen) == sorted(pairs)
+
+
+@pytest.mark.filterwarnings("ignore:Using .NeighborSampler. without:UserWarning")
+def test_a_neighbour_loader_of_pyg_takes_the_edges_of_a_folder(opened):
+    """Pointers and sources of each relation; batches where pyg-lib is installed."""
+    given, store = opened
+    types = given.graph.types
+    loader = NeighborLoader((store, store), [3, 2], input_nodes="paper", batch_size=25)
+    relation = given.graph.relation_of(np.arange(given.graph.num_edges))
+    for number, one in enumerate(types.edge_types):
+        start = np.array([[types.range_of(one[0]).start], [types.range_of(one[2]).start]])
+        source, target = given.graph.edge_index.numpy()[:, relation == number] - start
+        degree = np.bincount(target, minlength=types.num_nodes[one[2]])
+        name = "__".join(one)
+        np.testing.assert_array_equal(loader.node_sampler.row_dict[name], source)
+        pointer = loader.node_sampler.colptr_dict[name]
+        np.testing.assert_array_equal(pointer, np.append(0, degree.cumsum()))
+    if not pyg.WITH_PYG_LIB:
+        return
+    for batch in loader:
+        for name in ("author", "paper"):
+            torch.testing.assert_close(batch[name].x, given.typed.x[name][batch[name].n_id])

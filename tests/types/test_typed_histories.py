@@ -460,7 +460,7 @@ def test_bad_input_gets_one_sentence():
         )
     with pytest.raises(InputError, match="first_hop='history' has no effect without a history"):
         bliss.Bliss(GRAPH, [10], first_hop="history")
-    with pytest.raises(InputError, match="features of one width, but x has features by type"):
+    with pytest.raises(InputError, match=r"one width, but those of the types have the widths \[\d"):
         bliss.ASGCN(GRAPH, [10], x=X, first_hop="exact")
     sampler = one_layer("bliss", inputs(None), steps=0)
     (block,) = sampler.sample(SEEDS, 0)

@@ -34,6 +34,12 @@ SAMPLERS = {
     "ladies by type": lambda: bliss.LADIES(
         GRAPH, [{"author": 30, "paper": 30, "venue": 4}], estimator="ht"
     ),
+    "bliss by type": lambda: bliss.Bliss(GRAPH, [{"author": 12, "paper": 9, "venue": 3}]),
+    "scale-free": lambda: bliss.LayerSampler(GRAPH, [25], policy="exp3-scale-free"),
+    "as-gcn": lambda: bliss.ASGCN(GRAPH, [25], x=by_type()),
+    "fastgcn, distinct": lambda: bliss.FastGCN(GRAPH, [60], replace=False, estimator="ht"),
+    "labor*": lambda: bliss.LABOR(GRAPH, [2], iterations="converged", estimator="ht"),
+    "gat-bs": lambda: bliss.GATBS(GRAPH, [2], estimator="ht"),
     "fanouts": lambda: bliss.Neighbor(GRAPH, [FANOUTS]),
     "fanouts, learnt": lambda: bliss.GCNBS(GRAPH, [FANOUTS], estimator="ht"),
     "fanouts, labor": lambda: bliss.LABOR(GRAPH, [FANOUTS], estimator="ht"),
@@ -45,6 +51,11 @@ def features() -> np.ndarray:
     generator = np.random.default_rng(7)
     parts = np.ones(105), generator.lognormal(0, 0.6, 105), generator.normal(size=105)
     return np.stack(parts, axis=1)
+
+
+def by_type() -> dict[str, np.ndarray]:
+    """The features of each type."""
+    return dict(zip(SIZES, np.split(features(), [40, 100]), strict=True))
 
 
 def relation_sums(draws: Draws, weight: np.ndarray, x: np.ndarray, swap: bool) -> np.ndarray:
@@ -114,7 +125,9 @@ def test_every_sampler_learns_and_draws_the_same_again():
     for build in SAMPLERS.values():
         name = type(build()).__name__
         kind = getattr(bliss, name)
-        sampler, twin = (kind(GRAPH, [20, 10] if name != "GCNBS" else [2, 2]) for _ in range(2))
+        budgets = [2, 2] if name in ("GCNBS", "GATBS") else [20, 10]
+        options = {"x": by_type()} if name == "ASGCN" else {}
+        sampler, twin = (kind(GRAPH, budgets, **options) for _ in range(2))
         for step in range(2):
             blocks = sampler.sample(seeds, step)
             for block in blocks:
@@ -127,6 +140,17 @@ def test_every_sampler_learns_and_draws_the_same_again():
             assert all(
                 torch.equal(one.edge, two.edge) for one, two in zip(blocks, again, strict=True)
             )
+
+
+def test_as_gcn_stacks_features_of_one_width():
+    """In the order of types, from a dictionary or from the data."""
+    samplers = [bliss.ASGCN(GRAPH, [25], x=x) for x in (features(), by_type())]
+    for sampler in samplers:
+        train(sampler, DST, features(), steps=30)
+    one, two = (sampler.inclusion(DST, 0) for sampler in samplers)
+    np.testing.assert_array_equal(one.prob, two.prob)
+    assert np.ptp(one.prob) > 0.1
+    assert bliss.ASGCN(hetero(width=3), [25]).features[0].shape == (40, 3)
 
 
 def test_budgets_of_types_are_kept_by_each_type():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -12,11 +14,14 @@ from torch_geometric.data import HeteroData
 
 from bliss.data import Dataset, describe, open_store, save_dataset, summary_rows
 from bliss.data.typed_nodes import TypedNodes
-from bliss.errors import InputError
+from bliss.errors import InputError, TruncatedError
 from bliss.nn import infer
-from bliss.samplers import Full
+from bliss.samplers import PLADIES, Full
+from bliss.storage import mapped
+from bliss.storage.mapped import RowReader
 from bliss.studies import VarianceStudy, advise
 from bliss.train import Stepper, TrainConfig, build_task, load, predict, train
+from bliss.train.evaluation import evaluate_sampled, on_blocks
 from tests.build import make_dataset
 from tests.train.runs import assert_same_run, quiet
 from tests.types.graphs import hetero, typed_dataset
@@ -152,6 +157,36 @@ def test_sampled_evaluation_and_split_evaluation_agree_with_full_ones(tmp_path):
         for mode in ("full", "split", "sampled")
     }
     assert len(set(scores.values())) == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="maps are found in /proc")
+def test_evaluation_on_blocks_reads_mapped_rows_as_loaders_do(tmp_path, monkeypatch):
+    """The same scores from the files as from the maps; a file that was cut is named."""
+    store = save_dataset(typed_dataset(600), tmp_path / "store")
+    config = TrainConfig.of(**settings(features="raw"))
+    calls, call = [], RowReader.__call__
+
+    def counted(self, ids):
+        calls.append(self.file.path.name)
+        return call(self, ids)
+
+    monkeypatch.setattr(RowReader, "__call__", counted)
+    scores = []
+    for limit in (2**40, 1):
+        assert not calls
+        monkeypatch.setattr(mapped, "memory_limit", lambda limit=limit: limit)
+        task = build_task(config, open_store(store))
+        sampler = PLADIES(task.graph, [30, 20])
+        scores.append(evaluate_sampled(task, sampler, ("val",)))
+    assert scores[0] == scores[1]
+    assert len(set(calls)) == 2  # files of authors and papers
+    monkeypatch.setattr(mapped, "memory_limit", lambda: 2**40)
+    run, blocks = on_blocks(task, sampler), sampler.sample(task.dataset.splits["val"][:5], 0)
+    run(blocks)
+    path = store / calls[0]
+    os.truncate(path, path.stat().st_size - 1)  # its pages stay readable
+    with pytest.raises(TruncatedError, match=f"{path.name} had .* and was cut to"):
+        run(blocks)
 
 
 def test_a_store_holds_every_type(tmp_path):

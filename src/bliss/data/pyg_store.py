@@ -94,12 +94,14 @@ class PyGStore(FeatureStore, GraphStore):  # type: ignore[misc]
             number = types.relation(edge_attr.edge_type)
             source, _, target = edge_attr.edge_type
             own = types.range_of(target)
-            is_own = types.group_relation == number
-            size = np.where(is_own, np.diff(types.group_start), 0)
+            first, last = types.group_ptr[own.start], types.group_ptr[own.stop]
+            group = first + np.flatnonzero(types.group_relation[first:last] == number)
+            start, size = types.group_start[group], np.diff(types.group_start)[group]
             before = np.concatenate([[0], np.cumsum(size)])  # edges of the relation, by group
-            indptr = before[types.group_ptr[own.start : own.stop + 1]]
-            edge = np.flatnonzero(np.repeat(is_own, np.diff(types.group_start)))
-            arrays = graph.indices[edge] - types.range_of(source).start, indptr - indptr[0]
+            indptr = before[np.searchsorted(group, types.group_ptr[own.start : own.stop + 1])]
+            edge = np.repeat(start - before[:-1], size)
+            edge += np.arange(edge.size)
+            arrays = graph.indices[edge] - types.range_of(source).start, indptr
         row, pointer = (torch.from_numpy(np.array(one, np.int64)) for one in arrays)
         return row, pointer
 

@@ -116,8 +116,13 @@ class GraphTypes:
 
     def places(self, nodes: IntArray) -> list[IntArray]:
         """Positions of the nodes of each type, in order. int64[N] -> T arrays."""
-        pointer, order = places_by_range(nodes, self.node_ptr)
-        return [order[pointer[t] : pointer[t + 1]] for t in range(len(self.node_types))]
+        return self.split(nodes)[0]
+
+    def split(self, nodes: IntArray) -> tuple[list[IntArray], list[IntArray]]:
+        """`places` of nodes, and ids within each type. int64[N] -> T arrays, T arrays."""
+        pointer, order, local = places_by_range(nodes, self.node_ptr)
+        parts = [slice(pointer[t], pointer[t + 1]) for t in range(len(self.node_types))]
+        return [order[part] for part in parts], [local[part] for part in parts]
 
     def padded(self, values: Mapping[str, Any]) -> FloatArray:
         """Rows of all nodes, padded by zeros to one width. {type: [n_t, F_t]} -> float32[V, F].

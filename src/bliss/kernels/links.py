@@ -190,12 +190,13 @@ def typed_ranges(
 
 
 @compiled
-def places_by_range(nodes: IntArray, bounds: IntArray) -> tuple[Any, Any]:
-    """Positions of the nodes of each range of ids, in order.
+def places_by_range(nodes: IntArray, bounds: IntArray) -> tuple[Any, Any, Any]:
+    """Positions of the nodes of each range of ids, in order, and their ids within the range.
 
     nodes    int[N]
     bounds   int64[T + 1]  nodes of range t: bounds[t] to bounds[t + 1]
-    returns  pointer int64[T + 1], order int64[N]: positions of range t from pointer[t]
+    returns  pointer int64[T + 1], order int64[N]: positions of range t from pointer[t], and
+             local int64[N]: nodes[order] minus the first id of their range
     """
     ranges = bounds.size - 1
     own = np.empty(nodes.size, np.int64)
@@ -210,10 +211,13 @@ def places_by_range(nodes: IntArray, bounds: IntArray) -> tuple[Any, Any]:
         pointer[t + 1] += pointer[t]
     place = pointer.copy()
     order = np.empty(nodes.size, np.int64)
+    local = np.empty(nodes.size, np.int64)
     for n in range(nodes.size):
-        order[place[own[n]]] = n
-        place[own[n]] += 1
-    return pointer, order
+        to = place[own[n]]
+        order[to] = n
+        local[to] = nodes[n] - bounds[own[n]]
+        place[own[n]] = to + 1
+    return pointer, order, local
 
 
 @compiled

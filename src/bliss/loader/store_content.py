@@ -76,7 +76,10 @@ class StoreContent:
         self, batch: Any, blocks: Sequence[Block], seeds: SeedBatch, skipped: Collection[str]
     ) -> None:
         """Set the attributes of a batch, except those that are skipped."""
-        nodes, targets = self._nodes(blocks[0], blocks[0].src), self._nodes(blocks[-1], None)
+        nodes: dict[Any, Tensor] = {None: blocks[0].src}
+        targets: dict[Any, Tensor] = {None: blocks[-1].dst}
+        if self.types is not None:
+            nodes, targets = blocks[0].by_type.src_id, blocks[-1].by_type.dst_id
         edges = self._edges(blocks)
         wanted = []
         for attr in self._attributes:
@@ -100,15 +103,6 @@ class StoreContent:
 
     def _owner(self, batch: Any, group: Any) -> Any:
         return batch if self.types is None else batch[group]
-
-    def _nodes(self, block: Block, nodes: Tensor | None) -> dict[Any, Tensor]:
-        """Ids of the sources or, without nodes, of the targets within each type."""
-        chosen = block.dst if nodes is None else nodes
-        if self.types is None:
-            return {None: chosen}
-        first = self.types.node_ptr.tolist()
-        parts = zip(block.split(chosen).items(), first, strict=False)
-        return {name: ids - start for (name, ids), start in parts}
 
     def _edges(self, blocks: Sequence[Block]) -> dict[Any, list[Tensor]]:
         """Ids of the edges of each block, by relation."""

@@ -67,16 +67,12 @@ class TypedContent:
                 batch[kind][name] = value
 
     def _fill_nodes(self, batch: Any, blocks: Sequence[Block]) -> None:
-        nodes = blocks[0].split(blocks[0].src)
-        for number, (name, gather) in enumerate(self.gathers.items()):
-            first, store = int(self.types.node_ptr[number]), self._stores[name]
+        for name, n_id in blocks[0].by_type.src_id.items():
+            gather, store, own = self.gathers[name], self._stores[name], batch[name]
             gather.check_sizes(store)
-            own, n_id = batch[name], nodes[name] - first
             for key, value in store.items():
                 if isinstance(value, Tensor) and store.is_node_attr(key):
-                    rows = n_id
-                    if key == "y":
-                        rows = blocks[-1].split(blocks[-1].dst)[name] - first
+                    rows = blocks[-1].by_type.dst_id[name] if key == "y" else n_id
                     value = gather(key, value, rows)
                 own[key] = value
             own.n_id = n_id
@@ -87,9 +83,11 @@ class TypedContent:
             own = batch[edge_type]
             if self._has_edge_ids:
                 own.e_id = [block.e_id[block.by_type.edge_place[number]] for block in blocks]
-            for key, value in self._stores[edge_type].items():
+            store = self._stores[edge_type]
+            for key in store:
                 if key in skipped:
                     continue
+                value = store[key]
                 if key in of_edges:
                     if self._has_edge_ids and isinstance(value, Tensor):
                         own[key] = [value.index_select(0, ids) for ids in own.e_id]

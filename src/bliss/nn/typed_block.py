@@ -72,8 +72,24 @@ class TypedView:
         return np.split(order, np.cumsum(number)[:-1])
 
     @cached_property
+    def _split(self) -> tuple[list[IntArray], list[IntArray]]:
+        return self.types.split(self._draw.src.numpy())
+
+    @property
     def _places(self) -> list[IntArray]:
-        return self.types.places(self._draw.src.numpy())
+        return self._split[0]
+
+    @property
+    def src_id(self) -> dict[str, Tensor]:
+        """Sources as ids within their types, on the CPU. {type: int64[S_t]}."""
+        ids = map(torch.from_numpy, self._split[1])
+        return dict(zip(self.types.node_types, ids, strict=True))
+
+    @property
+    def dst_id(self) -> dict[str, Tensor]:
+        """Targets as ids within their types, on the CPU. {type: int64[D_t]}."""
+        sources = zip(self.src_id.items(), self.num_dst_by_type, strict=True)
+        return {name: ids[:targets] for (name, ids), targets in sources}
 
     @cached_property
     def src_place(self) -> list[Tensor]:

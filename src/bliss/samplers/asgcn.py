@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import numpy as np
+
 from bliss.errors import InputError
 from bliss.policies.base import Policy
 from bliss.samplers.config_base import SamplerConfig
@@ -30,19 +32,24 @@ class ASGCN(LayerSampler):
     O(candidates F), which dominates if features are wide. State: O(F) per layer.
 
     `ASGCNConfig` has the options: combine, shared_parameters, eta, rate, thinning, estimator.
-    x: the features [V, F].
+    x: the features [V, F], or of each type, of one width.
     """
 
     Config: ClassVar[type[SamplerConfig]] = ASGCNConfig
     config: ASGCNConfig
 
     def _make_policy(self) -> Policy:
-        if isinstance(self.features, list):
-            raise InputError(
-                "AS-GCN's masses are a function of features of one width, but x has features by "
-                "type: pass x [V, F], in the order of types, or choose another sampler."
-            )
-        return self.config.policy_config.build(self.graph, self.layers, x=self.features)
+        x = self.features
+        if isinstance(x, list):  # by type
+            widths = [own.shape[1] for own in x]
+            if len(set(widths)) > 1:
+                raise InputError(
+                    "AS-GCN's masses are a function of features of one width, but those of the "
+                    f"types have the widths {widths}: pass x [V, F], in the order of types, or "
+                    "choose another sampler."
+                )
+            x = np.concatenate(x)
+        return self.config.policy_config.build(self.graph, self.layers, x=x)
 
     def _make_draw(self) -> Draw:
         return Poisson(self.config.thinning)

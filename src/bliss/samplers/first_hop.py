@@ -105,8 +105,8 @@ def given_features(graph: Graph, data: Any, x: Any) -> FloatArray | list[FloatAr
     for number, (name, size) in enumerate(types.num_nodes.items()):
         if name not in x and (types.ends[0] == number).any():
             raise InputError(
-                f"x has no features of type {name!r}, which an exact first hop would sum: pass "
-                "them, or choose first_hop sampled."
+                f"x has no features of type {name!r}, whose nodes are sources: pass them, or "
+                "choose a sampler that needs no features, with first_hop sampled."
             )
         features.append(checks.features(x.get(name, np.empty((size, 0))), size))
     return features

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -45,6 +45,13 @@ class NodeData(SimpleNamespace):
     def items(self) -> Iterable[tuple[str, Any]]:
         """All attributes with their names."""
         return vars(self).items()
+
+    def __iter__(self) -> Iterator[str]:
+        """Names of the attributes."""
+        return iter(vars(self))
+
+    def __getitem__(self, name: str) -> Any:
+        return vars(self)[name]
 
     def get(self, name: str) -> Any:
         """An attribute, or None."""

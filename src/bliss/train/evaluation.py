@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from statistics import mean, stdev
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -180,15 +180,19 @@ def on_blocks(task: Task, sampler: Sampler) -> Callable[[Sequence[Block]], Tenso
 
     Mapped features are read as loaders read them.
     """
-    reader = None if task.typed is not None else Gather(NodeData(x=task.x), sampler)
+    by_type = None if task.typed is None else task.typed.gathers(sampler)
+    gathers = [Gather(NodeData(x=task.x), sampler)] if by_type is None else by_type.values()
 
     def run(blocks: Sequence[Block]) -> Tensor:
-        if reader is None:
-            x = task.at(blocks[0])
+        for gather in gathers:
+            gather.check()
+        moved = [block.to(task.device) for block in blocks]
+        if task.typed is None:
+            (gather,) = gathers
+            x: Any = gather("x", task.x, blocks[0].src).float().to(task.device)
         else:
-            reader.check()
-            x = reader("x", task.x, blocks[0].src).float().to(task.device)
-        outputs: Tensor = task.model(x, [block.to(task.device) for block in blocks])
+            x = task.typed.at(moved[0], by_type)
+        outputs: Tensor = task.model(x, moved)
         return outputs.float()
 
     return run

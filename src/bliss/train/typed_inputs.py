@@ -15,9 +15,11 @@ from bliss.data.feature_encoder import FeatureEncoder
 from bliss.data.typed_nodes import TypedNodes
 from bliss.errors import InputError
 from bliss.graph import GraphTypes
+from bliss.loader.gather import Gather
 from bliss.nn.block import Block
 from bliss.nn.inference import OUTPUT_BYTES_IN_MEMORY, evaluating
 from bliss.nn.relational_model import RelationalGNN
+from bliss.samplers.base import Sampler
 from bliss.storage.limits import allocating
 from bliss.train.batch import NodeData, TypedData
 from bliss.train.learnt_rows import LearntBatch, LearntRows
@@ -121,14 +123,19 @@ class TypedInputs:
         parts = torch.split(learnt.rows, [part.numel() for part in own])
         return x | dict(zip(self.learnt, parts, strict=True)), learnt
 
-    def at(self, block: Block) -> dict[str, Tensor]:
+    def gathers(self, sampler: Sampler) -> dict[str, Gather]:
+        """What reads mapped rows of each type as loaders read them, for `at`."""
+        data = TypedData({name: NodeData(x=x) for name, x in self.x.items()})
+        return {name: Gather(data, sampler, node_type=name) for name in self.x}
+
+    def at(self, block: Block, gathers: Mapping[str, Gather] | None = None) -> dict[str, Tensor]:
         """Inputs at the sources of a block, by type, on its device."""
-        first = self.types.node_ptr
-        device = block.row.device
-        return {
-            name: self.x[name].index_select(0, nodes.cpu() - int(first[t])).float().to(device)
-            for t, (name, nodes) in enumerate(block.split(block.src).items())
-        }
+        inputs = {}
+        for name, ids in block.by_type.src_id.items():
+            x = self.x[name]
+            rows = x.index_select(0, ids) if gathers is None else gathers[name]("x", x, ids)
+            inputs[name] = rows.float().to(block.row.device)
+        return inputs
 
     def embed(self, model: RelationalGNN, device: torch.device) -> Tensor:
         """The input of the network's first layer at all nodes. float32[V, hidden]."""
