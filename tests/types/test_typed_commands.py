@@ -15,7 +15,9 @@ from bliss.cli.options import parse
 from bliss.data import save_dataset
 from bliss.data.type_summary import type_rows_of
 from bliss.errors import InputError
+from bliss.studies.comparison.plan import covers_everything
 from bliss.studies.comparison.sizes import parse_budgets, scaled, size_text
+from bliss.train import TrainConfig
 from bliss.train.budget_text import budgets_text
 from tests.cli.test_cli_advise import counted
 from tests.types.graphs import typed_dataset
@@ -70,6 +72,19 @@ def test_sizes_of_a_comparison_may_be_by_type():
     for text in ("layer=author=0/3", "author=30/8"):
         with pytest.raises(InputError, match="is not a unit"):
             parse_budgets(text)
+
+
+@pytest.mark.parametrize(
+    ("sampler", "whole", "lowered"),
+    [
+        ("pladies", dict.fromkeys(DATA.graph.types.node_types, 120), {"author": 3}),
+        ("neighbor", dict.fromkeys(NAMES, 240), {"author,writes,paper": 1}),
+    ],
+)
+def test_budgets_by_type_cover_everything_if_each_does(sampler, whole, lowered):
+    given = {"model": "rsage", "layers": 2, "embedding": 4, "batch_size": 24, "sampler": sampler}
+    for own, expected in ((whole, True), (whole | lowered, False)):
+        assert covers_everything(TrainConfig.of(**given, budgets=(own, 240)), DATA) is expected
 
 
 def bliss(*arguments: object):
