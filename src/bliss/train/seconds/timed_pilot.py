@@ -194,9 +194,10 @@ class TimedPilot:
 
         def check(share: float) -> None:
             taken = self.clock() - started
-            expected = taken / max(share, 1e-9)
-            if expected > limit and 2 * taken > limit:  # wide layers come first
-                raise TooSlow(expected)
+            if share == 0:  # within the first chunk
+                return
+            if taken / share > limit and 2 * taken > limit:  # wide layers come first
+                raise TooSlow(taken / share)
 
         try:
             if task.config.training.evaluate == "full" and task.objective.is_survey:
