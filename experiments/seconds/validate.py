@@ -73,6 +73,7 @@ KIND_OF = {
     "pladies": "pladies, sampled first hop",
     "neighbor": "neighbor, sampled first hop",
     "saint-rw": "saint-rw",
+    "cluster": "cluster",
     "random-nodes": "random-nodes",
     "full": "full",
 }
@@ -216,7 +217,7 @@ def pilot(name: str, root: Path | None) -> Case:
     wanted[kind, size] = True
     made.seconds *= 10  # more draws of the grid than a pilot would make
     for one, own in wanted:
-        made.measure(made.kinds[one], own)
+        made.measure(made.kinds[one], own, must=True)
     model, rows = made.model(), []
     for (one, own), is_advised in wanted.items():
         row = known.get((one, own))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from importlib import import_module
 
 import numpy as np
 import pytest
+import torch
 from safetensors.numpy import load_file
 from typer.testing import CliRunner
 
@@ -16,6 +18,7 @@ from bliss.studies.advice import pilot
 from tests.build import make_dataset
 
 pytestmark = pytest.mark.slow
+CHOOSE = import_module("bliss.train.seconds.choice").choose
 SMALL = [
     "--dataset", "toy", "--layers", "2", "--hidden", "8", "--batch-size", "40", "--lr", "0.02",
     "--evaluate-every", "10",
@@ -110,12 +113,31 @@ def test_seconds_choose_train_and_are_shown_by_advise(tmp_path, monkeypatch):
     assert "time to a loss" in shown.output
 
 
+def test_seconds_say_why_nothing_is_chosen(tmp_path, monkeypatch):
+    random, dataset = torch.Generator().manual_seed(3), make_dataset()
+    labels = torch.randint(0, 3, (dataset.graph.num_nodes,), generator=random)
+    nothing = replace(dataset, x=torch.ones_like(dataset.x), y=labels)
+    monkeypatch.setattr(data, "load_dataset", lambda *_, **__: nothing)
+    ticks = iter(range(10**9))
+    options = [*SMALL[:-2], "--sampler", "pladies", "--seconds", "40"]
+    for module in ("timed_run", "choice"):
+        own = import_module(f"bliss.train.seconds.{module}")
+        monkeypatch.setattr(own, "choose", counted(ticks))
+    for command, cause in (("train", "Likely cause 1: "), ("advise", " 1. ")):
+        out = ["--out", tmp_path / "run"] if command == "train" else []
+        result = bliss(command, *options, *out)
+        assert result.exit_code == 0, result.output
+        text = " ".join(result.output.split())
+        assert "No choice: after" in text
+        assert "not clearly better than a constant prediction" in text
+        assert cause in text.partition("No choice")[2]
+
+
 def counted(ticks):
     """`choose` with a counter for a clock."""
-    from bliss.train.seconds.choice import choose
 
     def choose_by_ticks(settings, dataset, seconds, *, started, say):
-        return choose(settings, dataset, seconds, clock=lambda: next(ticks) / 10, say=say)
+        return CHOOSE(settings, dataset, seconds, clock=lambda: next(ticks) / 10, say=say)
 
     return choose_by_ticks
 

@@ -29,10 +29,10 @@ from bliss.train.seconds.gradient_noise import (
     time_terms,
 )
 from bliss.train.seconds.kinds import KINDS, kinds
-from bliss.train.seconds.schedule import Durations, plan
+from bliss.train.seconds.schedule import Durations, least_seconds, plan
 from bliss.train.seconds.timed_pilot import LEAST_DRAWS, TimedPilot
-from bliss.train.seconds.timed_run import timed_config
-from tests.train.runs import quiet, stopped
+from bliss.train.seconds.timed_run import check_timed, timed_config
+from tests.train.runs import assert_same_run, quiet, stopped
 
 GIVEN = {"dataset": "toy", "layers": 2, "hidden": 8, "dropout": 0.0, "lr": 0.02}
 FALSE_ALARM = 1e-6
@@ -50,9 +50,10 @@ class MadeUpClock:
             return take(self, batches)
 
         def timed_survey(self, check, surveys):
-            own.now += inference / 50
-            check(1 / 50)  # may raise
-            own.now += inference * 49 / 50
+            for part in range(1, 51):
+                own.now += inference / 50
+                check((part - 1) / 50)
+                check(part / 50)  # may raise
             return infer(self, check, surveys)
 
         monkeypatch.setattr(Stepper, "step", timed_step)
@@ -282,14 +283,6 @@ def test_a_network_that_learns_nothing_gets_no_choice_but_the_reason(dataset, mo
     assert found.steps > 100
 
 
-def test_a_sampler_without_time_for_its_passes_is_measured_if_there_is_no_other(
-    dataset, monkeypatch
-):
-    monkeypatch.setattr(TimedPilot, "has_time_for_passes", False)
-    found = choose({**GIVEN, "sampler": "full"}, dataset, 1.0, clock=MadeUpClock(monkeypatch))
-    assert [row.sampler for row in found.rows] == ["full"]
-
-
 @pytest.mark.parametrize(
     ("losses", "learns"),
     [
@@ -337,11 +330,62 @@ def test_a_time_that_is_too_short_is_refused_with_one_that_is_not(dataset, monke
     with pytest.raises(InputError, match=r"too short for a pilot, which needs") as error:
         chosen(dataset, clock, seconds=0.5)
     enough = float(str(error.value).split("at least ")[1].rstrip("."))
-    assert enough == pytest.approx(10 * 0.05 * (LEAST_DRAWS - 1), rel=0.05)
+    assert enough == pytest.approx(10 * 0.05 * (LEAST_DRAWS - 1) / 0.7, rel=0.05)
     assert chosen(dataset, clock, seconds=enough).steps >= 10
-    slow = MadeUpClock(monkeypatch, lambda _: 1e-3, inference=2.0)
-    with pytest.raises(InputError, match=r"10 steps of 1 ms and two evaluations of 2.* s: pass at"):
-        chosen(dataset, slow, seconds=1.0)
+    slow = MadeUpClock(monkeypatch, lambda _: 0.01, inference=2.0)
+    with pytest.raises(InputError, match=r"10 steps of 10 ms and two evaluations of 2 s: pass at"):
+        chosen(dataset, slow, seconds=2.6)
+
+
+def test_the_time_that_is_suggested_suffices_after_reading_data(dataset, monkeypatch):
+    """A longer time has a longer pilot, which must not take the time of the steps."""
+    clock = MadeUpClock(monkeypatch, lambda _: 0.01, inference=2.0)
+    settings = {**GIVEN, "sampler": "pladies", "first_hop": "sampled", "history": "none"}
+
+    def choose_after_reading(seconds: float) -> Choice:
+        return choose(settings, dataset, seconds, started=clock.now - 9.0, clock=clock)
+
+    with pytest.raises(InputError, match="too short for a pilot, 10 steps") as error:
+        choose_after_reading(4.0)
+    enough = float(str(error.value).split("at least ")[1].rstrip("."))
+    assert choose_after_reading(enough).steps >= 10
+    durations = Durations(step=0.01, evaluation=2.0, setup=1.0)
+    least = least_seconds(10, durations, before=9.0, pilot_share=0.1)
+    assert plan(least - 9.0 - 0.1 * least + 1e-9, durations).steps == 10
+
+
+@pytest.mark.parametrize(
+    ("processes", "given", "message"),
+    [
+        (2, {}, "seconds=60 needs a single process.*start the command that it prints with torchr"),
+        (1, {"windows": 3}, "seconds=60 is the time of one run, but windows=3: pass --window"),
+    ],
+)
+def test_several_processes_and_windows_are_refused(processes, given, message):
+    with pytest.raises(InputError, match=message):
+        check_timed(GIVEN | given, 60, processes)
+    check_timed(GIVEN | given | ({"window": 2} if given else {}), 60)
+
+
+def test_an_interrupted_run_ends_with_the_bits_of_a_whole_one(dataset, tmp_path, monkeypatch):
+    """The settings are those that a pilot chose; resuming runs neither a pilot nor its clock."""
+    settings = {**GIVEN, "sampler": "pladies", "seed": 3}
+    own = {name: value for name, value in settings.items() if name != "dataset"}
+    clock = MadeUpClock(monkeypatch, lambda _: 0.02, inference=0.05)
+    found = choose(settings, dataset, 4.0, clock=clock)
+    monkeypatch.setattr(timed_run, "choose", lambda *_, **__: found)
+    train(dataset, tmp_path / "whole", seconds=4.0, say=quiet, **own)
+    config = timed_config(tmp_path / "part", settings, dataset, 4.0, say=quiet)
+    stopped(Trainer(config, dataset, tmp_path / "part", quiet), found.steps // 2, signal.SIGTERM)
+    assert RunFolder(tmp_path / "part").settings() == found.config
+
+    def refuse(*_, **__):
+        raise AssertionError("a second pilot")
+
+    monkeypatch.setattr(timed_run, "choose", refuse)
+    train(dataset, tmp_path / "part", seconds=4.0, resume=True, say=quiet, **own)
+    assert RunFolder(tmp_path / "part").result().steps == found.steps
+    assert_same_run(tmp_path / "whole", tmp_path / "part")
 
 
 def test_a_resumed_run_needs_no_pilot_and_ends_with_the_same_bits(dataset, tmp_path, monkeypatch):

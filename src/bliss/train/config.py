@@ -137,6 +137,7 @@ class TrainConfig:
 
     def with_settings(self, **given: Any) -> TrainConfig:
         """A copy with changed settings, by flat name. Another sampler has its default options."""
+        refuse_seconds(given)
         changes: dict[str, dict[str, Any]] = {part: {} for part in PARTS}
         for name, (part, own_name) in PLACES.items():
             if name in given:
@@ -261,6 +262,18 @@ class TrainConfig:
             for name in ours | theirs
             if ours.get(name) != theirs.get(name)
         ]
+
+
+def refuse_seconds(given: Mapping[str, Any]) -> None:
+    """Refuse a time, which is not a setting but chooses some."""
+    if "seconds" in given:
+        seconds = given["seconds"]
+        raise InputError(
+            f"seconds={seconds!r} is not a setting but chooses settings, from measurements on the "
+            f"data: call bliss.train.train(dataset, seconds={seconds!r}) to train, or "
+            f"bliss.train.seconds.choice.choose(settings, dataset, seconds={seconds!r}) for the "
+            "settings alone."
+        )
 
 
 def _is_large(num_nodes: int, width: int) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 from bliss.data import canonical
 from bliss.nn.model_config import ModelConfig
 from bliss.samplers.configs import sampler_config
-from bliss.train.config import PLACES, TrainConfig
+from bliss.train.config import PLACES, TrainConfig, refuse_seconds
 from bliss.train.config_parts import DataConfig, ObjectiveConfig, SamplingConfig
 
 
@@ -26,6 +26,7 @@ def resolve(**given: Any) -> TrainConfig:
     have are ignored. Recipes are for labels of nodes: they do not apply to links.
     """
     given = {name: value for name, value in given.items() if value is not None}
+    refuse_seconds(given)
     for name, spell in (("dataset", canonical), ("model", str.lower), ("sampler", str.lower)):
         if name in given:
             given[name] = spell(str(given[name]))

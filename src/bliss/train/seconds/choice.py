@@ -15,9 +15,9 @@ from bliss.train.causes import likely_causes
 from bliss.train.config import TrainConfig
 from bliss.train.recipe import resolve
 from bliss.train.seconds.gradient_noise import Expected, NoiseModel, Size
-from bliss.train.seconds.kinds import PASSES, Kind, kinds
+from bliss.train.seconds.kinds import Kind, kinds
 from bliss.train.seconds.schedule import Durations, least_seconds, plan
-from bliss.train.seconds.timed_pilot import MEASURED, Clock, TimedPilot, TooSlow
+from bliss.train.seconds.timed_pilot import Clock, TimedPilot, TooSlow
 from bliss.train.task import Task, build_task
 
 PILOT = 0.1
@@ -129,16 +129,16 @@ def choose(
         kind = offered[name]
     else:
         kind, size = _default_kind(task)
-    pilot.measure(kind, size)
+    pilot.measure(kind, size, until=1.0, must=(kind.name, size) not in pilot.measured)
     durations = Durations(
         step=pilot.step_seconds(kind, size),
         evaluation=pilot.evaluation_seconds + pilot.checkpoint_seconds(kind, size),
         setup=task_seconds + pilot.setup[kind.name],
     )
-    spent = clock() - started
-    schedule = plan(seconds - spent, durations, given.get("evaluate_every"))
+    pilot_seconds = clock() - pilot.started
+    schedule = plan(seconds - (clock() - started), durations, given.get("evaluate_every"))
     if schedule.steps < LEAST_STEPS:
-        needed = least_seconds(LEAST_STEPS, durations, spent, PILOT)
+        needed = least_seconds(LEAST_STEPS, durations, pilot.started - started, PILOT)
         raise InputError(
             f"seconds={seconds:g} is too short for a pilot, {LEAST_STEPS} steps of "
             f"{1e3 * durations.step:.0f} ms and two evaluations of {durations.evaluation:.2g} s: "
@@ -153,7 +153,7 @@ def choose(
     rows = _rows(pilot) if is_chosen else []
     return Choice(
         seconds=seconds,
-        pilot_seconds=clock() - pilot.started,
+        pilot_seconds=pilot_seconds,
         evaluation_seconds=durations.evaluation,
         rows=rows,
         unmeasured=[name for name in offered if name not in {row.name for row in rows}],
@@ -173,31 +173,27 @@ def choose(
 def measure_all(pilot: TimedPilot) -> None:
     """Measure all kinds at a first size, the better ones at others, and then what seems best.
 
-    A kind that costs HOPELESS times the best one is not measured at a second size. Kinds that take
-    passes over the graph are left out if there is no time for them, unless there are no others.
+    A kind that costs HOPELESS times the best one is not measured at a second size. What is not
+    expected to fit into the time is left out. If nothing fits, the kind that trained is measured.
     """
     costs: dict[str, float] = {}
     for number in range(MOST_FIRST):
         for kind in sorted(pilot.kinds.values(), key=lambda one: costs.get(one.name, 0.0)):
             sizes = kind.first_sizes()
-            if pilot.measured and pilot.spent > MEASURED:
-                return
-            is_slow = kind.name in PASSES and not pilot.has_time_for_passes
             is_hopeless = costs.get(kind.name, 0.0) > HOPELESS * min(costs.values(), default=1.0)
-            if number < len(sizes) and not is_slow and not is_hopeless:
-                pilot.measure(kind, sizes[number])
+            if number < len(sizes) and not is_hopeless and pilot.measure(kind, sizes[number]):
                 point = pilot.points()[-1]
                 cost = Expected(point.ms, point.error).cost
                 costs[kind.name] = min(cost, costs.get(kind.name, cost))
     if not pilot.measured:
-        kind = next(iter(pilot.kinds.values()))
-        pilot.measure(kind, kind.first_sizes()[0])
-    while pilot.spent < MEASURED:
+        pilot.measure(pilot.teacher, pilot.teacher.first_sizes()[0], must=True)
+    while True:
         name, size = best_setting(pilot.model(), pilot.kinds)
         known = pilot.measured.get((name, size))
         if known is not None and len(known.moments) >= ENOUGH_DRAWS:
             return
-        pilot.measure(pilot.kinds[name], size)
+        if not pilot.measure(pilot.kinds[name], size):
+            return
 
 
 def best_sizes(model: NoiseModel, offered: Mapping[str, Kind]) -> dict[str, tuple[Size, Expected]]:

@@ -13,6 +13,7 @@ from bliss.train.config import LARGE_BYTES, TrainConfig
 from bliss.train.config_parts import AUTO
 from bliss.train.recipe import resolve
 from bliss.train.seconds.gradient_noise import Form, Size
+from bliss.train.seconds.rough_costs import first_hop_seconds, nodes_read, setup_seconds
 from bliss.train.time_task import sees_times
 
 NO_HISTORY = {"history": "none"}
@@ -32,10 +33,6 @@ KINDS: Mapping[str, Mapping[str, Any]] = {
     "full": {"sampler": "full"},
 }
 """What is considered, by name, in the order of measurement."""
-PASSES = ("saint-rw", "cluster", "full")
-"""Kinds that read the whole graph before a step, or in it."""
-BYTES_PER_SECOND = 2e9
-"""Speed at which features are summed for an exact first hop, roughly."""
 SETUP = 0.2
 """Largest share of a pilot that may be spent on an exact first hop."""
 BIASED = "hajek"
@@ -59,6 +56,7 @@ class Kind:
     num_nodes: int
     batch_size: int | None = None  # if it was given
     budgets: tuple[int, ...] = ()  # if they were given
+    setup: float = 0.0  # expected seconds before the first step
 
     @property
     def form(self) -> Form:
@@ -77,6 +75,10 @@ class Kind:
             number = self.config.sampler.config.sampled_layers(self.config.network.layers)
             budgets = (size.budget,) * number
         return self.config.with_settings(batch_size=size.batch_size, budgets=budgets)
+
+    def nodes_read(self, size: Size) -> int:
+        """Nodes that a step reads, roughly."""
+        return nodes_read(self.form, self.config, size, self.num_nodes, self.num_seeds)
 
     def sizes(self) -> Iterator[Size]:
         """All sizes, smallest batches first."""
@@ -173,7 +175,13 @@ def kinds(
             continue
         budgets = config.sampler.numbers if "budgets" in given else ()
         found[name] = Kind(
-            name, config, num_seeds, dataset.graph.num_nodes, given.get("batch_size"), budgets
+            name,
+            config,
+            num_seeds,
+            dataset.graph.num_nodes,
+            given.get("batch_size"),
+            budgets,
+            setup_seconds(config, dataset.graph, dataset.num_features),
         )
     if not found:
         resolve(**given)
@@ -211,10 +219,9 @@ def _config(
     kind = fitted.sampler.config
     width = kind.sampled_layers(layers) * plain.network.hidden if kind.has_history else 0
     width += data.num_features if kind.is_first_hop_exact else 0
-    summed = 4 * data.graph.num_edges * data.num_features if kind.is_first_hop_exact else 0
     is_free = not {"history", "first_hop"} & set(given)
     if is_free and 4 * nodes * width > LARGE_BYTES:
         raise ResourceError(f"{plain.sampler.name} needs more than 4 GiB here.")
-    if is_free and summed > SETUP * seconds * BYTES_PER_SECOND:
+    if is_free and first_hop_seconds(kind, data.graph, data.num_features) > SETUP * seconds:
         raise ResourceError(f"{plain.sampler.name} would sum features for too long.")
     return fitted

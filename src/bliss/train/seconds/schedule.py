@@ -45,7 +45,10 @@ def plan(left: float, durations: Durations, evaluate_every: int | None = None) -
     return Schedule(steps, max(-(-steps // number), 1))
 
 
-def least_seconds(steps: int, durations: Durations, spent: float, pilot_share: float) -> float:
-    """Least time of a run of so many steps and one evaluation after a pilot of this share."""
+def least_seconds(steps: int, durations: Durations, before: float, pilot_share: float) -> float:
+    """Least time T of a run of so many steps s and one evaluation e, after a pilot.
+
+    With b seconds before the pilot, T = b + pilot_share T + c + steps s + 2 e.
+    """
     needed = durations.setup + 2 * durations.evaluation + steps * durations.step
-    return max((spent + needed), needed / (1 - pilot_share))
+    return (before + needed) / (1 - pilot_share)

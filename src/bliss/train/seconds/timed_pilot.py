@@ -19,6 +19,7 @@ from bliss.train.config import TrainConfig
 from bliss.train.constant import is_beaten
 from bliss.train.evaluation import evaluate
 from bliss.train.results import Constant
+from bliss.train.seconds.expected_time import ExpectedTime
 from bliss.train.seconds.gradient_noise import NoiseModel, Point, Size, relative_error
 from bliss.train.seconds.kinds import Kind
 from bliss.train.step import Stepper
@@ -34,8 +35,10 @@ DRAWS, MOST_DRAWS, SHARE = 2, 8, 0.015
 fit into a share of the pilot."""
 CLEARLY = 3
 """Standard errors by which losses must be below that of a constant prediction."""
-LEAST_DRAWS = 2 * LEAST_STEPS + 2 + DRAWS + 1
-"""Steps of the shortest pilot: training, reference and one measurement."""
+LEAST_AFTER = 2 + DRAWS + 1
+"""Steps of the shortest pilot after training: reference and one measurement."""
+LEAST_DRAWS = 2 * LEAST_STEPS + LEAST_AFTER
+"""Steps of the shortest pilot."""
 FIXED = {"schedule": "constant", "prefetch": 0, "lr_decay": 1.0, "steps": 10**18}
 """Settings of the pilot's steps."""
 FAR = 10**9
@@ -44,8 +47,6 @@ REFERENCES = 16
 """Largest number of batches whose gradients are the reference."""
 REFERENCE_SIZE = 4
 """A reference without full neighbourhoods has this many times the first batches and budgets."""
-PASSES_NEEDED = 3
-"""Evaluations, or passes over the graph, that a partition or a step with all neighbours takes."""
 BYTES_PER_SECOND = 3e8
 """Speed at which checkpoints are written, roughly."""
 FLOOR = 0.01
@@ -95,9 +96,11 @@ class TimedPilot:
         self.task = replace(task, config=self._config(self.teacher, first))
         self.steppers: dict[tuple[str, int], Stepper] = {}
         self.setup: dict[str, float] = {}  # seconds before the first step, by kind
+        self.expected = ExpectedTime(self.teacher)
         self.measured: dict[tuple[str, Size], Measured] = {}
         self.surveys: list[LayerSurvey] = []
         self.evaluation_seconds = 0.0
+        self.evaluated = 0.0  # seconds spent on evaluations, finished or not
         self.losses: list[float] = []
         self.constant: Constant | None = None
         self.has_learnt = False
@@ -108,10 +111,16 @@ class TimedPilot:
         """Share of the time that is spent."""
         return (self.clock() - self.started) / self.seconds
 
-    @property
-    def has_time_for_passes(self) -> bool:
-        """Whether the time that is left suffices for PASSES_NEEDED evaluations."""
-        return PASSES_NEEDED * self.evaluation_seconds < (MEASURED - self.spent) * self.seconds
+    def fits(self, kind: Kind, size: Size, until: float = MEASURED) -> bool:
+        """Whether set-up and steps are expected to end before a share of the time.
+
+        There are two steps, or one of a kind that was not timed, whose expected time is rough.
+        """
+        is_built = self._key(kind, size) in self.steppers
+        steps = 2 if self.expected.has_steps(kind) else 1
+        needed = steps * self.expected.step(kind, size)
+        needed += 0.0 if is_built else self.expected.setup(kind)
+        return self.spent + needed / self.seconds <= until
 
     @property
     def has_weights(self) -> bool:
@@ -128,24 +137,37 @@ class TimedPilot:
         limit = EVALUATION * self.seconds
         self._evaluate(stepper, limit)
         self._train(stepper, batches, self.spent + half)
-        if not self._learns():
+        again = (LEAST_STEPS + LEAST_AFTER) * self._least / self.seconds
+        if not self._learns() and self.spent + again <= 1:
             self._train(stepper, batches, self.spent + half)
             self._evaluate(stepper, min(limit, (1 - self.spent) * self.seconds))
         self.has_learnt = self._learns()
+        self.expected.evaluation = self.evaluation_seconds
         model = self.task.model
         self.weights = {name: value.clone() for name, value in model.state_dict().items()}
         self.scale = self._scale(stepper)
 
     def _train(self, stepper: Stepper, batches: Iterator[Iterable[NodeData]], until: float) -> None:
-        """Train until a share of the time is spent, at least LEAST_STEPS steps."""
+        """Train until a share of the time is spent, at least LEAST_STEPS steps.
+
+        Give up as soon as the shortest pilot is not expected to fit into the time.
+        """
+        first = self.teacher.first_sizes()[0]
         for number in itertools.count(1):
             before = self.clock()
             self.losses.append(stepper.step(next(batches)))
+            self.expected.add_step(self.teacher, first, self.clock() - before)
+            missing = max(LEAST_DRAWS - len(self.losses), LEAST_AFTER) * self._least
+            if self.spent + missing / self.seconds > 1:
+                steps = self.spent * self.seconds - self.evaluated + missing
+                raise TooSlow(steps / (1 - EVALUATION))
             if number >= LEAST_STEPS and self.spent >= until:
                 break
-            if self.spent > 1:
-                missing = (LEAST_DRAWS - len(self.losses)) * (self.clock() - before)
-                raise TooSlow(self.spent * self.seconds + missing)
+
+    @property
+    def _least(self) -> float:
+        """Seconds of the fastest step of training."""
+        return self.expected.step(self.teacher, self.teacher.first_sizes()[0])
 
     def _learns(self) -> bool:
         """Whether validation nodes or links, or the latest seeds seen first, beat a constant.
@@ -172,9 +194,10 @@ class TimedPilot:
 
         def check(share: float) -> None:
             taken = self.clock() - started
-            expected = taken / max(share, 1e-9)
-            if expected > limit and 2 * taken > limit:  # wide layers come first
-                raise TooSlow(expected)
+            if share == 0:  # within the first chunk
+                return
+            if taken / share > limit and 2 * taken > limit:  # wide layers come first
+                raise TooSlow(taken / share)
 
         try:
             if task.config.training.evaluate == "full" and task.objective.is_survey:
@@ -192,6 +215,7 @@ class TimedPilot:
             self.evaluation_seconds = slow.seconds
             return
         finally:
+            self.evaluated += self.clock() - started
             task.model.train()
         self.surveys = surveys
         if surveys and stepper.sampler.learns_from_surveys:
@@ -207,37 +231,69 @@ class TimedPilot:
         return outputs
 
     def refer(self) -> None:
-        """Compute the reference G from independent batches, and |G|^2. float64[P]."""
-        until, kind = self.spent + REFERENCE, self.teacher
-        first = kind.first_sizes()[0]
+        """Compute the reference G from independent batches, and |G|^2. float64[P].
+
+        They are the largest batches of which two fit into half of the time that is left.
+        """
+        first, until = self.teacher.first_sizes()[0], self.spent + REFERENCE
         batch = min(2 * first.batch_size, self.task.objective.num_seeds)
-        size = Size(batch, REFERENCE_SIZE * first.budget)
-        is_fast = 0 < self.evaluation_seconds < REFERENCE * self.seconds
-        if is_fast and "full" in self.kinds:
-            kind, size = self.kinds["full"], Size(batch)
+        wanted = [(self.teacher, Size(batch, REFERENCE_SIZE * first.budget)), (self.teacher, first)]
+        if "full" in self.kinds:
+            wanted.insert(0, (self.kinds["full"], Size(batch)))
+        half = (1 + self.spent) / 2
+        fitting = [(kind, size) for kind, size in wanted if self.fits(kind, size, half)]
+        draws = self._draws(*(fitting or wanted[-1:])[0])
         found: list[Tensor] = []
-        for _, gradient in self._draws(kind, size):
+        while len(found) < 2 or (len(found) < REFERENCES and self.spent < until):
+            taken, gradient = next(draws)
             found.append(gradient)
-            if len(found) >= REFERENCES or (len(found) > 1 and self.spent > until):
-                break
+            if taken > (1 - self.spent) * self.seconds / 2:  # slower than expected
+                draws = self._draws(self.teacher, first)
         number, stacked = len(found), torch.stack(found)  # [n, P]
         self.mean = stacked.mean(0)
         squares = float((stacked.square() @ self.scale).sum())
         total = number**2 * float(self.mean.square() @ self.scale)
         self.square = max((total - squares) / (number * (number - 1)), LEAST * squares / number)
 
-    def measure(self, kind: Kind, size: Size) -> None:
-        """Compute some more gradients of a size; fewer if the time is over."""
-        own = self.measured.setdefault((kind.name, size), Measured([], [], []))
-        until = self.spent + SHARE
+    def measure(
+        self, kind: Kind, size: Size, until: float = MEASURED, *, must: bool = False
+    ) -> bool:
+        """Compute some more gradients of a size, until a share of the time at most.
+
+        Fewer are computed if the time is over, and none if the set-up or a step does not fit into
+        it. Returns whether there are any. With `must`, at least two steps are taken in any case.
+        """
+        if not must and not self.fits(kind, size, until):
+            return False
+        is_new = self._key(kind, size) not in self.steppers
+        self._stepper(kind, size)
+        if not must and not self.fits(kind, size, until):  # the set-up took longer than expected
+            return False
+        own, enough = Measured([], [], []), self.spent + SHARE
+        first = 0.0
         for number, (taken, gradient) in enumerate(self._draws(kind, size)):
             own.moments.append(float(gradient.square() @ self.scale))
             own.projections.append(float((gradient * self.mean) @ self.scale))
+            self.expected.add_step(kind, size, taken)
             if number > 0:  # seeds are shuffled and kernels are loaded in the first
                 own.seconds.append(taken)
-            is_enough = number >= MOST_DRAWS or (number >= DRAWS and self.spent > until)
-            if is_enough or (number > 0 and self.spent > MEASURED):
+            else:
+                first = taken
+            is_over = self.spent + taken / self.seconds > until
+            is_enough = number >= MOST_DRAWS or (number >= DRAWS and self.spent > enough)
+            if is_enough or (is_over and (number > 0 or not must)):
                 break
+        self.expected.learn_factor(kind, size)
+        if not own.seconds:
+            return False
+        if (
+            is_new and kind.form == "subgraph"
+        ):  # whose partition or counts are made for the first batch
+            self._add_setup(kind, max(first - median(own.seconds), 0.0))
+        stored = self.measured.setdefault((kind.name, size), Measured([], [], []))
+        for all_, new in zip(stored, own, strict=True):
+            all_.extend(new)
+        return True
 
     def points(self) -> list[Point]:
         """What was measured so far."""
@@ -299,16 +355,22 @@ class TimedPilot:
                 found.append(own.detach().double().cpu().flatten())
         return torch.cat(found) if found else torch.zeros(0, dtype=torch.float64)
 
+    @staticmethod
+    def _key(kind: Kind, size: Size) -> tuple[str, int]:
+        """What identifies a stepper: a sampler of subgraphs has one batch size."""
+        return kind.name, size.batch_size if kind.form == "subgraph" else 0
+
     def _stepper(self, kind: Kind, size: Size) -> Stepper:
         """The stepper of a kind, with this batch size and these budgets."""
-        own = size.batch_size if kind.form == "subgraph" else 0
-        if (stepper := self.steppers.get((kind.name, own))) is None:
+        key = self._key(kind, size)
+        if (stepper := self.steppers.get(key)) is None:
             started = self.clock()
             config = self._config(kind, size)
             stepper = Stepper(replace(self.task, config=config))
             self._teach(stepper)
-            self.steppers[kind.name, own] = stepper
-            self.setup[kind.name] = self.clock() - started
+            self.steppers[key] = stepper
+            self.setup[kind.name] = 0.0
+            self._add_setup(kind, self.clock() - started)
         if kind.form != "subgraph":
             budgets = self._config(kind, size).sampler.numbers
             if stepper.sampler.budgets != budgets:
@@ -316,6 +378,11 @@ class TimedPilot:
             if stepper.loader.batch_size != size.batch_size:
                 stepper.loader = stepper.build_loader(size.batch_size)
         return stepper
+
+    def _add_setup(self, kind: Kind, seconds: float) -> None:
+        """Add seconds to those before the first step of a kind."""
+        self.setup[kind.name] += seconds
+        self.expected.add_setup(kind, self.setup[kind.name])
 
     def _teach(self, stepper: Stepper) -> None:
         """Let a new sampler learn what it would have learnt: the survey, or the first history."""
