@@ -12,28 +12,26 @@ each type, chosen with hindsight.
 from __future__ import annotations
 
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 
 from bliss.arrays import FloatArray, IntArray
 from bliss.data import Dataset
 from bliss.feedback import EdgeMass
-from bliss.graph import Graph, Rows
+from bliss.graph import Graph, GraphTypes, Rows
 from bliss.kernels import frontier
-from bliss.nn import infer_layer
 from bliss.policies.base import Policy
 from bliss.samplers import PLADIES
 from bliss.studies.gradients import full_gradients, squared_errors, training_batch
 from bliss.studies.variance.variance_study import gradient_error
 from bliss.train import Stepper, Task, build_task, resolve
+from experiments.types.messages import Messages, exact_messages
 from experiments.types.results import Division
 
-STEPS, BATCHES, DRAWS, PARTS = 100, 2, 24, 8
+STEPS, BATCHES, DRAWS, PARTS = 100, 4, 24, 8
 BUDGETS = (256, 128)
 COMMON: dict[str, Any] = {
-    "model": "rsage",
     "sampler": "pladies",
     "budgets": BUDGETS,
     "estimator": "ht",
@@ -48,7 +46,7 @@ OWN: dict[str, dict[str, Any]] = {
     "acm": {"batch_size": 60, "embedding": 32, "dropout": 0.5},
     "library": {"batch_size": 250, "dropout": 0.1},
 }
-MASSES = ("static", "norm", "relation", "message")
+MASSES = ("static", "norm", "relation", "source", "message")
 
 
 class GivenSizes(Policy):
@@ -66,40 +64,51 @@ class GivenSizes(Policy):
         return EdgeMass(np.zeros(groups), np.ones(groups), self.sizes[layer])
 
 
-def edge_sizes(task: Task, layer: int, x: torch.Tensor) -> dict[str, FloatArray]:
-    """Sizes of the messages of all edges, from less to more knowledge. float32[E] each.
+class Candidates(NamedTuple):
+    """Sources of one layer of one batch that are not targets."""
 
-    static: 1. norm: |h_j|. relation: |h_j| times the root mean square of |W_r h_j| / |h_j| over the
-    edges of relation r. message: |W_r h_j|.
+    node: IntArray  # int64[C]
+    mass: dict[str, FloatArray]  # float64[C] by name
+    value: FloatArray  # float64[C] sum_ij alpha_ij^2 |W_r h_j|^2
+
+
+def edge_sizes(graph: Graph, messages: Messages, targets: IntArray) -> dict[str, FloatArray]:
+    """alpha_ij s_ij of all edges, from less to more knowledge. float32[E] each.
+
+    static: s = 1, with the graph's alpha. norm: |h_j|. relation: |h_j| times the root mean square
+    of |W_r h_j| / |h_j| over the edges of relation r. source: root mean square of |W_r h_j| over
+    the edges of j to the types of the targets, weighted by alpha_ij^2. message: |W_r h_j|.
     """
-    graph = task.graph
-    types, source = graph.types, torch.from_numpy(graph.indices.astype(np.int64))
-    assert types is not None
-    relation = torch.from_numpy(graph.relation_of(np.arange(graph.num_edges)))
-    norm = torch.linalg.vector_norm(x, dim=1)
-    message, ratio = norm[source].clone(), torch.ones(len(types.edge_types))
-    maps = task.model.convs[layer].others()
-    for r, edge_type in enumerate(types.edge_types):
-        place, own = types.range_of(edge_type[0]), relation == r
-        size = torch.zeros(len(x))
-        size[place] = torch.linalg.vector_norm(x[place] @ maps[r].T, dim=1)
-        message[own] = size[source[own]]
-        share = (message[own] / norm[source[own]].clamp(min=1e-9)).square().mean()
-        ratio[r] = share.sqrt() if own.any() else 1.0
-    plain = norm[source]
-    found = {"static": torch.ones_like(plain), "norm": plain}
-    found |= {"relation": plain * ratio[relation], "message": message}
-    return {name: size.detach().numpy().astype(np.float32) for name, size in found.items()}
+    assert graph.types is not None
+    relation, source = graph.relation_of(np.arange(graph.num_edges)), graph.indices
+    norm, message = messages.norm[source], np.sqrt(messages.squares)
+    share = messages.squares / np.maximum(norm, 1e-9) ** 2
+    number = np.bincount(relation, minlength=len(graph.types.edge_types))
+    ratio = np.sqrt(np.bincount(relation, share, number.size) / np.maximum(number, 1))
+    kinds = np.unique(graph.types.type_of(targets))
+    sizes = {
+        "norm": norm,
+        "relation": norm * ratio[relation],
+        "source": messages.sizes(graph, kinds)[source],
+        "message": message,
+    }
+    found = {"static": graph.edge_weight.numpy()}
+    found |= {name: messages.alpha * size for name, size in sizes.items()}
+    return {name: size.astype(np.float32) for name, size in found.items()}
 
 
-def stake(rows: Rows, size: FloatArray, alpha: FloatArray) -> tuple[IntArray, FloatArray]:
-    """Sources that are not targets, and sum_i alpha_ij^2 s_ij^2 of each."""
+def candidates(rows: Rows, sizes: dict[str, FloatArray]) -> Candidates:
+    """Candidates of some targets, with their masses and what is at stake."""
     _, edge = rows.edges()
-    source = rows.graph.indices[edge].astype(np.int64)
-    total = np.bincount(source, (alpha[edge] * size[edge]) ** 2, rows.graph.num_nodes)
-    total[rows.dst] = 0
-    nodes = np.flatnonzero(total)
-    return nodes, total[nodes]
+    source, number = rows.graph.indices[edge].astype(np.int64), rows.graph.num_nodes
+    sums = {
+        n: np.bincount(source, size[edge].astype(float) ** 2, number) for n, size in sizes.items()
+    }
+    is_candidate = sums["static"] > 0
+    is_candidate[rows.dst] = False
+    node = np.flatnonzero(is_candidate)
+    mass = {name: np.maximum(np.sqrt(one[node]), 1e-12) for name, one in sums.items()}
+    return Candidates(node, mass, sums["message"][node])
 
 
 def kept(mass: FloatArray, budget: float) -> FloatArray:
@@ -122,73 +131,70 @@ def splits(budget: int, types: int) -> Any:
 
 
 def best_split(
-    mass: FloatArray, value: FloatArray, kind: IntArray, budget: int
+    batches: list[Candidates], types: GraphTypes, budget: int
 ) -> tuple[float, dict[int, float]]:
-    """Least V of a split by hand, and the budget of each type. kind: type of each source."""
-    present = np.unique(kind)
+    """Least V of a split by hand, summed over batches, and the budget of each type."""
+    kinds = [types.type_of(one.node) for one in batches]
+    present = np.unique(np.concatenate(kinds))
     best = (np.inf, dict.fromkeys(present.tolist(), 0.0))
     for shares in splits(budget, present.size):
         total = 0.0
-        for t, share in zip(present, shares, strict=True):
-            own = kind == t
-            total += error(kept(mass[own], share), value[own])
+        for one, kind in zip(batches, kinds, strict=True):
+            for t, share in zip(present, shares, strict=True):
+                own = kind == t
+                total += error(kept(one.mass["static"][own], share), one.value[own])
         if total < best[0]:
             best = total, dict(zip(present.tolist(), shares, strict=True))
     return best
 
 
-def divisions(graph: str, dataset: Dataset) -> list[Division]:
-    """Train rsage for some steps, and measure both layers and the gradient."""
-    task = build_task(resolve(dataset=graph, **COMMON, **OWN[graph]), dataset)
+def trained(graph: str, model: str, dataset: Dataset) -> Task:
+    """A network after some steps with PLADIES."""
+    task = build_task(resolve(dataset=graph, **COMMON | OWN[graph] | {"model": model}), dataset)
     stepper = Stepper(task)
     for batches in stepper.batches():
         stepper.step(batches)
     task.model.eval()
-    types = task.graph.types
+    return task
+
+
+def divisions(graph: str, model: str, dataset: Dataset) -> list[Division]:
+    """Train for some steps, and measure both layers and the gradient."""
+    task = trained(graph, model, dataset)
+    types, layers = task.graph.types, exact_messages(task)
     assert types is not None
-    alpha = task.graph.edge_weight.numpy()
-    x, sizes = task.everywhere(), []
-    for layer, module in enumerate(task.model):
-        with torch.no_grad():
-            sizes.append(edge_sizes(task, layer, x))
-            x = infer_layer(module, task.graph, x) if layer + 1 < len(BUDGETS) else x
-    seeds = training_batch(task, 0, 0)
-    blocks = PLADIES(task.graph, BUDGETS).sample(seeds.node, 0)
-    found, by_hand = [], []
-    for layer, (block, budget) in enumerate(zip(blocks, BUDGETS, strict=True)):
-        rows = task.graph.rows(block.dst.numpy())
-        stakes = {name: stake(rows, size, alpha) for name, size in sizes[layer].items()}
-        nodes = stakes["static"][0]
-        place = {name: np.isin(nodes, own[0]) for name, own in stakes.items()}
-        value = np.zeros(nodes.size)
-        value[place["message"]] = stakes["message"][1]
-        prob = {}
-        for name in MASSES:
-            mass = np.full(nodes.size, 1e-12)
-            mass[place[name]] = np.sqrt(stakes[name][1])
-            prob[name] = kept(mass, budget)
-        kind = types.type_of(nodes)
-        static = np.sqrt(stakes["static"][1])
-        least, shares = best_split(static, value, kind, budget)
-        base = error(prob["static"], value)
+    sampler = PLADIES(task.graph, BUDGETS)
+    seeds = [training_batch(task, 0, number).node for number in range(BATCHES)]
+    draws = [sampler.sample(own, number) for number, own in enumerate(seeds)]
+    found, by_hand, sizes = [], [], []
+    for layer, (messages, budget) in enumerate(zip(layers, BUDGETS, strict=True)):
+        targets = [blocks[layer].dst.numpy() for blocks in draws]
+        sizes.append(edge_sizes(task.graph, messages, np.concatenate(targets)))
+        batches = [candidates(task.graph.rows(dst), sizes[-1]) for dst in targets]
+        total = {
+            name: sum(error(kept(one.mass[name], budget), one.value) for one in batches)
+            for name in MASSES
+        }
+        total["split by hand"], shares = best_split(batches, types, budget)
         names = types.node_types
         by_hand.append({names[t]: max(round(share), 1) for t, share in shares.items()})
-        one = {t: float(prob["static"][kind == t].sum()) / budget for t in shares}
+        node = np.concatenate([one.node for one in batches])
+        prob = np.concatenate([kept(one.mass["static"], budget) for one in batches])
+        number = np.bincount(types.type_of(node), prob, len(names)) / prob.sum()
         found.append(
             Division(
                 graph=graph,
-                model="rsage",
+                model=model,
                 layer=layer + 1,
                 budget=budget,
-                candidates=int(nodes.size),
-                shares={names[t]: share for t, share in one.items()},
+                candidates=round(node.size / BATCHES),
+                shares={names[t]: float(number[t]) for t in shares},
                 hand_shares={names[t]: share / budget for t, share in shares.items()},
-                ratios={n: error(prob[n], value) / max(base, 1e-30) for n in MASSES}
-                | {"split by hand": least / max(base, 1e-30)},
+                ratios={name: one / max(total["static"], 1e-30) for name, one in total.items()},
                 gradient={},
             )
         )
-    return _with_gradients(task, found, sizes, by_hand, alpha)
+    return _with_gradients(task, found, sizes, by_hand)
 
 
 def _with_gradients(
@@ -196,7 +202,6 @@ def _with_gradients(
     found: list[Division],
     sizes: list[dict[str, FloatArray]],
     by_hand: list[dict[str, int]],
-    alpha: FloatArray,
 ) -> list[Division]:
     """The same divisions, with r of the gradient under each choice, in the first of them."""
     batches = [training_batch(task, 1, number) for number in range(BATCHES)]
@@ -205,7 +210,7 @@ def _with_gradients(
         name: PLADIES(
             task.graph,
             BUDGETS,
-            policy=GivenSizes(task.graph, [alpha * own[name] for own in sizes]),
+            policy=GivenSizes(task.graph, [own[name] for own in sizes]),
             estimator="ht",
         )
         for name in MASSES

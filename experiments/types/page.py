@@ -40,6 +40,9 @@ def page() -> str:
         "recipes": recipes(links),
         "divisions": divisions(found),
         "gradients": gradients(found),
+        "learnt sizes": learnt_sizes(found),
+        "gradient ratios": gradient_ratios(found),
+        "size scores": size_scores(found),
         "machine": machine(found),
     }
     text = (HERE / "notes.md").read_text(encoding="utf-8")
@@ -207,16 +210,19 @@ COLUMNS = {
     "split by hand": "best split by hand",
     "norm": "\\|h_j\\|",
     "relation": "\\|h_j\\| times a factor per relation",
+    "source": "\\|W_r h_j\\| per source",
     "message": "\\|W_r h_j\\|",
 }
 
 
 def divisions(found: Results) -> str:
     """Errors in closed form."""
-    heads = ["graph", "layer", "budget of candidates", "PLADIES' shares", "shares by hand"]
+    heads = ["graph", "network", "layer", "budget of candidates", "PLADIES' shares"]
+    heads += ["shares by hand"]
     rows = [
         [
-            one.graph,
+            TITLES[one.graph],
+            one.model,
             str(one.layer),
             f"{one.budget} of {one.candidates:,}",
             _shares(one.shares),
@@ -231,11 +237,65 @@ def divisions(found: Results) -> str:
 def gradients(found: Results) -> str:
     """Errors of the gradient."""
     rows = [
-        [one.graph, *(_interval(*one.gradient[name]) for name in COLUMNS)]
+        [TITLES[one.graph], one.model, *(_interval(*one.gradient[name]) for name in COLUMNS)]
         for one in found.divisions
         if one.gradient
     ]
-    return table(["graph", *COLUMNS.values()], rows)
+    return table(["graph", "network", *COLUMNS.values()], rows)
+
+
+SIZES = {"input": "\\|h_j\\|", "message": "\\|W_r h_j\\| per source"}
+VARIANTS = {"batches": "batches", "survey": "batches and a survey", "influence": "with influence"}
+
+
+def learnt_sizes(found: Results) -> str:
+    """V over its least value, with sizes of inputs and of messages."""
+    named = ("batches", "survey")
+    heads = ["graph", "network", "budget", "layer"]
+    heads += [f"{size}, {VARIANTS[one]}" for one in named for size in SIZES.values()]
+    rows = []
+    for one in found.learnt_sizes:
+        for layer, budget in enumerate(one.budgets):
+            values = [
+                score_text([own[layer] for own in one.over_limit[f"{size}, {variant}"]], False)
+                for variant in named
+                for size in SIZES
+            ]
+            rows.append([TITLES[one.graph], one.model, f"{budget:,}", str(layer + 1), *values])
+    return table(heads, rows)
+
+
+def gradient_ratios(found: Results) -> str:
+    """r of the gradient with sizes of messages over r with sizes of inputs."""
+    heads = ["graph", "network", "r with sizes of inputs", *VARIANTS.values()]
+    rows = [
+        [
+            TITLES[one.graph],
+            one.model,
+            _interval(*one.gradient["input, batches"]),
+            *("{:.2f} ({:.2f} to {:.2f})".format(*one.gradient_ratio[name]) for name in VARIANTS),
+        ]
+        for one in found.learnt_sizes
+    ]
+    return table(heads, rows)
+
+
+def size_scores(found: Results) -> str:
+    """Scores at equal steps and times of a step, with sizes of inputs and of messages."""
+    heads = ["graph", "network"]
+    heads += [f"{what}, {size}" for what in ("accuracy", "macro-F1") for size in SIZES.values()]
+    heads += [f"ms a step, {size}" for size in SIZES.values()]
+    rows = []
+    for one in (one for one in found.learnt_sizes if one.step_ms):
+        tied = [ties(values) if values else set() for values in (one.accuracy, one.macro_f1)]
+        cells = [
+            score_text(values[size], size in best) if values else ""
+            for values, best in zip((one.accuracy, one.macro_f1), tied, strict=True)
+            for size in SIZES
+        ]
+        times = [f"{one.step_ms[size]:.1f}" for size in SIZES]
+        rows.append([TITLES[one.graph], one.model, *cells, *times])
+    return table(heads, rows)
 
 
 def _interval(middle: float, low: float, high: float) -> str:

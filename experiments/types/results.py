@@ -75,6 +75,25 @@ class Division(records.Record, frozen=True, kw_only=True):
     """r of the gradient with these masses in all layers: mean, low and high; in layer 1 alone."""
 
 
+class LearntSizes(records.Record, frozen=True, kw_only=True):
+    """The policy `node` with sizes of inputs and of messages, by "size, variant"."""
+
+    graph: str
+    model: str
+    budgets: list[int]
+    over_limit: dict[str, list[list[float]]]
+    """V over its least value, of each trained network and layer."""
+    gradient: dict[str, list[float]]
+    """r: mean, low and high."""
+    gradient_ratio: dict[str, list[float]]
+    """r with sizes of messages over r with sizes of inputs, by variant: mean, low and high."""
+    step_ms: dict[str, float] = msgspec.field(default_factory=dict)
+    """Median milliseconds of a step, by size."""
+    accuracy: dict[str, list[float]] = msgspec.field(default_factory=dict)
+    """Test accuracy of each seed at equal steps, by size."""
+    macro_f1: dict[str, list[float]] = msgspec.field(default_factory=dict)
+
+
 class Results(records.Record, frozen=True, kw_only=True):
     """Everything that was measured on labels of nodes."""
 
@@ -83,6 +102,7 @@ class Results(records.Record, frozen=True, kw_only=True):
     tried: list[Trial] = msgspec.field(default_factory=list)
     runs: list[Cell] = msgspec.field(default_factory=list)
     divisions: list[Division] = msgspec.field(default_factory=list)
+    learnt_sizes: list[LearntSizes] = msgspec.field(default_factory=list)
 
     def time(self, one: Size) -> Time:
         """Time of a step."""

@@ -3,14 +3,15 @@
 `python -m experiments.types.run times --root DATA` measures the step of every candidate; run it
 alone on a machine. `... choose` trains each once for the choice of settings by validation. `...
 train` trains the chosen ones with other seeds. `... variance` measures divisions of a budget and
-masses. All add to results.json and skip what is there; `python -m experiments.types.page` writes
+masses, `... sizes` policies that learn sizes of messages. The others add to results.json and skip
+what is there; these replace it. `python -m experiments.types.page` writes
 README.md.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
 from pathlib import Path
 from statistics import median
@@ -20,6 +21,7 @@ from typing import Any
 import torch
 
 from bliss.data import Dataset
+from bliss.samplers import Sampler
 from bliss.studies.provenance import machine
 from bliss.train import Stepper
 from bliss.train.assessment import assess
@@ -35,6 +37,8 @@ CHOOSING = 100
 WARM_UP, ROUNDS = 5, 25
 LEAST_ROUNDS, MOST_SECONDS = 5, 10.0
 """Slow steps are timed fewer times: until so many seconds have passed, but at least so often."""
+SIZED = ("rsage", "rgat")
+"""Networks whose sizes of messages are measured."""
 COMMON: dict[str, Any] = {"layers": 2, "hidden": 64, "heads": 4, "schedule": "linear"}
 
 
@@ -89,9 +93,23 @@ def measure(dataset: Dataset, size: Size) -> Time:
     return Time(**fields(size), step_ms=step_ms, setup_s=setup)
 
 
-def trained(dataset: Dataset, size: Size, **settings: Any) -> tuple[Stepper, float]:
-    """Train, and return to the best step by validation, whose score is returned, too."""
-    stepper = Stepper(task(dataset, size, **settings))
+def stepper_of(own: Task, make: Callable[[Task], Sampler] | None = None) -> Stepper:
+    """A stepper with the sampler of the settings or another one."""
+    stepper = Stepper(own)
+    if make is not None:
+        stepper.sampler = make(own)
+        stepper.loader = stepper.build_loader(own.config.training.batch_size)
+    return stepper
+
+
+def trained(
+    dataset: Dataset, size: Size, make: Callable[[Task], Sampler] | None = None, **settings: Any
+) -> tuple[Stepper, float]:
+    """Train, and return to the best step by validation, whose score is returned, too.
+
+    make: the sampler, if not that of the settings.
+    """
+    stepper = stepper_of(task(dataset, size, **settings), make)
     own, best = stepper.task, (-1.0, {}, None)
     every = max(own.config.training.steps // CASES[size.graph].evaluations, 1)
     for batches in stepper.batches():
@@ -140,10 +158,16 @@ def train(found: Results, graph: str, model: str, dataset: Dataset, seed: int) -
         write(found)
 
 
+def keep(known: list[Any], found: list[Any]) -> None:
+    """Put new records in the place of those of the same graph and network."""
+    new = {(one.graph, one.model) for one in found}
+    known[:] = [one for one in known if (one.graph, one.model) not in new] + found
+
+
 def main() -> None:
     """Measure and train what is missing."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", choices=["times", "choose", "train", "variance"])
+    parser.add_argument("part", choices=["times", "choose", "train", "variance", "sizes"])
     parser.add_argument("--root", type=Path)
     parser.add_argument("--graphs", nargs="+", choices=list(GRAPHS), default=list(GRAPHS))
     parser.add_argument("--networks", nargs="+", choices=NETWORKS, default=NETWORKS)
@@ -157,12 +181,15 @@ def main() -> None:
                 train(found, graph, model, datasets[graph], seed)
         return
     for graph, dataset in datasets.items():
-        if given.part == "variance":
-            from experiments.types.divisions import divisions
+        if given.part in ("variance", "sizes"):
+            from experiments.types import divisions, learnt_sizes
 
-            found.divisions[:] = [one for one in found.divisions if one.graph != graph]
-            found.divisions.extend(divisions(graph, dataset))
-            write(found)
+            for model in (one for one in given.networks if one in SIZED):
+                if given.part == "variance":
+                    keep(found.divisions, divisions.divisions(graph, model, dataset))
+                else:
+                    keep(found.learnt_sizes, [learnt_sizes.measure(found, graph, model, dataset)])
+                write(found)
             continue
         for size in candidates(graph, given.networks):
             if given.part == "choose":

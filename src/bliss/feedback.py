@@ -62,6 +62,7 @@ class Feedback(NamedTuple):
     norm: FloatArray  # [S] |h_j|, norm of each source's input; |h_j - h~_j| with a history
     prob: FloatArray | None = None  # [S] inclusion probability p_j, if sources are drawn
     attention: FloatArray | None = None  # [E'] softmax over the kept edges, mean of heads
+    message: FloatArray | None = None  # float32[E'] |W_r h_j|, if the layer has maps per relation
     input: FloatArray | None = None  # float32[S, F] h_j itself, if the sampler needs it
     watched: IntArray | None = None  # [N] kept edges whose errors were measured
     spread: FloatArray | None = None  # float32[N] squared errors of these edges
@@ -81,11 +82,25 @@ class Feedback(NamedTuple):
         """alpha_ij of the kept edges, the graph's coefficients. float32[E']."""
         return self.rows.coefficients(self.src, self.indptr, self.row, self.edge)
 
+    def squared_messages(self) -> tuple[FloatArray, FloatArray]:
+        """Sums over the kept edges of each source. float64[S] each.
+
+            sum_i alpha_ij^2 |W_r h_j|^2 and sum_i alpha_ij^2
+
+        alpha_ij is the observed attention or, without attention, the graph's coefficient.
+        """
+        assert self.message is not None
+        alpha = self.coefficients() if self.attention is None else self.attention
+        weight, number = np.square(alpha, dtype=np.float64), self.src.size
+        weighted = weight * np.square(self.message)
+        sums = [np.bincount(self.row, one, number) for one in (weighted, weight)]
+        return np.asarray(sums[0], np.float64), np.asarray(sums[1], np.float64)
+
 
 class Survey(NamedTuple):
     """Exact quantities of one layer at all nodes, from a full pass of the network."""
 
-    norm: FloatArray  # float32[V] |h_j|, norm of the layer's input
+    norm: FloatArray  # float32[V] |h_j|, norm of the layer's input; see `LayerSurvey`
     attention: npt.NDArray[np.uint8] | None = None  # [E] alpha_ij as codes of ATTENTION_TABLE
     input: Any = None  # float32[V, F] h_j itself, if a learner needs it; {type: [n_t, F_t]}
 
@@ -128,6 +143,7 @@ def check_feedback(feedback: Feedback, graph: Graph) -> None:
         "row": edges,
         "edge_prob": edges,
         "attention": edges,
+        "message": edges,
         "norm": feedback.src.size,
         "prob": feedback.src.size,
         "input": feedback.src.size,

@@ -6,14 +6,16 @@ import numpy as np
 import pytest
 import torch
 
+from bliss import Graph
 from bliss.train import Stepper
 from bliss.train.evaluation import full_logits
 from experiments.types import knowledge_run
 from experiments.types.cases import CASES
 from experiments.types.knowledge import Batch, DistMult, Knowledge, scores
+from experiments.types.messages import message_squares, source_sizes
 from experiments.types.networks import task_of
 from experiments.types.results import size_of, stored
-from tests.types.graphs import typed_dataset
+from tests.types.graphs import hetero, typed_dataset
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +42,31 @@ def test_hgt_over_full_blocks_is_hgt_over_the_graph():
     x, _ = task.inputs(batch)
     seeds = batch.blocks[-1].dst
     torch.testing.assert_close(task.model(x, batch.blocks), full_logits(task)[seeds])
+
+
+def test_the_size_of_a_source_is_that_of_its_messages_under_all_relations():
+    data = hetero(width=4)
+    graph = Graph.of(data)
+    number, types = graph.num_nodes, graph.types
+    maps = torch.randn(len(types.edge_types), 3, 4, generator=torch.Generator().manual_seed(1))
+    x = torch.cat([data[name].x for name in types.node_types])
+    row, relation = graph.indices, graph.relation_of(np.arange(graph.num_edges))
+    squares = message_squares(graph, maps, x, np.arange(number), row, relation)
+    sizes = source_sizes(row, graph.edge_weight.numpy(), squares, number)
+    for author, node in enumerate(range(number)[types.range_of("author")]):
+        above = below = 0.0
+        for name in ("writes", "reviews"):
+            edge_type = ("author", name, "paper")
+            source, target = data[edge_type].edge_index
+            alpha = 1 / torch.bincount(target)[target[source == author]]
+            message = maps[types.edge_types.index(edge_type)] @ data["author"].x[author]
+            above += float(alpha.square().sum() * message.square().sum())
+            below += float(alpha.square().sum())
+        assert (
+            np.isnan(sizes[node])
+            if below == 0
+            else sizes[node] == pytest.approx((above / below) ** 0.5)
+        )
 
 
 @pytest.mark.parametrize("filtered", [True, False])

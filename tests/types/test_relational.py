@@ -10,6 +10,7 @@ import torch
 
 import bliss
 from bliss.errors import InputError
+from bliss.feedback import log_size
 from bliss.graph import Graph
 from bliss.nn import ModelConfig, RelationalGNN, RGATConv, RSAGEConv, infer
 from bliss.nn.aggregate import aggregate_groups
@@ -57,6 +58,45 @@ def expected(conv, node: int) -> torch.Tensor:
         heads = (share[..., None] * values).sum(0)
         out = out + (heads.flatten() if conv.concat else heads.mean(0))
     return out
+
+
+def test_the_node_bandit_observes_the_sizes_of_messages_under_all_relations():
+    torch.manual_seed(0)
+    conv = RGATConv(*SHAPE)
+    maps = conv.source().detach()
+    sampler = bliss.Bliss(GRAPH, [40], policy="node")
+    (block,) = sampler.sample(np.arange(40, 70), 0)
+    conv.train()(X[block.src], block)
+    alpha = block.observation.attention
+    above, below = np.zeros(block.num_src), np.zeros(block.num_src)
+    for edge in range(block.num_edges):
+        j, relation = int(block.row[edge]), int(block.relation[edge])
+        message = maps[relation] @ X[block.src[j]]
+        above[j] += float(alpha[edge] ** 2 * message.square().sum())
+        below[j] += float(alpha[edge] ** 2)
+    seen = np.flatnonzero(below)
+    news = sampler.policy.digest(0, block.feedback())
+    assert 0 < seen.size < block.num_src  # targets without kept out-edges are left out
+    np.testing.assert_array_equal(news["source"], block.src[seen])
+    sizes = np.sqrt(above[seen] / below[seen])
+    np.testing.assert_allclose(news["log_size"], log_size(sizes), rtol=1e-4, atol=1e-5)
+
+
+def test_a_survey_shows_the_sizes_of_messages_over_all_edges():
+    torch.manual_seed(0)
+    conv = RGATConv(*SHAPE)
+    maps = conv.source().detach()
+    found = []
+    infer(conv, GRAPH, X, chunk_edges=50, observer=lambda layer, survey: found.append(survey))
+    (block,) = bliss.Full(GRAPH, layers=1).sample(np.arange(GRAPH.num_nodes), 0)
+    alpha = conv.attention(X, block).detach()
+    messages = torch.einsum("eoi,ei->eo", maps[block.relation], X[block.src[block.row]])
+    source, number = block.src[block.row].numpy(), GRAPH.num_nodes
+    weight = alpha.square().numpy()
+    above = np.bincount(source, weight * messages.square().sum(1).numpy(), number)
+    below = np.bincount(source, weight, number)
+    expected = np.where(below > 0, np.sqrt(above / np.maximum(below, 1e-30)), X.norm(dim=1))
+    np.testing.assert_allclose(found[0].norm, expected, rtol=1e-3)
 
 
 @pytest.mark.parametrize("bases", [0, 2])

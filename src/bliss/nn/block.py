@@ -19,7 +19,7 @@ from bliss.graph import Cutoff, EdgeType, Graph, GraphTypes, Rows
 from bliss.kernels import pool
 from bliss.nn.control import Control, TypedControl, check_width
 from bliss.nn.propagation import propagate
-from bliss.nn.relation_edges import edges_by_source
+from bliss.nn.relation_edges import edges_by_source, message_sizes
 from bliss.nn.squared_errors import squared_errors
 from bliss.nn.typed_block import TypedView
 
@@ -36,6 +36,7 @@ class Observation:
 
     norm: Tensor  # float32[S] |h_j|, norm of each source's input; |h_j - h~_j| with a history
     attention: Tensor | None = None  # float32[E'] softmax over the kept edges, mean of heads
+    message: Tensor | None = None  # float32[E'] |W_r h_j|, if the layer has a map per relation
     input: Tensor | None = None  # float32[S, F] h_j itself, if the block keeps it
     watched: Tensor | None = None  # int64[N] edges whose errors were measured; see `watch`
     spread: Tensor | None = None  # float32[N] squared errors of these edges
@@ -298,6 +299,7 @@ class Block:
         self,
         x: Tensor | Mapping[str, Tensor],
         attention: Tensor | tuple[Tensor, Tensor] | None = None,
+        maps: Tensor | None = None,
     ) -> None:
         """Record the observation that the policy learns from, in one pass over x, detached.
 
@@ -312,6 +314,9 @@ class Block:
             `edge_index`; or the pair (edge_index, attention) that PyG's convolutions return with
             `return_attention_weights=True`. Build those with `add_self_loops=False`: the block
             already has its self-loops, and PyG would move them to the end.
+        maps
+            For layers with a linear map W_r per relation: all maps, [R, out, F]. The sizes
+            |W_r h_j| of messages are then observed, too.
         """
         x, history = self._padded(x) if isinstance(x, Mapping) else (x, self._history())
         if x.ndim != 2 or x.size(0) != self.num_src or not x.is_floating_point():
@@ -330,6 +335,9 @@ class Block:
             attention=None if attention is None else self._mean_attention(attention),
             input=inputs.to(torch.float32) if self.keeps_input else None,
         )
+        if maps is not None:
+            message = message_sizes(self, sampled, maps.detach())
+            observation = replace(observation, message=message)
         if self.watch != "none" and attention is None and history is None:
             watched, spread = squared_errors(self, inputs, observation.norm)
             observation = replace(observation, watched=watched, spread=spread)
@@ -408,12 +416,13 @@ class Block:
             norm=_to_numpy(seen.norm),
             prob=None if draw.prob is None else _to_numpy(draw.prob),
             attention=None if seen.attention is None else _to_numpy(seen.attention),
+            message=None if seen.message is None else _to_numpy(seen.message),
             input=None if seen.input is None else _to_numpy(seen.input),
             age=None if age is None else _to_numpy(age),
             watched=None if seen.watched is None else _to_numpy(seen.watched),
             spread=None if seen.spread is None else _to_numpy(seen.spread),
         )
-        for name in ("norm", "attention", "input"):
+        for name in ("norm", "attention", "message", "input"):
             values = getattr(feedback, name)
             if values is not None and not np.isfinite(values).all():
                 raise InputError(

@@ -42,9 +42,12 @@ _RESIDENT_BYTES = 2**29  # read from mapped files before their pages are release
 class LayerSurvey(NamedTuple):
     """Exact quantities of one layer at all nodes, as passed to an observer of `infer`."""
 
-    norm: FloatArray  # float32[V] |h_j|, norm of the layer's input
+    norm: FloatArray  # float32[V] |h_j|, norm of the layer's input; see below
     attention: npt.NDArray[np.uint8] | None  # [E] alpha_ij, mean of heads, as ATTENTION_TABLE codes
     input: Any  # [V, F] h_j itself, not a copy; {type: [n_t, F_t]} of a model of dictionaries
+
+    """With a map W_r per relation, `norm` is the size of a node's messages, over all its out-edges:
+    sqrt(sum_i alpha_ij^2 |W_r h_j|^2 / sum_i alpha_ij^2); |h_j| of nodes without out-edges."""
 
 
 Observer: TypeAlias = Callable[[int, LayerSurvey], None]
@@ -386,6 +389,7 @@ class _Survey:
         self.graph, self.layer = graph, layer
         self.norm: FloatArray = np.zeros(graph.num_nodes, np.float32)
         self.attention: npt.NDArray[np.uint8] | None = None
+        self.messages: tuple[FloatArray, FloatArray] | None = None  # `Feedback.squared_messages`
         self.chunks = 0
 
     def add(self, block: Block, inputs: Tensor, nodes: IntArray) -> None:
@@ -394,6 +398,11 @@ class _Survey:
             block.observe(inputs)
         shown = block.feedback()
         self.norm[nodes] = shown.norm[: nodes.size]
+        if shown.message is not None:
+            if self.messages is None:
+                self.messages = np.zeros(self.graph.num_nodes), np.zeros(self.graph.num_nodes)
+            for total, own in zip(self.messages, shown.squared_messages(), strict=True):
+                total[shown.src] += own
         has_attention = shown.attention is not None
         if has_attention and self.chunks == 0:
             self.attention = np.empty(self.graph.num_edges, np.uint8)
@@ -409,6 +418,10 @@ class _Survey:
 
     def result(self, x: Tensor) -> LayerSurvey:
         """The layer's survey, with its input [V, F]."""
+        if self.messages is not None:
+            squares, weight = self.messages
+            is_source = weight > 0
+            self.norm[is_source] = np.sqrt(squares[is_source] / weight[is_source])
         return LayerSurvey(self.norm, self.attention, x)
 
 

@@ -88,6 +88,22 @@ class RelationPart:
     owner: Tensor  # int64[G_r] position of each group's target in dst
 
 
+def message_sizes(block: Block, x: Tensor, maps: Tensor) -> Tensor:
+    """|W_r h_j| of each kept edge, from source j under relation r. float32[E'].
+
+    x [S, F]: h_j, maps [R, out, F]: W_r
+    """
+    view = block.by_type
+    sizes = torch.zeros(block.num_edges, device=x.device)
+    for relation, place in enumerate(view.edge_place):
+        if place.numel():
+            sources = view.src_place[int(view.types.ends[0, relation])]
+            messages = x.index_select(0, sources).float() @ maps[relation].float().T
+            size = torch.linalg.vector_norm(messages, dim=1, dtype=torch.float32)
+            sizes[place] = size[view.local[block.row[place]]]
+    return sizes
+
+
 def relation_parts(block: Block) -> list[RelationPart]:
     """The groups and edges of each relation, by its number. Groups without edges are left out."""
     view = block.by_type

@@ -1,6 +1,8 @@
 """Convolutions over the relations of a block: a map per relation, with means or attention.
 
-As in `bliss.nn.convs`, a layer reports its input to the block in training and in a survey.
+As in `bliss.nn.convs`, a layer reports its input to the block in training and in a survey. `RGATConv`
+also reports its maps, because the size of a message is |W_r h_j|. For `RSAGEConv` this lowers the
+error of messages, but not that of the gradient (experiments/types), so it does not.
 """
 
 from __future__ import annotations
@@ -198,7 +200,8 @@ class RGATConv(nn.Module):
                     shown_attention(part.edges, one.detach(), own, self.correction, self.feedback)
                     for part, one, own in zip(parts, scores, attention, strict=True)
                 ]
-            block.observe(x if observed is None else observed, _spread(block, parts, shown))
+            inputs = x if observed is None else observed
+            block.observe(inputs, _spread(block, parts, shown), self.source())
         out: Tensor = self.own(x, block)
         if not parts:
             return out

@@ -54,6 +54,12 @@ class NodeBandit(CoefficientPolicy):
     target's mean (`kernels.node_bandit.source_scores`). The part of attention that depends on the
     target comes from the normalisation, not from learning.
 
+    With a map W_r per relation, the message of j is W_r h_j, and |h_j| is replaced by
+
+        s_j = sqrt(sum_i alpha_ij^2 |W_r h_j|^2 / sum_i alpha_ij^2)
+
+    over the kept edges of j; a target without kept out-edges is not observed.
+
     With histories (`bliss.samplers.history`), |h_j - h~_j| takes the place of |h_j|. It depends on
     the age of the history, so log|h_j - h~_j| is followed relative to its mean at that age
     (`AgeCurve`), and f_j is multiplied by the curve at the present age.
@@ -141,11 +147,12 @@ class NodeBandit(CoefficientPolicy):
 
         Scores are relative to the surveyed attention.
         """
-        if not feedback.norm.any():
+        size, place = _observed(feedback)
+        if not size.any():
             return {}
-        news = {"source": feedback.src, "log_size": log_size(feedback.norm)}
+        news = {"source": feedback.src[place], "log_size": log_size(size)}
         if feedback.age is not None:
-            news["age"] = feedback.age
+            news["age"] = feedback.age[place]
         if feedback.spread is not None and not self.has_attention(layer):
             news["guard.sums"] = self._guard_sums(layer, feedback)
         if feedback.attention is not None:
@@ -156,9 +163,8 @@ class NodeBandit(CoefficientPolicy):
                 attention = attention / ATTENTION_TABLE[base[feedback.edge]]
             elif self._surveyed.get(layer, "score").size:
                 attention = attention / np.exp(self._base(layer, "score", source))[feedback.row]
-            news["log_score"] = kernels.source_scores(
-                feedback.indptr, feedback.row, attention, score
-            )
+            scores = kernels.source_scores(feedback.indptr, feedback.row, attention, score)
+            news["log_score"] = scores[place]
         return news
 
     def _guard_sums(self, layer: int, feedback: Feedback) -> FloatArray:
@@ -284,6 +290,15 @@ class NodeBandit(CoefficientPolicy):
         kinds = ("attention", "score")
         is_surveyed = any(self._surveyed.get(layer, kind).size for kind in kinds)
         return is_surveyed or bool(self._score.steps[layer])
+
+
+def _observed(feedback: Feedback) -> tuple[FloatArray, IntArray | slice]:
+    """Sizes of the observed sources, float32[N], and their positions."""
+    if feedback.message is None:
+        return feedback.norm, slice(None)
+    squares, weight = feedback.squared_messages()
+    place = np.flatnonzero(weight)
+    return np.sqrt(squares[place] / weight[place]).astype(np.float32), place
 
 
 def _encoded(logarithm: FloatArray) -> Codes:
