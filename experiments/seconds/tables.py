@@ -21,11 +21,12 @@ LEVEL = 0.05
 
 
 def ties(scores: dict[str, list[float]]) -> set[str]:
-    """The best sampler and those that cannot be told from it; empty with fewer than two seeds.
+    """The best sampler and those that do not differ from it significantly.
 
-    Two samplers differ if Welch's t-test over seeds has p < LEVEL.
+    Two samplers differ if Welch's t-test over seeds has p < LEVEL. Samplers with fewer than three
+    seeds are not compared.
     """
-    known = {name: values for name, values in scores.items() if len(values) > 1}
+    known = {name: values for name, values in scores.items() if len(values) > 2}
     if len(known) < 2:
         return set()
     best = max(known, key=lambda name: mean(known[name]))

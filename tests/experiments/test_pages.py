@@ -5,17 +5,22 @@ from __future__ import annotations
 import html
 import json
 import re
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
 import pytest
+import torch
 
+from bliss import Graph
+from bliss.data import Dataset, load_dataset
 from experiments.coins import run as coins
 from experiments.links import page as links
 from experiments.planetoid import run as planetoid
 from experiments.scale import page as scale
 from experiments.seconds import commands, defaults, figure, record, results, tables, validate
 from experiments.seconds.cases import SAMPLERS
+from experiments.seconds.copies import SIMILAR, copies
 from experiments.seconds.results import GRID_SECONDS, GRID_SEED, key
 from experiments.seconds.run import settings
 from experiments.time import run as in_time
@@ -86,9 +91,36 @@ def test_runs_of_the_record_have_the_steps_that_fit_and_the_best_by_validation_i
         time = found.time(curve.name)
         assert curve.seconds - time.step_ms / 1e3 < time.seconds(curve.points[-1].step)
         assert time.seconds(curve.points[-1].step) <= curve.seconds
-    for sampler, best in record.chosen(found).items():
-        ends = [one.points[-1] for one in found.curves if one.name.split(",")[0] == sampler]
-        assert best.points[-1].val_score == max(end.val_score for end in ends)
+    for network in record.NETWORKS:
+        for sampler, best in record.best(found, network).items():
+            own = [one for one in found.curves if one.name.split(",")[0] == sampler]
+            ends = {(one.seconds, one.points[-1].val_score) for one in own}
+            assert (best.seconds, best.points[-1].val_score) == max(ends)
+
+
+def test_copies_have_the_features_labels_and_neighbours_of_training_nodes():
+    x = torch.eye(3)[[0, 1, 2, 0, 0, 1]]
+    edges = torch.tensor([[1, 2, 1, 2, 1, 0], [0, 0, 3, 3, 4, 5]])
+    splits = {
+        "train": torch.arange(3),
+        "val": torch.tensor([]).long(),
+        "test": torch.tensor([3, 4, 5]),
+    }
+    whole = Dataset("toy", Graph.from_edge_index(edges, 6), x, x, splits, num_classes=3)
+    assert copies(whole, "test") == (1, pytest.approx(1 / 3))  # of node 3; 4 lacks 2, 5 has 0
+    y = x.clone()
+    y[5] = 1
+    assert copies(replace(whole, y=y), "test").same == pytest.approx(2 / 3)
+
+
+@pytest.mark.slow
+def test_the_notes_say_how_similar_the_splits_of_ppi_are(data_root):
+    ppi = load_dataset("ppi", data_root)
+    validation, test = (copies(ppi, split) for split in ("val", "test"))
+    notes = " ".join((ROOT / "experiments/seconds/notes.md").read_text(encoding="utf-8").split())
+    assert f"{test.same:.0%} of the test nodes and {validation.same:.0%} of the valid" in notes
+    assert f"But {test.similar:.0%} of the test nodes have a copy with nearly" in notes
+    assert f"(a Jaccard index of at least {SIMILAR:.0%}), and {validation.similar:.0%} of" in notes
 
 
 def test_sizes_are_chosen_by_validation_scores_of_one_seed():

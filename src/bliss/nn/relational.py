@@ -1,8 +1,8 @@
 """Convolutions over the relations of a block: a map per relation, with means or attention.
 
-As in `bliss.nn.convs`, a layer reports its input to the block in training and in a survey. `RGATConv`
-also reports its maps, because the size of a message is |W_r h_j|. For `RSAGEConv` this lowers the
-error of messages, but not that of the gradient (experiments/types), so it does not.
+As in `bliss.nn.convs`, a layer reports its input to the block in training and in a survey.
+`RGATConv` also reports its maps, because the size of a message is |W_r h_j|. `RSAGEConv` does not:
+there this lowers the error of messages, but not that of the gradient (experiments/types).
 """
 
 from __future__ import annotations
