@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from itertools import product
+from textwrap import fill
 
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
@@ -17,9 +18,9 @@ NAMES = {
     "bliss+history": "BLISS with a history",
     "pladies+history": "PLADIES with a history",
     "vrgcn": "VR-GCN",
-    "bliss+exact": "BLISS, exact first hop",
-    "pladies+exact": "PLADIES, exact first hop",
-    "neighbor+exact": "neighbour sampling, exact first hop",
+    "bliss+exact": "BLISS with an exact first hop",
+    "pladies+exact": "PLADIES with an exact first hop",
+    "neighbor+exact": "neighbour sampling with an exact first hop",
     "bliss": "BLISS",
     "pladies": "PLADIES",
     "saint-rw": "GraphSAINT",
@@ -38,6 +39,7 @@ SHOWN = (
     "saint-rw",
     "cluster",
     "neighbor",
+    "neighbor+exact",
     "full",
 )
 OURS = {
@@ -52,6 +54,7 @@ MARKS = {
     "saint-rw": "^",
     "cluster": "X",
     "neighbor": "v",
+    "neighbor+exact": "<",
     "full": "D",
 }
 PATH = HERE.parents[1] / "docs" / "figures" / "seconds.svg"
@@ -82,7 +85,7 @@ def draw(shown: Points) -> Figure:
             colour, style = OURS.get(sampler, (GREY, "-"))
             axes.plot(
                 *zip(*line, strict=True),
-                label=NAMES[sampler],
+                label=fill(NAMES[sampler], 24),
                 color=colour,
                 linestyle=style,
                 marker=MARKS.get(sampler, "o"),

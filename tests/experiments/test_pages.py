@@ -152,7 +152,9 @@ def test_the_figure_has_the_numbers_of_the_results():
     points = figure.points(results.read())
     assert shown == json.loads(json.dumps(points))
     for network, axes in zip(points, figure.draw(points).axes, strict=True):
-        lines = {line.get_label(): line.get_xydata().tolist() for line in axes.lines}
+        lines = {
+            line.get_label().replace("\n", " "): line.get_xydata().tolist() for line in axes.lines
+        }
         expected = {figure.NAMES[k]: [list(p) for p in v] for k, v in points[network].items()}
         assert lines == expected
 
