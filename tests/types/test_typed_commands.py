@@ -169,7 +169,7 @@ def test_a_run_on_types_takes_a_given_time(store, tmp_path, monkeypatch):
     timed_run = import_module("bliss.train.seconds.timed_run")
     monkeypatch.setattr(timed_run, "choose", counted(count()))
     options = ["--model", "rsage", "--sampler", "pladies", "--dataset", store, *NETWORK]
-    shown = done("train", *options, "--lr", 0.02, "--seconds", 30, "--out", tmp_path / "run")
+    shown = done("train", *options, "--lr", 0.02, "--seconds", 60, "--out", tmp_path / "run")
     assert "Choice: pladies" in shown
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert result["test_score"] > 0.5  # chance is 1/3
