@@ -23,7 +23,7 @@ BAR = 40
 def demo(
     seconds: Annotated[float, typer.Option(help="Training time of each network.")] = 3,
     out: Annotated[Path, typer.Option(help="Folder for the runs and the report.")] = Path("demo"),
-    threads: Threads = None,
+    threads: Threads = 1,
     debug: Debug = False,
 ) -> None:
     """Compare bliss with neighbour sampling in the same seconds, on built-in graphs.
