@@ -102,8 +102,8 @@ def draw(shown: Points) -> Figure:
         axes.grid(alpha=0.3)
     panels[0].set_ylabel("test F1, PPI")
     handles, labels = panels[0].get_legend_handles_labels()
-    plot.tight_layout(rect=(0, 0, 0.78, 1))
-    plot.legend(handles, labels, fontsize=9, loc="center left", bbox_to_anchor=(0.785, 0.5))
+    plot.tight_layout(rect=(0, 0, 0.76, 1))
+    plot.legend(handles, labels, fontsize=9, loc="center left", bbox_to_anchor=(0.765, 0.5))
     return plot
 
 
