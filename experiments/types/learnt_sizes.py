@@ -66,12 +66,7 @@ class SizesStudy(VarianceStudy):
 
     def learn(self) -> None:
         """Train and teach, with a survey after half of the steps."""
-        for (batch,) in self.stepper.batches():
-            self.stepper.step([batch])
-            step, loader = self.stepper.steps, self.stepper.loader
-            seeds = loader.seeds.batch(batch.input_id.cpu().numpy(), loader.epoch)
-            for student in self.students.values():
-                self._teach(student, seeds, step)
+        for step in self._learning_steps():
             if step == STEPS // 2:
                 layers = exact_messages(self.task)
                 for name, student in self.students.items():

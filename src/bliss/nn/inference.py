@@ -40,14 +40,15 @@ _RESIDENT_BYTES = 2**29  # read from mapped files before their pages are release
 
 
 class LayerSurvey(NamedTuple):
-    """Exact quantities of one layer at all nodes, as passed to an observer of `infer`."""
+    """Exact quantities of one layer at all nodes, as passed to an observer of `infer`.
 
-    norm: FloatArray  # float32[V] |h_j|, norm of the layer's input; see below
+    With a map W_r per relation, `norm` is the size of a node's messages, over all its out-edges:
+    sqrt(sum_i alpha_ij^2 |W_r h_j|^2 / sum_i alpha_ij^2); |h_j| of nodes without out-edges.
+    """
+
+    norm: FloatArray  # float32[V] |h_j|, norm of the layer's input, or size of messages
     attention: npt.NDArray[np.uint8] | None  # [E] alpha_ij, mean of heads, as ATTENTION_TABLE codes
     input: Any  # [V, F] h_j itself, not a copy; {type: [n_t, F_t]} of a model of dictionaries
-
-    """With a map W_r per relation, `norm` is the size of a node's messages, over all its out-edges:
-    sqrt(sum_i alpha_ij^2 |W_r h_j|^2 / sum_i alpha_ij^2); |h_j| of nodes without out-edges."""
 
 
 Observer: TypeAlias = Callable[[int, LayerSurvey], None]

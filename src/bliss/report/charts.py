@@ -150,13 +150,7 @@ def stacks(labels: Sequence[str], parts: Mapping[str, Sequence[float]], x: str) 
                 significant(end), (end, place), (4, 0), textcoords="offset points", va="center"
             )
         axes.set_yticks(list(places), [short_label(label, 24) for label in labels])
-        axes.tick_params(axis="y", length=0)
-        axes.invert_yaxis()
-        axes.margins(x=0.14)
-        axes.set_xlim(left=0)
-        axes.set_xlabel(x)
-        axes.spines["left"].set_visible(False)
-        finish(figure, axes, grid="x")
+        _finish_bars(figure, axes, x, margin=0.14)
     return figure
 
 
@@ -174,14 +168,19 @@ def bars(labels: Sequence[str], series: Mapping[str, Sequence[float]], x: str) -
             )
             axes.bar_label(drawn, [fixed(value, 3) for value in values], padding=4)
         axes.set_yticks(range(len(labels)), labels)
-        axes.tick_params(axis="y", length=0)
-        axes.invert_yaxis()
-        axes.margins(x=0.2)
-        axes.set_xlim(left=0)
-        axes.set_xlabel(x)
-        axes.spines["left"].set_visible(False)
-        finish(figure, axes, grid="x")
+        _finish_bars(figure, axes, x, margin=0.2)
     return figure
+
+
+def _finish_bars(figure: Figure, axes: Axes, x: str, margin: float) -> None:
+    """Style horizontal bars that start at 0, the first at the top, with room for their values."""
+    axes.tick_params(axis="y", length=0)
+    axes.invert_yaxis()
+    axes.margins(x=margin)
+    axes.set_xlim(left=0)
+    axes.set_xlabel(x)
+    axes.spines["left"].set_visible(False)
+    finish(figure, axes, grid="x")
 
 
 @contextmanager

@@ -11,7 +11,7 @@ error of the gradient is measured for all of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from statistics import mean
 from typing import Any
 
@@ -175,12 +175,7 @@ class VarianceStudy:
     def run(self, on_step: Callable[[int], None] | None = None) -> Variance:
         """Train, measure, and return the ratios and their history."""
         steps = self.config.training.steps
-        for (batch,) in self.stepper.batches():
-            self.stepper.step([batch])
-            step, loader = self.stepper.steps, self.stepper.loader
-            seeds = loader.seeds.batch(batch.input_id.cpu().numpy(), loader.epoch)
-            for student in self.students.values():
-                self._teach(student, seeds, step)
+        for step in self._learning_steps():
             if self.survey_every and step % self.survey_every == 0:
                 for student in self.surveyed.values():
                     student.survey(self.task.model, self.task.everywhere(), device=self.task.device)
@@ -189,6 +184,16 @@ class VarianceStudy:
             if on_step:
                 on_step(step)
         return self.summary()
+
+    def _learning_steps(self) -> Iterator[int]:
+        """Train, and let the students learn from each batch; gives the number of each step."""
+        for (batch,) in self.stepper.batches():
+            self.stepper.step([batch])
+            step, loader = self.stepper.steps, self.stepper.loader
+            seeds = loader.seeds.batch(batch.input_id.cpu().numpy(), loader.epoch)
+            for student in self.students.values():
+                self._teach(student, seeds, step)
+            yield step
 
     def _teach(self, student: LayerSampler, seeds: SeedBatch, step: int) -> None:
         """Let a student learn from its own sample of a batch, with the current network.

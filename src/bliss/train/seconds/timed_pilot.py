@@ -286,9 +286,7 @@ class TimedPilot:
         self.expected.learn_factor(kind, size)
         if not own.seconds:
             return False
-        if (
-            is_new and kind.form == "subgraph"
-        ):  # whose partition or counts are made for the first batch
+        if is_new and kind.form == "subgraph":  # a partition or counts come with the first batch
             self._add_setup(kind, max(first - median(own.seconds), 0.0))
         stored = self.measured.setdefault((kind.name, size), Measured([], [], []))
         for all_, new in zip(stored, own, strict=True):
