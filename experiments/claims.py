@@ -33,8 +33,8 @@ from experiments.time import run as in_time
 from experiments.types import knowledge_run
 from experiments.types import page as types
 from experiments.types.cases import CASES as TYPED
+from experiments.types.results import STORED as OF_TYPES
 from experiments.types.results import size_of
-from experiments.types.results import stored as of_types
 from experiments.variance import run as variance
 from experiments.variance.results import read as of_variance_results
 
@@ -103,7 +103,7 @@ def score(
     network: str, sampler: str, graph: str = "ppi", split: str = "test", seconds: int = SHORT
 ) -> float:
     """Mean score over seeds."""
-    return mean(results.read().scores(graph, network, sampler, seconds, split).values())
+    return mean(results.STORED.read().scores(graph, network, sampler, seconds, split).values())
 
 
 def mean(values: Iterable[float]) -> float:
@@ -129,7 +129,7 @@ def readme() -> list[str]:
         return f"{score(network, sampler):.3f} ({score(network, sampler, split='val'):.3f})"
 
     sage, attention = partial(both, "sage"), partial(both, "gatv2")
-    long = record.best(record.read(), "GraphSAINT's network").values()
+    long = record.best(record.STORED.read(), "GraphSAINT's network").values()
     own, saint = (curve.points[-1] for curve in long)  # of bliss+history and saint-rw
     (requires,) = re.findall(r'requires-python = ">=([\d.]+)"', _text("pyproject.toml"))
     return [
@@ -204,7 +204,7 @@ def _rows() -> list[str]:
 def typed_accuracy(row: str) -> list[float]:
     """Test accuracy of rsage on the synthetic graph with types, by seed."""
     key = "library", "rsage", row
-    return [one.accuracy for one in of_types().runs if size_of(one)[:3] == key]
+    return [one.accuracy for one in OF_TYPES.read().runs if size_of(one)[:3] == key]
 
 
 def _pyg_step() -> float:
@@ -323,7 +323,7 @@ def of_scale() -> list[str]:
 
 def of_typed() -> list[str]:
     """Claims of experiments/types."""
-    runs = knowledge_run.stored("fb15k-237").runs
+    runs = knowledge_run.STORED["fb15k-237"].read().runs
     mrr = {
         name: mean(one.test["mrr"] for one in runs if one.sampler == name)
         for name in ("neighbor", "bliss")

@@ -1,7 +1,7 @@
 """Measures sources, biases and errors of the samplers; docs/subgraphs.md quotes some.
 
 `python -m experiments.estimates.estimates --root DATA` measures everything with fixed seeds and
-writes estimates.json and estimates.md. The docstring of each measurement is printed above its
+writes results.json and estimates.md. The docstring of each measurement is printed above its
 table.
 """
 
@@ -58,7 +58,7 @@ walks about halves the error of GraphSAINT's edge weights where walks start at t
 
 
 def main() -> None:
-    """Measure everything; write estimates.json and estimates.md."""
+    """Measure everything; write results.json and estimates.md."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--root", type=Path, help="folder of data sets")
     root = data_root(parser.parse_args().root)
@@ -69,7 +69,7 @@ def main() -> None:
         found[name] = measure(root)
         found["seconds"][name] = perf_counter() - started
         print(name, f"{found['seconds'][name]:.0f} s", flush=True)
-    (HERE / "estimates.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    (HERE / "results.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     (HERE / "estimates.md").write_text(page(found), encoding="utf-8")
 
 

@@ -72,7 +72,7 @@ def main(
                 on_progress=move,
             )
         show_reproduction(reproduction)
-        say(f"Written to {out / 'reproduce.json'} and {write_tables(out)}")
+        say(f"Written to {out / 'results.json'} and {write_tables(out)}")
         if figures:
             page, files = write(out)
             say(f"{len(files)} figures written to {out / 'figures'}, and a page to {page}")

@@ -6,15 +6,15 @@ from pathlib import Path
 
 from bliss.report.page import write_figures, write_page
 from bliss.report.sections import Names
-from experiments.paper.record import read
+from experiments.paper.record import reproduction
 from experiments.paper.section import reproduction_section
 
 HERE = Path(__file__).parent
 
 
 def write(folder: Path) -> tuple[Path, list[Path]]:
-    """Write the page and the figures of a folder's reproduce.json; returns their paths."""
-    sections = [reproduction_section(read(folder / "reproduce.json"), Names())]
+    """Write the page and the figures of a folder's reproduction; returns their paths."""
+    sections = [reproduction_section(reproduction(folder).read(), Names())]
     page = write_page(sections, folder / "report.html")
     return page, write_figures(sections, folder / "figures", ("png", "svg"))
 

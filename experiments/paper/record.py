@@ -1,4 +1,4 @@
-"""Records of a reproduction: reproduce.json and times.json.
+"""Records of a reproduction: the parts `reproduction` and `times` of results.json.
 
 Deviations (`_std`) are sample standard deviations over seeds, None for one seed.
 """
@@ -9,10 +9,10 @@ from pathlib import Path
 
 import msgspec
 
-from bliss.storage import records
 from bliss.storage.records import Record
 from bliss.studies.curves import Curve
 from bliss.studies.provenance import Machine
+from experiments.results import Part
 
 TABLES = ("f1", "time", "variance")
 """The tables of a reproduction."""
@@ -91,7 +91,7 @@ class Missing(Record, frozen=True, kw_only=True):
 
 
 class Reproduction(Record, frozen=True, kw_only=True, tag_field="kind", tag="reproduction"):
-    """reproduce.json."""
+    """What was run, with each published number beside ours."""
 
     command: str
     machine: Machine
@@ -103,6 +103,11 @@ class Reproduction(Record, frozen=True, kw_only=True, tag_field="kind", tag="rep
     missing: list[Missing] = msgspec.field(default_factory=list)
 
 
-def read(path: Path) -> Reproduction:
-    """Read reproduce.json or times.json."""
-    return records.read(path, Reproduction, "write it again with `python -m experiments.paper`")
+def reproduction(folder: Path) -> Part[Reproduction]:
+    """The tables of a folder."""
+    return Part(folder, "reproduction", Reproduction)
+
+
+def times(folder: Path) -> Part[Reproduction]:
+    """Times that were measured apart, on an idle machine and with fewer steps."""
+    return Part(folder, "times", Reproduction)

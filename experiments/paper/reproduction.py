@@ -17,11 +17,11 @@ import msgspec
 
 from bliss import checks
 from bliss.data import missing_files
-from bliss.storage import records
 from bliss.studies.comparison.runs import DataCache, Outcome, StudyProgress, StudyRun, run_each
 from bliss.studies.curves import average_curve, mean_and_deviation
 from bliss.studies.provenance import machine
 from bliss.train import RunFolder, TrainConfig, resolve
+from experiments.paper import record
 from experiments.paper.complexity import measure_complexity
 from experiments.paper.record import (
     TABLES,
@@ -87,12 +87,13 @@ def reproduce(
     say: Callable[[str], None] = print,
     on_progress: Callable[[StudyProgress], None] | None = None,
 ) -> Reproduction:
-    """Run the missing experiments of the paper and write reproduce.json.
+    """Run the missing experiments of the paper and write results.json.
 
     Parameters
     ----------
     out
-        Folder of the study. Runs that are finished there are not repeated.
+        Folder of the study. Runs that are finished there are not repeated. Those of
+        `tables=["time"]` are kept apart, because they need an idle machine and can be shorter.
     presets
         "paper" (the released code's constants, schedule and estimator) and "ours" (our recipes).
     tables
@@ -129,15 +130,18 @@ def reproduce(
         (key, seed): StudyRun("/".join((*key, str(seed))), preset_config(*key, seed, steps))
         for key, seed in product(keys, range(seeds))
     }
+    stored, place = record.reproduction(out), out / "runs"
+    if set(tables) == {"time"}:
+        stored, place = record.times(out), place / "times"
     folder, started = RunFolder(out), perf_counter()
     with folder.locked():
         wanted = list(runs.values()) if {"f1", "time"} & set(tables) else []
-        by_name = run_each(wanted, out / "runs", DataCache(root), say, on_progress)
+        by_name = run_each(wanted, place, DataCache(root), say, on_progress)
         outcomes = [by_name[run.name] for run in wanted]
         grouped: dict[Key, list[Outcome]] = {}
         for (key, _), outcome in zip(runs, outcomes, strict=False):
             grouped.setdefault(key, []).append(outcome)
-        reproduction = Reproduction(
+        found = Reproduction(
             command=command,
             machine=machine(),
             date=datetime.now(timezone.utc).isoformat(timespec="seconds"),
@@ -159,8 +163,8 @@ def reproduce(
             missing=missing,
             seconds=perf_counter() - started,  # evaluated last
         )
-        records.write(out / "reproduce.json", reproduction)
-    return reproduction
+        stored.write(found)
+    return found
 
 
 def f1_table(grouped: Mapping[Key, Sequence[Outcome]], published: Mapping[str, Any]) -> list[Score]:

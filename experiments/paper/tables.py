@@ -1,4 +1,4 @@
-"""`python -m experiments.paper.tables`: write tables.md from reproduce.json and times.json."""
+"""`python -m experiments.paper.tables`: write tables.md from results.json."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from itertools import groupby
 from pathlib import Path
 
 from bliss.cli.console import spread
-from experiments.paper.record import Growth, Pace, Reproduction, Score, read
+from experiments.paper import record
+from experiments.paper.record import Growth, Pace, Reproduction, Score
 
 HERE = Path(__file__).parent
 
@@ -20,17 +21,16 @@ def write_tables(folder: Path) -> Path:
 
 
 def page(folder: Path) -> str:
-    """The tables of reproduce.json; times are those of times.json, if it is there."""
-    reproduction = read(folder / "reproduce.json")
-    apart = folder / "times.json"
-    facts, tables = reproduction.machine, reproduction.tables
+    """All tables of a folder; times are those that were measured apart, if there are any."""
+    found, apart = record.reproduction(folder).read(), record.times(folder)
+    facts, tables = found.machine, found.tables
     lines = [
         "# Reproduction of the paper's tables",
         "",
-        f"    {reproduction.command}",
+        f"    {found.command}",
         "",
         f"{facts.processor}, {facts.threads} thread{'s' if facts.threads > 1 else ''}, "
-        f"torch {facts.torch}, {reproduction.date}.",
+        f"torch {facts.torch}, {found.date}.",
     ]
     if tables.f1:
         lines += [
@@ -42,7 +42,7 @@ def page(folder: Path) -> str:
             *map(f1_line, tables.f1),
         ]
     if apart.exists():
-        lines += ["", "## Seconds per step", "", *measured_apart(read(apart))]
+        lines += ["", "## Seconds per step", "", *measured_apart(apart.read())]
     elif tables.time:
         lines += ["", "## Seconds per step", "", *times(tables.time)]
     if tables.variance:
@@ -54,14 +54,14 @@ def page(folder: Path) -> str:
             "|---|---|---|---|---|",
             *map(growth_line, tables.variance),
         ]
-    if reproduction.missing:
+    if found.missing:
         lines += ["", "## Not run", ""]
-        lines += [f"- {row.dataset}: the files were not available." for row in reproduction.missing]
+        lines += [f"- {row.dataset}: the files were not available." for row in found.missing]
     return "\n".join(lines) + "\n"
 
 
 def measured_apart(timed: Reproduction) -> list[str]:
-    """Times of times.json, with the command that measured them."""
+    """Times that were measured apart, with the command."""
     note = f"60 steps, three seeds, nothing else running; {timed.date}."
     return [f"    {timed.command}", "", note, "", *times(timed.tables.time)]
 

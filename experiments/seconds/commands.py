@@ -1,7 +1,7 @@
 """What `bliss train --seconds 30` reaches, and what it reaches with other samplers.
 
 `python -m experiments.seconds.commands run --root DATA` runs the commands, alone on the machine
-with one thread, stores each result in commands.json and skips finished ones; `... commands page`
+with one thread, stores each result in results.json and skips finished ones; `... commands page`
 rewrites the table of docs/advice.md.
 """
 
@@ -18,15 +18,12 @@ from statistics import mean, stdev
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
-import msgspec
-
 from bliss.storage import records
-from bliss.storage.files import replace_file
 from bliss.studies.provenance import Machine, machine
 from bliss.train.results import RunResult
+from experiments.results import Part
 from experiments.seconds.figure import NAMES
 
-PATH = Path(__file__).parent / "commands.json"
 PAGE = Path(__file__).parents[2] / "docs" / "advice.md"
 START, END = (
     "<!-- commands: written by experiments.seconds.commands -->",
@@ -98,11 +95,12 @@ def run(model: str, given: str, seed: int, root: Path) -> Run:
     )
 
 
+STORED = Part(Path(__file__).parent, "commands", Runs)
+
+
 def read() -> Runs:
-    """The stored runs."""
-    if not PATH.exists():
-        return Runs(machine=machine(), runs=[])
-    return records.read(PATH, Runs, "run the commands again")
+    """The stored runs; none at first."""
+    return STORED.read() if STORED.exists() else Runs(machine=machine(), runs=[])
 
 
 def table(found: Runs) -> str:
@@ -151,8 +149,7 @@ def main() -> None:
             found = read()
             if (model, given, seed) not in {(one.model, one.given, one.seed) for one in found.runs}:
                 runs = [*found.runs, run(model, given, seed, arguments.root)]
-                text = msgspec.json.format(msgspec.json.encode(Runs(machine=machine(), runs=runs)))
-                replace_file(PATH, text)
+                STORED.write(Runs(machine=machine(), runs=runs))
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(START)
     after = rest.partition(END)[2]
     text = f"{before}{START}\n\n{table(read())}\n\n{END}{after}"

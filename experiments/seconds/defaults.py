@@ -2,7 +2,7 @@
 
 `python -m experiments.seconds.defaults times GRAPH --root DATA` measures the time of a step of
 every setting; run it alone on a machine. `... defaults train GRAPH --seeds 0 1 --root DATA` trains
-them for SECONDS worth of steps, which may share the machine. Results are stored in defaults.json
+them for SECONDS worth of steps, which may share the machine. Results are stored in results.json
 after each run, and finished runs are skipped. `... defaults page` rewrites the table of
 docs/choose.md. Test nodes are not scored.
 """
@@ -24,10 +24,10 @@ from bliss.storage.files import replace_file
 from bliss.studies.provenance import Machine, machine
 from bliss.train import Stepper, TrainConfig, build_task
 from bliss.train.evaluation import evaluate
+from experiments.results import Part
 from experiments.seconds.cases import GRAPHS
 from experiments.seconds.validate import times
 
-PATH = Path(__file__).parent / "defaults.json"
 PAGE = Path(__file__).parents[2] / "docs" / "choose.md"
 START, END = "<!-- defaults: written by experiments.seconds.defaults -->", "<!-- end -->"
 SECONDS = 10.0
@@ -120,18 +120,16 @@ def config(one: Choice) -> TrainConfig:
     )
 
 
-def read() -> Choices:
-    """The stored results."""
-    return records.read(PATH, Choices, "measure the defaults again")
+STORED = Part(Path(__file__).parent, "defaults", Choices)
 
 
 def store(one: Choice) -> None:
     """Replace a choice in the stored results."""
-    found = read() if PATH.exists() else Choices(machine=machine(), rows=[])
+    found = STORED.read() if STORED.exists() else Choices(machine=machine(), rows=[])
     order = [made.key for graph in GRAPHS for made in choices(graph)]
     others = [row for row in found.rows if row.key != one.key]
     rows = sorted([*others, one], key=lambda row: order.index(row.key))
-    records.write(PATH, msgspec.structs.replace(found, rows=rows))
+    STORED.write(msgspec.structs.replace(found, rows=rows))
 
 
 def train(one: Choice, seed: int, dataset: Dataset) -> Choice:
@@ -147,7 +145,7 @@ def train(one: Choice, seed: int, dataset: Dataset) -> Choice:
 
 def measure(graph: str, dataset: Dataset) -> None:
     """Time what is not stored yet."""
-    known = {row.key for row in read().rows} if PATH.exists() else set()
+    known = {row.key for row in STORED.read().rows} if STORED.exists() else set()
     for one in choices(graph):
         if one.key not in known:
             times(config(one), dataset)  # loads kernels
@@ -200,14 +198,14 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     if arguments.action == "page":
-        replace_file(PAGE, page(PAGE.read_text(encoding="utf-8"), read()).encode())
+        replace_file(PAGE, page(PAGE.read_text(encoding="utf-8"), STORED.read()).encode())
         return
     dataset = GRAPHS[arguments.graph].load(arguments.root)
     if arguments.action == "times":
         measure(arguments.graph, dataset)
         return
     for seed in arguments.seeds:
-        for one in read().rows:
+        for one in STORED.read().rows:
             is_asked = one.graph == arguments.graph and one.network in arguments.networks
             is_asked = is_asked and one.dropout in arguments.dropouts
             if is_asked and seed not in {run.seed for run in one.runs}:

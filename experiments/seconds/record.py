@@ -3,7 +3,7 @@
 `python -m experiments.seconds.record times --root DATA` measures the time of a step of every
 setting; run it alone on a machine. `... record train SETTING --seconds 60` trains a setting for the
 steps that fit, with a linear schedule, and evaluates it twelve times; such runs may share the
-machine. Results are stored in record.json.
+machine. Results are stored in results.json.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from bliss.studies.provenance import Machine, machine
 from bliss.train import Stepper, build_task, resolve
 from bliss.train.evaluation import evaluate
 from bliss.train.task import Task
+from experiments.results import Part
 from experiments.seconds.run import measure
 from experiments.seconds.saint_network import saint_task
 
-PATH = Path(__file__).parent / "record.json"
 POINTS = 12
 COMMON = {
     "dataset": "ppi",
@@ -108,9 +108,7 @@ class Record(records.Record, frozen=True, kw_only=True):
         return next(one for one in self.times if one.name == name)
 
 
-def read() -> Record:
-    """The stored results."""
-    return records.read(PATH, Record, "run the experiment again")
+STORED = Part(Path(__file__).parent, "record", Record)
 
 
 def build(name: str, dataset: Dataset, steps: int, seed: int) -> Task:
@@ -195,12 +193,13 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     dataset = load_dataset("ppi", arguments.root)
-    found = read() if PATH.exists() else Record(machine=machine(), times=[], curves=[])
+    found = Record(machine=machine(), times=[], curves=[])
+    found = STORED.read() if STORED.exists() else found
     if arguments.action == "train":
         name = arguments.setting
         curve = train(name, arguments.seconds, arguments.seed, found.time(name), dataset)
-        found = read()
-        records.write(PATH, msgspec.structs.replace(found, curves=[*found.curves, curve]))
+        found = STORED.read()
+        STORED.write(msgspec.structs.replace(found, curves=[*found.curves, curve]))
         return
     for name in SETTINGS:
         if name not in {one.name for one in found.times}:
@@ -208,7 +207,7 @@ def main() -> None:
             print(name, setup_s, step_ms, flush=True)
             time = Timed(name=name, setup_s=setup_s, step_ms=step_ms)
             found = msgspec.structs.replace(found, times=[*found.times, time])
-            records.write(PATH, found)
+            STORED.write(found)
 
 
 if __name__ == "__main__":

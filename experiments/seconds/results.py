@@ -1,19 +1,15 @@
-"""Stored results: a table of step times and a table of runs, in one file."""
+"""Step times and runs of all samplers: the part `runs` of results.json."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from statistics import mean
 
-import msgspec
-
 from bliss.storage import records
-from bliss.storage.files import replace_file
 from bliss.studies.provenance import Machine
+from experiments.results import Part
 
 HERE = Path(__file__).parent
-PATH = HERE / "results.json"
 GRID_SECONDS, GRID_SEED = 10, 0
 """Time and seed of the runs that choose sizes."""
 
@@ -96,17 +92,4 @@ def key(one: Setting) -> tuple[str, str, str, int, int]:
     return one.graph, one.network, one.sampler, one.batch_size, one.budget
 
 
-def read() -> Results:
-    """The stored results."""
-    return records.read(PATH, Results, "run the experiment again")
-
-
-def write(results: Results) -> None:
-    """Store the results, a line per row."""
-    tables = []
-    for name, rows in (("times", results.times), ("runs", results.runs)):
-        lines = ",\n".join(json.dumps(msgspec.to_builtins(row)) for row in rows)
-        tables.append(f'"{name}": [\n{lines}\n]')
-    machine = json.dumps(msgspec.to_builtins(results.machine))
-    text = f'{{"machine": {machine},\n' + ",\n".join(tables) + "}\n"
-    replace_file(PATH, text.encode())
+STORED = Part(HERE, "runs", Results)

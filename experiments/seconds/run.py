@@ -26,9 +26,17 @@ from bliss.studies.provenance import machine
 from bliss.train import Stepper, build_task
 from bliss.train.evaluation import evaluate
 from bliss.train.task import Task
-from experiments.seconds import results
 from experiments.seconds.cases import GRAPHS, SAMPLERS, config
-from experiments.seconds.results import GRID_SECONDS, GRID_SEED, Results, Run, Setting, Time, key
+from experiments.seconds.results import (
+    GRID_SECONDS,
+    GRID_SEED,
+    STORED,
+    Results,
+    Run,
+    Setting,
+    Time,
+    key,
+)
 
 WARM_UP, LEAST_STEPS, LEAST_SECONDS = 5, 20, 1.0
 
@@ -127,8 +135,8 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     dataset = GRAPHS[arguments.graph].load(arguments.root)
-    found = results.read() if results.PATH.exists() else None
-    found = found or Results(machine=machine(), times=[], runs=[])
+    found = Results(machine=machine(), times=[], runs=[])
+    found = STORED.read() if STORED.exists() else found
     if arguments.action == "times":
         known = {key(time) for time in found.times}
         samplers = arguments.samplers or SAMPLERS[arguments.network]
@@ -140,15 +148,15 @@ def main() -> None:
                 print(*key(one), setup_s, step_ms, flush=True)
                 own = msgspec.structs.asdict(one)
                 time = Time(**own, setup_s=setup_s, step_ms=step_ms)
-                found = results.read() if results.PATH.exists() else found
+                found = STORED.read() if STORED.exists() else found
                 found = msgspec.structs.replace(found, times=[*found.times, time])
-                results.write(found)
+                STORED.write(found)
         return
     for one, seconds, seed in list(missing(found, arguments)):
         run = train(one, seconds, seed, found.time(one).steps(seconds), dataset)
         print(*key(one), seconds, seed, run.steps, run.val_score, run.test_score, flush=True)
-        found = results.read()
-        results.write(msgspec.structs.replace(found, runs=[*found.runs, run]))
+        found = STORED.read()
+        STORED.write(msgspec.structs.replace(found, runs=[*found.runs, run]))
 
 
 if __name__ == "__main__":

@@ -178,6 +178,6 @@ def of_the_record(found: Record) -> list[str]:
 
 def claims() -> list[str]:
     """All claims of the notes."""
-    scores = Scores(results.read())
+    scores = Scores(results.STORED.read())
     parts = (first_paragraph, with_histories, on_other_nodes, of_other_graphs)
-    return [one for part in parts for one in part(scores)] + of_the_record(record.read())
+    return [one for part in parts for one in part(scores)] + of_the_record(record.STORED.read())

@@ -131,8 +131,8 @@ def page(found: Results, long: Record) -> str:
 
 def main() -> None:
     """Write the page and the figure."""
-    found = results.read()
-    (HERE / "README.md").write_text(page(found, record.read()), encoding="utf-8")
+    found = results.STORED.read()
+    (HERE / "README.md").write_text(page(found, record.STORED.read()), encoding="utf-8")
     figure.write(found)
 
 

@@ -4,7 +4,7 @@
 --seconds 60`, measures the settings of a small grid on the same network, and times their steps; run
 it alone on a machine. `... validate train CASE` trains every setting and the advised one for as
 many steps as fit into 3 or 10 s, which may share the machine. On PPI, the grid is that of
-experiments.seconds.run, whose times and scores are taken. Results are stored in validation.json
+experiments.seconds.run, whose times and scores are taken. Results are stored in results.json
 after each run, and finished runs are skipped. `... validate page` rewrites the table of
 docs/advice.md.
 """
@@ -30,10 +30,10 @@ from bliss.train.seconds.choice import PILOT, best_setting, measure_all
 from bliss.train.seconds.gradient_noise import Expected, Size
 from bliss.train.seconds.kinds import Kind, kinds
 from bliss.train.seconds.timed_pilot import TimedPilot
+from experiments.results import Part
 from experiments.seconds import results
 from experiments.seconds.cases import GRAPHS, NETWORKS
 
-PATH = Path(__file__).parent / "validation.json"
 PAGE = Path(__file__).parents[2] / "docs" / "advice.md"
 START, END = "<!-- validation: written by experiments.seconds.validate -->", "<!-- end -->"
 PILOT_OF, SEED = 60.0, 0
@@ -130,18 +130,16 @@ class Validation(records.Record, frozen=True, kw_only=True):
     cases: list[Case]
 
 
-def read() -> Validation:
-    """The stored results."""
-    return records.read(PATH, Validation, "run the validation again")
+STORED = Part(Path(__file__).parent, "validation", Validation)
 
 
 def store(case: Case) -> None:
     """Replace a case in the stored results."""
-    found = read() if PATH.exists() else Validation(machine=machine(), cases=[])
+    found = STORED.read() if STORED.exists() else Validation(machine=machine(), cases=[])
     others = [one for one in found.cases if one.name != case.name]
     order = list(CASES)
     cases = sorted([*others, case], key=lambda one: order.index(one.name))
-    records.write(PATH, msgspec.structs.replace(found, cases=cases))
+    STORED.write(msgspec.structs.replace(found, cases=cases))
 
 
 def load(name: str, root: Path | None) -> tuple[Dataset, dict[str, object]]:
@@ -156,7 +154,7 @@ def rows_of_grid(name: str) -> list[Row]:
     graph, network, own, _ = CASES[name]
     if own:
         return []
-    found = results.read()
+    found = results.STORED.read()
     return [
         Row(
             kind=KIND_OF[run.sampler],
@@ -200,7 +198,7 @@ def pilot(name: str, root: Path | None) -> Case:
 
     Times and scores that are stored stay.
     """
-    stored = read().cases if PATH.exists() else []
+    stored = STORED.read().cases if STORED.exists() else []
     known = {row.key: row for row in rows_of_grid(name)}
     known |= {row.key: row for case in stored if case.name == name for row in case.rows}
     dataset, settings = load(name, root)
@@ -323,7 +321,7 @@ def main() -> None:
     elif arguments.action == "train":
         dataset, settings = load(arguments.case, arguments.root)
         offered = kinds(settings, dataset, len(dataset.splits["train"]), float("inf"))
-        (case,) = (one for one in read().cases if one.name == arguments.case)
+        (case,) = (one for one in STORED.read().cases if one.name == arguments.case)
         for number, row in enumerate(case.rows):
             if row.val_score is None:
                 rows = [
@@ -334,7 +332,7 @@ def main() -> None:
                 case = msgspec.structs.replace(case, rows=rows)
                 store(case)
     else:
-        text = page(PAGE.read_text(encoding="utf-8"), read())
+        text = page(PAGE.read_text(encoding="utf-8"), STORED.read())
         replace_file(PAGE, text.encode())
 
 

@@ -20,9 +20,8 @@ import torch
 from bliss import samplers
 from bliss.samplers import Sampler
 from bliss.storage import records
-from bliss.storage.files import replace_file
-from bliss.storage.records import to_json
 from bliss.studies.provenance import Machine, machine
+from experiments.results import Part
 from experiments.types.knowledge import Batch, DistMult, Knowledge, scores
 
 HERE = Path(__file__).parent
@@ -158,19 +157,7 @@ def size_of(one: Size) -> tuple[str, int, str]:
     return one.sampler, one.budget, one.estimator
 
 
-def path(graph: str) -> Path:
-    """File of a graph's results."""
-    return HERE / f"{graph}.json"
-
-
-def stored(graph: str) -> Links:
-    """The results of a graph."""
-    return records.read(path(graph), Links, "run it again")
-
-
-def write(graph: str, found: Links) -> None:
-    """Store the results of a graph."""
-    replace_file(path(graph), to_json(found).encode())
+STORED = {graph: Part(HERE, graph, Links) for graph in CASES}
 
 
 class Training:
@@ -242,7 +229,7 @@ def choose_recipe(graph: str, found: Links, knowledge: Knowledge) -> None:
     for recipe in RECIPES:
         if recipe not in [one.recipe for one in found.recipes]:
             found.recipes.append(tried(knowledge, size, recipe, CASES[graph].recipe_steps))
-            write(graph, found)
+            STORED[graph].write(found)
 
 
 def measure(graph: str, found: Links, knowledge: Knowledge) -> None:
@@ -259,7 +246,7 @@ def measure(graph: str, found: Links, knowledge: Knowledge) -> None:
         Time(**fields(size), step_ms=median(own[WARM_UP:]))
         for size, own in zip(sizes, taken, strict=True)
     ]
-    write(graph, found)
+    STORED[graph].write(found)
 
 
 def choose_sizes(graph: str, found: Links, knowledge: Knowledge) -> None:
@@ -268,7 +255,7 @@ def choose_sizes(graph: str, found: Links, knowledge: Knowledge) -> None:
         if size_of(size) not in [size_of(one) for one in found.sizes]:
             steps = int(1e3 * CASES[graph].grid_seconds / found.step_ms(size))
             found.sizes.append(tried(knowledge, size, found.recipe, steps))
-            write(graph, found)
+            STORED[graph].write(found)
 
 
 def train_all(graph: str, found: Links, knowledge: Knowledge, seeds: list[int]) -> None:
@@ -285,7 +272,7 @@ def train_all(graph: str, found: Links, knowledge: Knowledge, seeds: list[int]) 
             own = {split: training.scores(split) for split in ("valid", "test")}
             counts = {"steps": steps, "edges": training.edges / steps}
             found.runs.append(Run(**fields(size), seed=seed, **counts, **own))
-            write(graph, found)
+            STORED[graph].write(found)
 
 
 def main() -> None:
@@ -297,7 +284,8 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     given = parser.parse_args()
     torch.set_num_threads(1)
-    own = stored(given.graph) if path(given.graph).exists() else Links(machine=machine())
+    stored = STORED[given.graph]
+    own = stored.read() if stored.exists() else Links(machine=machine())
     knowledge = Knowledge.read(given.root, CASES[given.graph].folder)
     if given.part == "train":
         train_all(given.graph, own, knowledge, given.seeds)

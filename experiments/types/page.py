@@ -9,7 +9,7 @@ from experiments.seconds.tables import score_text, ties
 from experiments.types import cases, knowledge_run
 from experiments.types.cases import FIXED, NETWORKS, ROWS, rows_of
 from experiments.types.knowledge_run import CASES, Links, Recipe
-from experiments.types.results import HERE, Results, stored
+from experiments.types.results import HERE, STORED, Results
 
 TITLES = {
     "imdb": "IMDB",
@@ -29,8 +29,8 @@ def main() -> None:
 
 def page() -> str:
     """Text of README.md: the notes with a table for each place."""
-    found = stored()
-    links = {name: knowledge_run.stored(name) for name in CASES}
+    found = STORED.read()
+    links = {name: knowledge_run.STORED[name].read() for name in CASES}
     tables = {
         "scores": scores(found),
         "fixed": fixed_scores(found),

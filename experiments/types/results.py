@@ -7,12 +7,10 @@ from pathlib import Path
 import msgspec
 
 from bliss.storage import records
-from bliss.storage.files import replace_file
-from bliss.storage.records import to_json
 from bliss.studies.provenance import Machine
+from experiments.results import Part
 
 HERE = Path(__file__).parent
-PATH = HERE / "results.json"
 
 
 class Size(records.Record, frozen=True, kw_only=True):
@@ -119,16 +117,4 @@ def size_of(one: Size) -> tuple[str, str, str, tuple[int, ...]]:
     return one.graph, one.model, one.sampler, tuple(one.budgets)
 
 
-def read() -> Results | None:
-    """The stored results; None at first."""
-    return stored() if PATH.exists() else None
-
-
-def stored() -> Results:
-    """The stored results."""
-    return records.read(PATH, Results, "run it again")
-
-
-def write(found: Results) -> None:
-    """Store the results."""
-    replace_file(PATH, to_json(found).encode())
+STORED = Part(HERE, "labels", Results)

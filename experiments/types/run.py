@@ -30,7 +30,7 @@ from bliss.train.task import Task
 from experiments.types.cases import CASES, NETWORKS, ROWS, rows_of
 from experiments.types.graphs import GRAPHS
 from experiments.types.networks import task_of
-from experiments.types.results import Cell, Results, Size, Time, Trial, read, size_of, write
+from experiments.types.results import STORED, Cell, Results, Size, Time, Trial, size_of
 
 CHOOSING = 100
 """Seed of the runs that settings are chosen by."""
@@ -137,7 +137,7 @@ def choose(found: Results, size: Size, dataset: Dataset) -> None:
         _, score = trained(dataset, size, **recipe, seed=CHOOSING)
         print(*size_of(size), recipe, score, flush=True)
         found.tried.append(Trial(**fields(size), **recipe, val_score=score))
-        write(found)
+        STORED.write(found)
 
 
 def train(found: Results, graph: str, model: str, dataset: Dataset, seed: int) -> None:
@@ -155,7 +155,7 @@ def train(found: Results, graph: str, model: str, dataset: Dataset, seed: int) -
         edges = stepper.mean_sampled().edges
         found.runs.append(Cell(**fields(choice), **recipe, seed=seed, **scores, edges=edges))
         print(graph, model, sampler, seed, scores, flush=True)
-        write(found)
+        STORED.write(found)
 
 
 def keep(known: list[Any], found: list[Any]) -> None:
@@ -173,7 +173,7 @@ def main() -> None:
     parser.add_argument("--networks", nargs="+", choices=NETWORKS, default=NETWORKS)
     given = parser.parse_args()
     torch.set_num_threads(1)
-    found = read() or Results(machine=machine())
+    found = STORED.read() if STORED.exists() else Results(machine=machine())
     datasets = {graph: GRAPHS[graph](given.root) for graph in given.graphs}
     if given.part == "train":
         for seed, graph in product(range(max(CASES[g].seeds for g in datasets)), datasets):
@@ -189,7 +189,7 @@ def main() -> None:
                     keep(found.divisions, divisions.divisions(graph, model, dataset))
                 else:
                     keep(found.learnt_sizes, [learnt_sizes.measure(found, graph, model, dataset)])
-                write(found)
+                STORED.write(found)
             continue
         for size in candidates(graph, given.networks):
             if given.part == "choose":
@@ -197,7 +197,7 @@ def main() -> None:
             elif size_of(size) not in [size_of(time) for time in found.times]:
                 found.times.append(measure(dataset, size))
                 print(found.times[-1], flush=True)
-                write(found)
+                STORED.write(found)
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ PAGES = {
     "time": lambda: in_time.page(in_time.read()),
     "links": links.page,
     "scale": scale.page,
-    "seconds": lambda: tables.page(results.read(), record.read()),
+    "seconds": lambda: tables.page(results.STORED.read(), record.STORED.read()),
     "types": types.page,
 }
 
@@ -78,7 +78,7 @@ def test_the_table_of_planetoid_is_of_every_cell_in_its_results():
 
 
 def test_steps_of_a_run_are_those_that_fit_into_its_seconds():
-    found = results.read()
+    found = results.STORED.read()
     for run in found.runs:
         time = found.time(run)
         spent = time.setup_s + run.steps * time.step_ms / 1e3
@@ -86,7 +86,7 @@ def test_steps_of_a_run_are_those_that_fit_into_its_seconds():
 
 
 def test_runs_of_the_record_have_the_steps_that_fit_and_the_best_by_validation_is_chosen():
-    found = record.read()
+    found = record.STORED.read()
     for curve in found.curves:
         time = found.time(curve.name)
         assert curve.seconds - time.step_ms / 1e3 < time.seconds(curve.points[-1].step)
@@ -124,7 +124,7 @@ def test_the_notes_say_how_similar_the_splits_of_ppi_are(data_root):
 
 
 def test_sizes_are_chosen_by_validation_scores_of_one_seed():
-    found = results.read()
+    found = results.STORED.read()
     for graph, network in {(run.graph, run.network) for run in found.runs}:
         tried = {key(one) for one in settings(graph, network)}
         for sampler in SAMPLERS[network]:
@@ -149,7 +149,7 @@ def test_the_figure_has_the_numbers_of_the_results():
     text = html.unescape(figure.PATH.read_text(encoding="utf-8"))
     start = text.index("<dc:description>") + len("<dc:description>")
     shown = json.loads(text[start : text.index("</dc:description>")])
-    points = figure.points(results.read())
+    points = figure.points(results.STORED.read())
     assert shown == json.loads(json.dumps(points))
     for network, axes in zip(points, figure.draw(points).axes, strict=True):
         lines = {

@@ -10,8 +10,9 @@ import pytest
 
 from bliss.errors import InputError
 from bliss.studies.comparison import runs
+from experiments.paper import record
 from experiments.paper.complexity import Setting, config, line, measure, row
-from experiments.paper.record import Reproduction, read
+from experiments.paper.record import Reproduction
 from experiments.paper.reproduction import paper, preset_config, reproduce
 
 pytestmark = pytest.mark.slow
@@ -113,7 +114,7 @@ def test_each_number_stands_beside_the_published_one(reproduced):
 
 def test_it_is_read_as_it_was_returned(reproduced):
     out, found = reproduced
-    stored = read(out / "reproduce.json")
+    stored = record.reproduction(out).read()
     assert stored.tables == found.tables
     assert stored.figures == found.figures
     assert stored.missing == found.missing

@@ -12,9 +12,8 @@ from typer.testing import CliRunner
 
 from bliss.errors import DamagedError
 from bliss.report.sections import Names, Section
-from experiments.paper import page, tables
+from experiments.paper import page, record, tables
 from experiments.paper.__main__ import app
-from experiments.paper.record import read
 from experiments.paper.section import reproduction_section
 from tests.report.factory import MACHINE, alter, curve, wobble, write
 from tests.report.test_odd_numbers import spoil
@@ -26,7 +25,7 @@ HERE = Path(tables.__file__).parent
 
 
 def reproduction(folder: Path, **changes: Any) -> Path:
-    """A folder with a made-up reproduce.json."""
+    """A folder with made-up results."""
     datasets, models = ("cora", "citeseer", "flickr"), ("sage", "gatv2")
     samplers = ("ladies", "pladies", "bliss")
     f1, time, figures = [], [], []
@@ -91,17 +90,17 @@ def reproduction(folder: Path, **changes: Any) -> Path:
             {"dataset": "reddit", "remedy": "Run `bliss data get reddit` and run it again."}
         ],
     }
-    write(folder / "reproduce.json", values | changes)
+    write(folder / "results.json", {"reproduction": values | changes})
     return folder
 
 
 def section_of(folder: Path) -> Section:
-    return reproduction_section(read(folder / "reproduce.json"), Names())
+    return reproduction_section(record.reproduction(folder).read(), Names())
 
 
 def test_tables_hold_the_numbers_of_the_file(tmp_path):
     sections = [section_of(reproduction(tmp_path))]
-    stored = values_of(tmp_path / "reproduce.json")["tables"]
+    stored = values_of(tmp_path / "results.json")["reproduction"]["tables"]
     for part, preset in enumerate(("paper", "ours")):
         for caption, key, names in (
             ("F1", "f1", {"Ours": "ours", "Published": "published", "Difference": "difference"}),
@@ -127,7 +126,7 @@ def test_points_that_do_not_fit_are_refused(tmp_path):
     growth = {"quantity": "time", "sampler": "x", "grows_with": "edges", "exponent": 1, "stated": 1}
     reproduction(tmp_path, tables={"variance": [growth | {"points": [[1, 2, 3]]}]})
     with pytest.raises(DamagedError, match="length 2"):
-        read(tmp_path / "reproduce.json")
+        record.reproduction(tmp_path).read()
 
 
 @pytest.mark.parametrize("share", [0.1, 1.0])

@@ -14,7 +14,7 @@ from experiments.types.cases import CASES
 from experiments.types.knowledge import Batch, DistMult, Knowledge, scores
 from experiments.types.messages import message_squares, source_sizes
 from experiments.types.networks import task_of
-from experiments.types.results import size_of, stored
+from experiments.types.results import STORED, size_of
 from tests.types.graphs import hetero, typed_dataset
 
 
@@ -110,7 +110,7 @@ def test_a_batch_hides_its_triples_and_their_reverse(knowledge):
 
 
 def test_settings_of_accuracy_are_chosen_by_validation_scores_of_one_seed():
-    found = stored()
+    found = STORED.read()
     for run in found.runs:
         choice, case = found.chosen(run.graph, run.model, run.sampler), CASES[run.graph]
         assert size_of(run) == size_of(choice)
@@ -127,7 +127,7 @@ def test_settings_of_accuracy_are_chosen_by_validation_scores_of_one_seed():
 
 @pytest.mark.parametrize("graph", knowledge_run.CASES)
 def test_settings_of_triples_are_chosen_by_validation_scores_of_one_seed(graph):
-    found, case = knowledge_run.stored(graph), knowledge_run.CASES[graph]
+    found, case = knowledge_run.STORED[graph].read(), knowledge_run.CASES[graph]
     assert {one.recipe for one in found.sizes} == {found.recipe}
     for run in found.runs:
         choice = found.chosen(run.sampler)
