@@ -90,8 +90,6 @@ def ratios(name: str, result: dict[str, Any]) -> dict[str, float]:
     if "coin_steps" in SIDES[name] and with_new_coins:  # the same side with other coins
         for measure in ("steps_per_second", "megabytes_per_step", "new_share"):
             found[f"{name}_{measure}_ratio"] = side[measure] / with_new_coins[measure]
-    if "prefetch" in name and name != "plain_map_prefetch":
-        plain = result.get("plain_map_prefetch")
     if plain and name != "plain_map":
         found[f"{name}_over_plain"] = side["steps_per_second"] / plain["steps_per_second"]
     return found

@@ -22,6 +22,7 @@ from benchmarks import (
     sampling,
     scale,
     step,
+    tables,
     threads,
     types,
 )
@@ -194,3 +195,19 @@ def test_the_benchmark_of_processes_reads_the_model_on_paper():
     assert found["8"]["exact_ms"] == pytest.approx(exact)
     assert found["512"]["allreduce_ms"] < found["512"]["exact_ms"]
     assert scale.memory_mb() > 10
+
+
+@pytest.mark.parametrize("path", tables.PAGES, ids=lambda path: path.stem)
+def test_tables_on_pages_are_those_of_the_results(path):
+    text = path.read_text(encoding="utf-8")
+    assert tables.MARKED.search(text)
+    assert tables.page(text) == text
+
+
+def test_a_number_above_its_aim_is_bold():
+    found = {"a": {"x": 1.2, "y": 1.0}, "b": {"x": 1.0}}
+    row = tables.ratio("x", "x", aim=1.1)
+    assert tables.cell(found, "a", row) == "**1.20**"
+    assert tables.cell(found, "b", row) == "1.00"
+    assert tables.cell(found, "b", tables.ratio("y", "y")) == ""
+    assert tables.number({"a_b": {"c": 2}}, "b", "a_*/c") == 2

@@ -220,12 +220,16 @@ class SamplingConfig:
     @property
     def numbers(self) -> tuple[int, ...]:
         """The budgets, one number per layer, for pilots: they do not divide them by type."""
+        self.check_numbers()
+        return tuple(one for one in self.budgets if isinstance(one, int))
+
+    def check_numbers(self) -> None:
+        """Refuse budgets of types and relations."""
         if is_typed(self.budgets):
             raise InputError(
                 f"budgets={budgets_text(self.budgets)} are numbers of types or relations, but a "
                 "pilot chooses one number per layer: pass one per layer, or leave budgets out."
             )
-        return tuple(one for one in self.budgets if isinstance(one, int))
 
     @property
     def needs_budgets(self) -> bool:

@@ -32,7 +32,7 @@ def check_timed(settings: Mapping[str, Any], seconds: float, processes: int = 1)
             "`bliss advise --seconds` first, and start the command that it prints with torchrun."
         )
     config = resolve(**settings)
-    _ = config.sampler.numbers  # refuses those of types
+    config.sampler.check_numbers()
     if config.objective.windows > 1 and not config.objective.window:
         raise InputError(
             f"seconds={seconds:g} is the time of one run, but windows={config.objective.windows}: "
