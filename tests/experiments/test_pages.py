@@ -53,13 +53,13 @@ def test_the_advice_shows_what_its_commands_reached():
 
 def test_the_advice_shows_its_validation():
     text = validate.PAGE.read_text(encoding="utf-8")
-    assert validate.page(text, validate.read()) == text
+    assert validate.page(text, validate.STORED.read()) == text
     assert "| PPI, GraphSAGE | 10 |" in text
 
 
 def test_the_page_on_choices_shows_what_defaults_were_measured():
     text = defaults.PAGE.read_text(encoding="utf-8")
-    found = defaults.read()
+    found = defaults.STORED.read()
     assert defaults.page(text, found) == text
     assert "| PPI, GraphSAGE, no dropout |" in text
     assert all(run.steps == row.steps for row in found.rows for run in row.runs)
