@@ -274,9 +274,9 @@ The estimated quantity is `conv(x, graph.edge_index)`, or `conv(x, graph.edge_in
 convolutions that take `edge_weight`, where `graph` is `sampler.graph`; see
 [own-models.md](own-models.md). Status:
 
-- **exact**: a sum or a mean of messages. Each message is weighted by 1 / p_ij (`messages`), or the
+- **exact**: a sum or a mean of messages. Each message is weighted by $1 / p_{{ij}}$ (`messages`), or the
   convolution's own `edge_weight` is. For fixed inputs the expected sum is the full one.
-- **weighted**: a softmax over the kept edges with -log p_ij added to the scores (`attention`), or a
+- **weighted**: a softmax over the kept edges with $-\\log p_{{ij}}$ added to the scores (`attention`), or a
   ratio of two such sums. The bias falls with the number of kept edges of a target.
 - **refused**: `propagate` raises an error with the reason. A message or an aggregation that
   depends on the other kept edges, such as a maximum, cannot be corrected edge by edge. Reasons that begin with
