@@ -46,6 +46,11 @@ def score_text(values: list[float], is_tied: bool) -> str:
     return f"**{text}**" if is_tied else text
 
 
+def cell(test: list[float], validation: list[float], is_tied: bool) -> str:
+    """Scores on test nodes, and the mean of those on validation nodes."""
+    return f"{score_text(test, is_tied)} ({mean(validation):.3f})" if test else "-"
+
+
 def columns(found: Results, network: str) -> list[tuple[str, int]]:
     """Graphs and seconds with a finished run of a chosen size."""
     return [
@@ -56,33 +61,37 @@ def columns(found: Results, network: str) -> list[tuple[str, int]]:
     ]
 
 
-def summary(found: Results, network: str, split: str) -> list[str]:
-    """Scores of every sampler by graph and seconds; nothing without runs. Bold in tests only."""
+def summary(found: Results, network: str) -> list[str]:
+    """Scores of every sampler by graph and seconds; nothing without runs."""
     shown = columns(found, network)
     if not shown:
         return []
-    scores = {
-        (graph, seconds): {
-            sampler: list(found.scores(graph, network, sampler, seconds, split).values())
-            for sampler in SAMPLERS[network]
+
+    def scores(split: str) -> dict[tuple[str, int], dict[str, list[float]]]:
+        return {
+            (graph, seconds): {
+                sampler: list(found.scores(graph, network, sampler, seconds, split).values())
+                for sampler in SAMPLERS[network]
+            }
+            for graph, seconds in shown
         }
-        for graph, seconds in shown
-    }
-    tied = {one: ties(scores[one]) if split == "test" else set() for one in shown}
+
+    test, validation = scores("test"), scores("validation")
+    tied = {one: ties(test[one]) for one in shown}
     heads = [f"{GRAPHS[graph].title}, {seconds} s" for graph, seconds in shown]
-    lines = [f"| {split} F1 | " + " | ".join(heads) + " |", "|---" * (len(shown) + 1) + "|"]
+    lines = ["| | " + " | ".join(heads) + " |", "|---" * (len(shown) + 1) + "|"]
     for sampler in SAMPLERS[network]:
-        cells = [score_text(scores[one][sampler], sampler in tied[one]) for one in shown]
+        cells = [cell(test[o][sampler], validation[o][sampler], sampler in tied[o]) for o in shown]
         lines.append(f"| `{sampler}` | " + " | ".join(cells) + " |")
-    counts = [sorted({len(v) for v in scores[one].values() if v}) for one in shown]
+    counts = [sorted({len(v) for v in test[one].values() if v}) for one in shown]
     seeds = [f"{h}: {' or '.join(map(str, c))}" for h, c in zip(heads, counts, strict=True)]
-    return [*lines, "", *(["Seeds: " + "; ".join(seeds) + ".", ""] if split == "test" else [])]
+    return [*lines, "", f"Seeds: {'; '.join(seeds)}.", ""]
 
 
 def sizes(found: Results, network: str) -> list[str]:
     """Sizes that were tried, the times of a step and the validation F1 that chose among them."""
     lines = [
-        f"### {TITLES[network]}: sizes that were tried",
+        f"## {TITLES[network]}",
         "",
         "| graph | sampler | batch size | budget of a layer | ms a step | set-up, s | steps in "
         f"{GRID_SECONDS} s | validation F1 |",
@@ -113,26 +122,38 @@ def sizes(found: Results, network: str) -> list[str]:
 
 
 def page(found: Results, long: Record) -> str:
-    """Text of README.md: the notes, with figure and tables at their marks, and the sizes."""
+    """Text of README.md: the notes, with figure and tables at their marks."""
     notes = (HERE / "notes.md").read_text(encoding="utf-8").rstrip()
     answer, rest, more = notes.split(MARK)
     facts = found.machine
     lines = [answer.rstrip(), "", figure.IMAGE, ""]
     for network in SAMPLERS:
-        lines += [f"## {TITLES[network]}", ""]
-        lines += summary(found, network, "test") + summary(found, network, "validation")
+        lines += [f"## {TITLES[network]}", "", *summary(found, network)]
     lines += [rest.strip(), "", *record.tables(long), more.strip(), ""]
-    lines += ["## Sizes", "", "The size in bold was chosen.", ""]
-    for network in SAMPLERS:
-        lines += sizes(found, network)
     lines.append(f"One thread of {facts.processor}, torch {facts.torch}, Python {facts.python}.")
     return "\n".join(lines) + "\n"
+
+
+def sizes_page(found: Results) -> str:
+    """Text of sizes.md."""
+    lines = [
+        "# Sizes that were tried",
+        "",
+        "All sizes of [the tables](README.md), with the times of their steps. The size in bold was "
+        "chosen, by validation",
+        f"F1 after {GRID_SECONDS} s with seed {GRID_SEED}.",
+        "",
+    ]
+    for network in SAMPLERS:
+        lines += sizes(found, network)
+    return "\n".join(lines).rstrip() + "\n"
 
 
 def main() -> None:
     """Write the page and the figure."""
     found = results.STORED.read()
     (HERE / "README.md").write_text(page(found, record.STORED.read()), encoding="utf-8")
+    (HERE / "sizes.md").write_text(sizes_page(found), encoding="utf-8")
     figure.write(found)
 
 

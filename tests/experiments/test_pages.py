@@ -45,6 +45,11 @@ def test_a_page_is_what_its_notes_and_results_give(name):
     assert text == PAGES[name]()
 
 
+def test_the_page_of_sizes_is_what_the_results_give():
+    text = (ROOT / "experiments" / "seconds" / "sizes.md").read_text(encoding="utf-8")
+    assert text == tables.sizes_page(results.STORED.read())
+
+
 def test_the_advice_shows_what_its_commands_reached():
     found = commands.read()
     assert len(found.runs) == len(commands.MODELS) * len(commands.SAMPLERS) * len(commands.SEEDS)
