@@ -8,10 +8,10 @@ from __future__ import annotations
 import matplotlib
 import matplotlib.pyplot as plt
 
-__all__ = ["GREY", "plt"]
+__all__ = ["GREEN", "GREY", "ORANGE", "plt"]
 
 matplotlib.use("svg")
-GREY = "#767676"
+GREY, GREEN, ORANGE = "#767676", "#1a9a70", "#e07020"
 matplotlib.rcParams |= {
     "svg.hashsalt": "bliss",  # the same file for the same figure
     "svg.fonttype": "none",

@@ -12,6 +12,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from itertools import product
 from pathlib import Path
 from statistics import mean, stdev
@@ -106,29 +107,32 @@ def read() -> Runs:
 def table(found: Runs) -> str:
     """The table: a row per command."""
     lines = [
-        "| command | test F1 | validation F1 | chosen, by seed | seconds |",
+        "| command | test F1 | validation F1 | chosen | seconds |",
         "|---|---|---|---|---|",
     ]
     for model, given in product(MODELS, SAMPLERS):
         runs = [one for one in found.runs if (one.model, one.given) == (model, given)]
         if not runs:
             continue
-        chosen = {
+        chosen = Counter(
             f"{NAMES[one.sampler]}{' with a history' if one.history != 'none' else ''}, "
-            f"{one.batch_size} / {one.budgets[0] if one.budgets else 'all'}": None
+            f"{one.batch_size}" + (f" / {one.budgets[0]}" if one.budgets else "")
             for one in runs
-        }
+        )
         walls = [one.wall_s for one in runs]
         cells = [
             f"`{command(model, given)}`",
             spread([one.test_score for one in runs]),
             spread([one.val_score for one in runs]),
-            "; ".join(chosen),
+            "; ".join(f"{number} x {one}" for one, number in chosen.most_common()),
             f"{min(walls):.0f} to {max(walls):.0f}",
         ]
         lines.append(f"| {' | '.join(cells)} |")
     facts = found.machine
-    lines += ["", f"One thread of {facts.processor}, torch {facts.torch}, seeds 1 to {len(SEEDS)}."]
+    lines += [
+        "",
+        f"One thread of {facts.processor}, torch {facts.torch}, {len(SEEDS)} runs of each command.",
+    ]
     return "\n".join(lines)
 
 

@@ -9,7 +9,7 @@ from textwrap import fill
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from experiments.figures import GREY, plt
+from experiments.figures import GREEN, GREY, ORANGE, plt
 from experiments.seconds.cases import TITLES
 from experiments.seconds.results import HERE, Results
 
@@ -43,9 +43,9 @@ SHOWN = (
     "full",
 )
 OURS = {
-    "bliss+history": ("#1a9a70", "-"),
-    "pladies+history": ("#1a9a70", "--"),
-    "bliss": ("#e07020", "-"),
+    "bliss+history": (GREEN, "-"),
+    "pladies+history": (GREEN, "--"),
+    "bliss": (ORANGE, "-"),
 }
 """Colours and styles of what this library adds: the bandit and histories of layer-wise samplers."""
 MARKS = {

@@ -5,8 +5,8 @@
 it alone on a machine. `... validate train CASE` trains every setting and the advised one for as
 many steps as fit into 3 or 10 s, which may share the machine. On PPI, the grid is that of
 experiments.seconds.run, whose times and scores are taken. Results are stored in results.json
-after each run, and finished runs are skipped. `... validate page` rewrites the table of
-docs/advice.md.
+after each run, and finished runs are skipped. `... validate page` rewrites table and
+figure of docs/advice.md.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from time import perf_counter
 import msgspec
 import scipy.stats
 import torch
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter, ScalarFormatter
 
 from bliss.data import Dataset
 from bliss.storage import records
@@ -27,14 +29,16 @@ from bliss.studies.provenance import Machine, machine
 from bliss.train import Stepper, TrainConfig, build_task, resolve
 from bliss.train.evaluation import evaluate
 from bliss.train.seconds.choice import PILOT, best_setting, measure_all
-from bliss.train.seconds.gradient_noise import Expected, Size
+from bliss.train.seconds.gradient_noise import POWER, Expected, Size
 from bliss.train.seconds.kinds import Kind, kinds
 from bliss.train.seconds.timed_pilot import TimedPilot
+from experiments.figures import GREY, ORANGE, plt
 from experiments.results import Part
 from experiments.seconds import results
 from experiments.seconds.cases import GRAPHS, NETWORKS
 
 PAGE = Path(__file__).parents[2] / "docs" / "advice.md"
+FIGURE = PAGE.parent / "figures" / "validation.svg"
 START, END = "<!-- validation: written by experiments.seconds.validate -->", "<!-- end -->"
 PILOT_OF, SEED = 60.0, 0
 """Time whose pilot is run, and the seed of training."""
@@ -254,25 +258,32 @@ def train(row: Row, offered: Mapping[str, Kind], dataset: Dataset, seconds: floa
     )
 
 
-def spearman(case: Case) -> float:
-    """Rank correlation of expected speed (1 / cost) and validation score over the grid."""
-    rows = [row for row in case.rows if row.val_score is not None]
-    found = scipy.stats.spearmanr([-row.cost for row in rows], [row.val_score for row in rows])
-    return float(found.statistic)
+def scored(case: Case) -> list[tuple[Row, float]]:
+    """Settings that were trained, with their validation scores."""
+    return [(row, row.val_score) for row in case.rows if row.val_score is not None]
+
+
+def spearman(case: Case, power: float = POWER) -> float:
+    """Rank correlation of expected speed, 1 / cost, and validation score over the settings.
+
+    power: exponent of 1 + r in the cost.
+    """
+    rows = scored(case)
+    speed = [-row.step_ms * (1 + row.gradient_error) ** power for row, _ in rows]
+    return float(scipy.stats.spearmanr(speed, [score for _, score in rows]).statistic)
 
 
 def table(found: Validation) -> str:
-    """Rank correlation, the advised setting and the best of the grid of every case."""
-    lines = [
-        "| graph, network | seconds | settings | Spearman rho | advised | F1 | best of all | F1 |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
+    """Rank correlations, the advised setting and the best one of every case."""
+    heads = ["graph, network", "seconds", "settings", "rho", "with 1/2", "with 1"]
+    heads += ["advised", "F1", "best of all", "F1"]
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for case in found.cases:
-        rows = [row for row in case.rows if row.val_score is not None]
+        rows = scored(case)
         advised = next(row for row in case.rows if row.is_advised)
-        best = max(rows, key=lambda row: row.val_score or 0.0)
+        best, _ = max(rows, key=lambda one: one[1])
         cells = [TITLES[case.name], f"{CASES[case.name][3]}", f"{len(rows)}"]
-        cells.append(f"{spearman(case):.2f}")
+        cells += [f"{spearman(case, power):.2f}" for power in (POWER, 0.5, 1.0)]
         for row in (advised, best):
             score = "not run" if row.val_score is None else f"{row.val_score:.3f}"
             cells += [_described(row), score]
@@ -280,18 +291,23 @@ def table(found: Validation) -> str:
     return "\n".join(lines)
 
 
-def rows_table(case: Case) -> str:
-    """All settings of a case, by expected cost."""
-    lines = [
-        "| setting | ms | r | ms (1 + r)^(3/4) | steps | validation F1 |",
-        "|---|---|---|---|---|---|",
-    ]
-    for row in sorted(case.rows, key=lambda row: row.cost):
-        lines.append(
-            f"| {_described(row)} | {row.step_ms:.0f} | {row.gradient_error:.2g} | "
-            f"{row.cost:.0f} | {row.steps} | {row.val_score:.3f} |"
-        )
-    return "\n".join(lines)
+def draw(found: Validation) -> Figure:
+    """Validation score over expected cost, a panel for each case; what was advised in colour."""
+    plot, panels = plt.subplots(1, len(found.cases), figsize=(11, 2.6))
+    for axes, case in zip(panels, found.cases, strict=True):
+        for is_advised, colour, size in ((False, GREY, 14), (True, ORANGE, 60)):
+            shown = [(row.cost, s) for row, s in scored(case) if row.is_advised == is_advised]
+            axes.scatter(*zip(*shown, strict=True), color=colour, s=size, zorder=2 + is_advised)
+        axes.set_xscale("log")
+        axes.set_title(TITLES[case.name].replace(", 200,000 nodes", ""), fontsize=9)
+        axes.tick_params(labelsize=8, which="both")
+        axes.xaxis.set_major_formatter(ScalarFormatter())
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.grid(alpha=0.3)
+    panels[0].set_ylabel("validation F1", fontsize=9)
+    plot.supxlabel("expected cost, ms (1 + r)^(3/4)", fontsize=9, color=GREY)
+    plot.tight_layout()
+    return plot
 
 
 def _described(row: Row) -> str:
@@ -299,13 +315,10 @@ def _described(row: Row) -> str:
 
 
 def page(text: str, found: Validation) -> str:
-    """A page with the tables between the marks."""
+    """A page with the table between the marks."""
     before, _, rest = text.partition(START)
     after = rest.partition(END)[2]
-    shown = next(case for case in found.cases if case.name == "ppi")
-    title = "PPI, GraphSAGE, with batch size / budget of each layer:"
-    middle = f"{table(found)}\n\n{title}\n\n{rows_table(shown)}"
-    return f"{before}{START}\n\n{middle}\n\n{END}{after}"
+    return f"{before}{START}\n\n{table(found)}\n\n{END}{after}"
 
 
 def main() -> None:
@@ -332,8 +345,11 @@ def main() -> None:
                 case = msgspec.structs.replace(case, rows=rows)
                 store(case)
     else:
-        text = page(PAGE.read_text(encoding="utf-8"), STORED.read())
-        replace_file(PAGE, text.encode())
+        found = STORED.read()
+        replace_file(PAGE, page(PAGE.read_text(encoding="utf-8"), found).encode())
+        plot = draw(found)
+        plot.savefig(FIGURE, metadata={"Date": None})
+        plt.close(plot)
 
 
 if __name__ == "__main__":
