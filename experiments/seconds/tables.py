@@ -11,7 +11,7 @@ from experiments.seconds.cases import GRAPHS, SAMPLERS, TITLES
 from experiments.seconds.record import Record
 from experiments.seconds.results import GRID_SECONDS, GRID_SEED, HERE, Results, key
 
-SECONDS = (10, 30, 100)
+PPI, SECONDS = "ppi", (10, 30, 100)
 SHORT = 30
 """Seconds of training in the first paragraphs of pages."""
 MARK = "<!-- tables -->"
@@ -56,7 +56,7 @@ def columns(found: Results, network: str) -> list[tuple[str, int]]:
     return [
         (graph, seconds)
         for graph in GRAPHS
-        for seconds in SECONDS
+        for seconds in (SECONDS if graph == PPI else (SHORT,))
         if any(found.scores(graph, network, sampler, seconds) for sampler in SAMPLERS[network])
     ]
 
@@ -84,7 +84,7 @@ def summary(found: Results, network: str) -> list[str]:
         cells = [cell(test[o][sampler], validation[o][sampler], sampler in tied[o]) for o in shown]
         lines.append(f"| `{sampler}` | " + " | ".join(cells) + " |")
     counts = [sorted({len(v) for v in test[one].values() if v}) for one in shown]
-    seeds = [f"{h}: {' or '.join(map(str, c))}" for h, c in zip(heads, counts, strict=True)]
+    seeds = [f"{' or '.join(map(str, c))} ({h})" for h, c in zip(heads, counts, strict=True)]
     return [*lines, "", f"Seeds: {'; '.join(seeds)}.", ""]
 
 
