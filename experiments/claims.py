@@ -137,7 +137,10 @@ def readme() -> list[str]:
     def later(network: str, sampler: str) -> str:
         return f"{score(network, sampler, split='val', seconds=100):.3f}"
 
-    gain = 100 * (score("gatv2", "bliss") - score("gatv2", "pladies"))
+    def gain(graph: str) -> float:
+        own, other = (score("gatv2", name, graph) for name in ("bliss", "pladies"))
+        return 100 * (own - other)
+
     long = list(record.best(record.STORED.read(), "GraphSAINT's network").values())
     own, saint = (curve.points[-1] for curve in long)  # of bliss+history and saint-rw
     python, torch, geometric = (
@@ -158,7 +161,8 @@ def readme() -> list[str]:
         row("Cluster-GCN", "cluster"),
         row("PLADIES", "pladies"),
         row("neighbour sampling", "neighbor"),
-        f"There, learning gains {gain:.1f} points on test nodes, and nothing on validation nodes",
+        f"There, learning gains {gain('ppi'):.1f} points on test nodes, and nothing on validation "
+        f"nodes; on a synthetic graph of 200,000 nodes it gains {gain('three-hops'):.1f} on both.",
         f"You need Python {python}, torch {torch} and torch_geometric {geometric} or newer",
         f"`--normalisation {recipe.network.normalisation} --lr {recipe.training.lr:g} "
         f"--dropout {recipe.network.dropout:g}`",
