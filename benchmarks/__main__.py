@@ -19,7 +19,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     names = [
         *("sampling", "samplers", "step", "threads", "dropout", "inference", "pyg", "dgl"),
-        *("blockwise", "links", "types", "time", "scale", "disk", "soak", "load"),
+        *(
+            "blockwise",
+            "neighbor_loader",
+            "links",
+            "types",
+            "time",
+            "scale",
+            "disk",
+            "soak",
+            "load",
+        ),
     ]
     parser.add_argument("name", choices=names, help="what to measure")
     parser.add_argument("--json", type=Path, help="where to write the numbers")

@@ -18,6 +18,7 @@ from benchmarks import (
     dropout,
     inference,
     links,
+    neighbor_loader,
     samplers,
     sampling,
     scale,
@@ -87,6 +88,18 @@ def test_the_benchmark_of_blockwise_times_and_scores_both_networks(monkeypatch):
     assert all(one["pyg_over_own"] > 0 for one in found.values())
     for one in blockwise.scores(dataset, 0).values():
         assert all(0 <= score <= 1 for score in [*one["own"], *one["pyg"]])
+
+
+def test_the_benchmark_of_loaders_times_and_scores_every_sampler(monkeypatch):
+    sizes = {"HIDDEN": 4, "BATCH": 64, "WARM_UP": 1, "SECONDS": 0.01, "SEEDS": (0,)}
+    sides = tuple(neighbor_loader.SAMPLERS)  # those of PyG need compiled extensions
+    for name, value in (sizes | {"SIDES": sides}).items():
+        monkeypatch.setattr(neighbor_loader, name, value)
+    dataset = step.random_dataset(power_law(300, 2000), 5, 3, multilabel=True)
+    found = neighbor_loader.times(dataset, repeats=2)
+    assert [one["over_first"] > 0 for one in found.values()] == [True] * len(sides)
+    for one in neighbor_loader.scores(dataset, found).values():
+        assert all(0 <= score <= 1 for score in [*one["test"], *one["val"]])
 
 
 def test_parts_of_a_benchmark_are_added_to_its_file():

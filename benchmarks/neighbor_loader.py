@@ -1,0 +1,171 @@
+"""PyG's `NeighborLoader` beside this library: the time of a step, and test F1 after equal seconds.
+
+PPI, PyG's `GraphSAGE` with 3 layers of 256 and batch normalisation, batches of 512, one thread, no
+worker processes. `NeighborLoader` draws 10 neighbours per node and layer; trimmed, each layer is
+computed for the nodes that the next one needs only (`trim_to_layer`). The others run the same model
+in `Blockwise`. All take turns, a different one first each time. `scores` trains each of them for
+the steps that fit into SECONDS and evaluates it with full neighbourhoods.
+
+It needs torch-sparse or pyg-lib; README.md says how to install the former beside the project.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import torch
+from torch.nn import functional
+from torch_geometric.data import Data
+from torch_geometric.loader import NeighborLoader
+from torch_geometric.nn import GraphSAGE
+
+from benchmarks.graphs import data_root
+from bliss import Bliss, BlockLoader, Graph
+from bliss.data import Dataset, load_dataset
+from bliss.nn import Blockwise, infer
+from bliss.samplers import Neighbor, Sampler
+from bliss.train.metrics import micro_f1
+
+LAYERS, HIDDEN, BATCH, FANOUT = 3, 256, 512, 10
+WARM_UP, SECONDS, SEEDS, RATE = 8, 30, (1, 2, 3), 0.01
+LOADERS = {"NeighborLoader": False, "NeighborLoader, trimmed": True}
+"""PyG's loaders, and whether layers are trimmed."""
+_BLISS = {"kind": Bliss, "estimator": "hajek"}
+SAMPLERS: dict[str, dict[str, Any]] = {
+    "neighbor": {"kind": Neighbor, "budgets": [FANOUT] * LAYERS},
+    "bliss": {**_BLISS, "budgets": [1024] * LAYERS, "first_hop": "sampled"},
+    "bliss, exact first hop": {**_BLISS, "budgets": [1024] * 2, "first_hop": "exact"},
+    "bliss, history": {"kind": Bliss, "budgets": [512] * 2, "history": "nodes"},
+}
+"""Samplers of this library."""
+SIDES = (*LOADERS, *SAMPLERS)
+
+
+class Training:
+    """PyG's model with one side, step by step; the learning rate falls linearly to 0."""
+
+    def __init__(self, dataset: Dataset, side: str, seed: int = 0, steps: int = 10**9) -> None:
+        torch.manual_seed(seed)
+        self.graph = dataset.graph.with_norm("mean")
+        inputs, outputs = dataset.num_features, dataset.num_classes
+        self.model = GraphSAGE(inputs, HIDDEN, LAYERS, outputs, norm="batch_norm")
+        data = Data(x=dataset.x, y=dataset.y, edge_index=self.graph.edge_index)
+        options = {"batch_size": BATCH, "shuffle": True}
+        train = dataset.splits["train"]
+        if side in LOADERS:
+            loader = NeighborLoader(data, [FANOUT] * LAYERS, input_nodes=train, **options)
+            self.forward, self.update = whole(self.model, LOADERS[side]), ignore
+        else:
+            sampler = build(side, self.graph, dataset, seed)
+            loader = BlockLoader(data, sampler, train, **options)
+            self.forward, self.update = over_blocks(self.model), sampler.update
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=RATE)
+        self.schedule = torch.optim.lr_scheduler.LinearLR(self.optimizer, 1.0, 0.0, steps)
+        self.batches = forever(loader)
+
+    def step(self) -> None:
+        """One step of training."""
+        batch = next(self.batches)
+        out = self.forward(batch)
+        loss = functional.binary_cross_entropy_with_logits(out, batch.y[: len(out)])
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        self.schedule.step()
+        self.update(getattr(batch, "blocks", None))
+
+
+def whole(model: GraphSAGE, is_trimmed: bool) -> Callable[[Any], torch.Tensor]:
+    """The model over the subgraph of a batch of `NeighborLoader`."""
+
+    def forward(batch: Any) -> torch.Tensor:
+        counts = {}
+        if is_trimmed:
+            counts["num_sampled_nodes_per_hop"] = batch.num_sampled_nodes
+            counts["num_sampled_edges_per_hop"] = batch.num_sampled_edges
+        out: torch.Tensor = model(batch.x, batch.edge_index, **counts)
+        return out[: batch.batch_size]
+
+    return forward
+
+
+def over_blocks(model: GraphSAGE) -> Callable[[Any], torch.Tensor]:
+    """The model over the blocks of a batch."""
+    blockwise = Blockwise(model)
+    return lambda batch: blockwise(batch.x, batch.blocks)
+
+
+def build(side: str, graph: Graph, dataset: Dataset, seed: int) -> Sampler:
+    """A sampler of this library."""
+    options = dict(SAMPLERS[side])
+    kind = options.pop("kind")
+    if "history" in options or options.get("first_hop") == "exact":
+        options["x"] = dataset.x
+    if "history" in options:
+        options["widths"] = [dataset.num_features, *[HIDDEN] * (LAYERS - 1)]
+    sampler: Sampler = kind(graph, **options, seed=seed)
+    return sampler
+
+
+def ignore(_: Any) -> None:
+    """PyG's loader learns nothing from a batch."""
+
+
+def forever(loader: Any) -> Iterator[Any]:
+    """Batches of one epoch after another."""
+    while True:
+        yield from loader
+
+
+def run(repeats: int = 41, parts: Sequence[str] | None = None) -> dict[str, Any]:
+    """Measure times, then scores for the steps that fit; returns what is written as JSON."""
+    torch.set_num_threads(1)
+    dataset = load_dataset("ppi", data_root())
+    settings = {"batch": BATCH, "hidden": HIDDEN, "fanout": FANOUT, "lr": RATE, "seconds": SECONDS}
+    result: dict[str, Any] = {"settings": settings, "times": times(dataset, repeats)}
+    print(result["times"], flush=True)
+    return result | {"scores": scores(dataset, result["times"])}
+
+
+def times(dataset: Dataset, repeats: int) -> dict[str, dict[str, float]]:
+    """Milliseconds of a step of each side, and their ratio to those of the first."""
+    trainings = {side: Training(dataset, side) for side in SIDES}
+    taken: dict[str, list[float]] = {side: [] for side in SIDES}
+    for turn in range(WARM_UP + repeats):
+        first = turn % len(SIDES)
+        for side in (*SIDES[first:], *SIDES[:first]):
+            started = perf_counter()
+            trainings[side].step()
+            taken[side].append(1e3 * (perf_counter() - started))
+    ms = {side: median(taken[side][WARM_UP:]) for side in SIDES}
+    return {side: {"ms": ms[side], "over_first": ms[side] / ms[SIDES[0]]} for side in SIDES}
+
+
+def scores(
+    dataset: Dataset, measured: Mapping[str, Mapping[str, float]]
+) -> dict[str, dict[str, Any]]:
+    """Test and validation F1 of each side by seed, after SECONDS worth of steps."""
+    found: dict[str, dict[str, Any]] = {}
+    for side in SIDES:
+        steps = int(1e3 * SECONDS / measured[side]["ms"])
+        found[side] = {"steps": steps, "test": [], "val": []}
+        for seed in SEEDS:
+            training = Training(dataset, side, seed, steps)
+            for _ in range(steps):
+                training.step()
+            for split, score in evaluate(training, dataset).items():
+                found[side][split].append(score)
+        print(side, found[side], flush=True)
+    return found
+
+
+@torch.no_grad()
+def evaluate(training: Training, dataset: Dataset) -> dict[str, float]:
+    """Micro-F1 of test and validation nodes with full neighbourhoods."""
+    training.model.eval()
+    out = infer(Blockwise(training.model), training.graph, dataset.x)
+    nodes = {split: dataset.splits[split] for split in ("test", "val")}
+    return {split: float(micro_f1(out[own], dataset.y[own])) for split, own in nodes.items()}
