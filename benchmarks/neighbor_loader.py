@@ -1,12 +1,14 @@
 """PyG's `NeighborLoader` beside this library: the time of a step, and test F1 after equal seconds.
 
 PPI, PyG's `GraphSAGE` with 3 layers of 256 and batch normalisation, batches of 512, one thread, no
-worker processes. `NeighborLoader` draws 10 neighbours per node and layer; trimmed, each layer is
-computed for the nodes that the next one needs only (`trim_to_layer`). The others run the same model
-in `Blockwise`. All take turns, a different one first each time. `scores` trains each of them for
-the steps that fit into SECONDS and evaluates it with full neighbourhoods.
+worker processes. `NeighborLoader` draws 10 neighbours per node and layer, and the model runs over
+the whole subgraph of a batch. Trimmed, each layer is computed only for the nodes that the next one
+needs (PyG's `trim_to_layer`); pyg-lib returns the counts for this, and with torch-sparse they are
+found from the order of the edges. The others run the same model in `Blockwise`. All take turns, a
+different one first each time. `scores` trains each of them for the steps that fit into SECONDS and
+evaluates it with full neighbourhoods.
 
-It needs torch-sparse or pyg-lib; README.md says how to install the former beside the project.
+It needs torch-sparse; README.md says how to install it beside the project.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from bliss.train.metrics import micro_f1
 LAYERS, HIDDEN, BATCH, FANOUT = 3, 256, 512, 10
 WARM_UP, SECONDS, SEEDS, RATE = 8, 30, (1, 2, 3), 0.01
 LOADERS = {"NeighborLoader": False, "NeighborLoader, trimmed": True}
-"""PyG's loaders, and whether layers are trimmed."""
+"""PyG's loader, and whether layers are trimmed."""
 _BLISS = {"kind": Bliss, "estimator": "hajek"}
 SAMPLERS: dict[str, dict[str, Any]] = {
     "neighbor": {"kind": Neighbor, "budgets": [FANOUT] * LAYERS},
@@ -57,7 +59,8 @@ class Training:
         train = dataset.splits["train"]
         if side in LOADERS:
             loader = NeighborLoader(data, [FANOUT] * LAYERS, input_nodes=train, **options)
-            self.forward, self.update = whole(self.model, LOADERS[side]), ignore
+            self.forward = trimmed(self.model) if LOADERS[side] else whole(self.model)
+            self.update = ignore
         else:
             sampler = build(side, self.graph, dataset, seed)
             loader = BlockLoader(data, sampler, train, **options)
@@ -78,18 +81,43 @@ class Training:
         self.update(getattr(batch, "blocks", None))
 
 
-def whole(model: GraphSAGE, is_trimmed: bool) -> Callable[[Any], torch.Tensor]:
+def whole(model: GraphSAGE) -> Callable[[Any], torch.Tensor]:
     """The model over the subgraph of a batch of `NeighborLoader`."""
+    return lambda batch: model(batch.x, batch.edge_index)[: batch.batch_size]
+
+
+def trimmed(model: GraphSAGE) -> Callable[[Any], torch.Tensor]:
+    """The same, each layer only for the nodes that the next one needs."""
 
     def forward(batch: Any) -> torch.Tensor:
-        counts = {}
-        if is_trimmed:
-            counts["num_sampled_nodes_per_hop"] = batch.num_sampled_nodes
-            counts["num_sampled_edges_per_hop"] = batch.num_sampled_edges
-        out: torch.Tensor = model(batch.x, batch.edge_index, **counts)
+        nodes, edges = hops(batch.edge_index, batch.batch_size)
+        out: torch.Tensor = model(
+            batch.x,
+            batch.edge_index,
+            num_sampled_nodes_per_hop=nodes,
+            num_sampled_edges_per_hop=edges,
+        )
         return out[: batch.batch_size]
 
     return forward
+
+
+def hops(edge_index: torch.Tensor, seeds: int) -> tuple[list[int], list[int]]:
+    """Numbers of nodes and of edges by hop. edge_index [2, E] -> LAYERS + 1 and LAYERS numbers.
+
+    Nodes are numbered and edges are sorted by hop: the edges of a hop end at the nodes that the hop
+    before has found.
+    """
+    source, target = edge_index
+    nodes, edges, known = [seeds], list[int](), seeds
+    for _ in range(LAYERS):
+        end = int(torch.searchsorted(target, known))  # targets are in the order of their numbers
+        begin = sum(edges)
+        found = max(known, int(source[begin:end].max()) + 1) if end > begin else known
+        edges.append(end - begin)
+        nodes.append(found - known)
+        known = found
+    return nodes, edges
 
 
 def over_blocks(model: GraphSAGE) -> Callable[[Any], torch.Tensor]:

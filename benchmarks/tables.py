@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from bliss.storage.files import replace_file
@@ -183,6 +184,24 @@ TABLES: dict[str, Table] = {
             ratio("PyG's over own layers", "pyg_over_own", 1.1),
         ],
     ),
+    "neighbor-loader": Table(
+        "neighbor_loader",
+        {
+            "`NeighborLoader`": "NeighborLoader",
+            "the same, trimmed": "NeighborLoader, trimmed",
+            "`bliss.samplers.Neighbor`": "neighbor",
+            "`Bliss`": "bliss",
+            "`Bliss`, exact first hop": "bliss, exact first hop",
+            "`Bliss`, history": "bliss, history",
+        },
+        [
+            count("ms a step", "times/*/ms", form="{:.1f}"),
+            ratio("over `NeighborLoader`", "times/*/over_first"),
+            count("steps in 30 s", "scores/*/steps"),
+            count("test F1 after 30 s", "scores/*/test", form="{:.3f}"),
+            count("validation F1 after 30 s", "scores/*/val", form="{:.3f}"),
+        ],
+    ),
     "threads": Table(
         "threads",
         NETWORKS,
@@ -285,13 +304,13 @@ def read(file: str) -> dict[str, Any]:
 
 
 def number(found: Any, column: str, row: str) -> float | None:
-    """The number of a column and a row; None if it was not measured."""
+    """The number of a column and a row, or the mean of numbers; None if not measured."""
     path = row.replace("*", column) if "*" in row else f"{column}/{row}"
     for name in path.split("/"):
         if name not in found:
             return None
         found = found[name]
-    return float(found)
+    return fmean(found) if isinstance(found, list) else float(found)
 
 
 def cell(found: Any, column: str, row: Row) -> str:

@@ -10,6 +10,7 @@ from math import comb
 
 import numpy as np
 import pytest
+import torch
 
 from benchmarks import (
     blockwise,
@@ -100,6 +101,12 @@ def test_the_benchmark_of_loaders_times_and_scores_every_sampler(monkeypatch):
     assert [one["over_first"] > 0 for one in found.values()] == [True] * len(sides)
     for one in neighbor_loader.scores(dataset, found).values():
         assert all(0 <= score <= 1 for score in [*one["test"], *one["val"]])
+
+
+def test_hops_of_a_subgraph_are_counted_from_its_edges():
+    # Seeds 0 and 1; 0 <- 2, 3; 1 <- 0; then 2 <- 1, 4; 3 has none; then 4 <- 0.
+    edge_index = torch.tensor([[2, 3, 0, 1, 4, 0], [0, 0, 1, 2, 2, 4]])
+    assert neighbor_loader.hops(edge_index, 2) == ([2, 2, 1, 0], [3, 2, 1])
 
 
 def test_parts_of_a_benchmark_are_added_to_its_file():
