@@ -40,7 +40,8 @@ def main() -> None:
     parser.add_argument(
         "--part",
         action="append",
-        help="load, disk, sampling, step, blockwise: one of its parts, added to FILE; default: all",
+        help="load, disk, sampling, step, blockwise, neighbor_loader: one of its parts, added to "
+        "FILE; default: all",
     )
     arguments = parser.parse_args()
 
