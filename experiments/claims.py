@@ -213,7 +213,7 @@ def _rows() -> list[str]:
     rows = disk["neighbour_sampling"]["megabytes_of_rows_per_step"]
     mrr = {row: mean(in_time_scores("mathoverflow", row)) for row in in_time.ROWS}
     trees = max(mrr["neighbor"], mrr["neighbor, last"])
-    imported = scale.stored().large["import"]
+    imported = scale.STORED["large"].read().rows["import"]
     return [
         f"{labels} ([page]",
         f"{attention}; {comparison(reached['gatv2', ''], saint)} GraphSAINT, {mean(saint):.3f}",
@@ -227,7 +227,7 @@ def _rows() -> list[str]:
         f"a step takes {_pyg_step():.2f} times as long as with the layers of this library",
         f"{read:.0f} MB of features read from disk per step; the rows of neighbour sampling with "
         f"10 neighbours per layer are {rows:.0f} MB",
-        f"imported in {imported.seconds[0]:g} s with {imported.peak_gib} GiB",
+        f"imported in {imported.seconds:g} s with {imported.peak_gib} GiB",
         f"two processes take {_benchmark('scale')['sage']['two_over_one']:.2f} of the time of one",
     ]
 
@@ -346,12 +346,12 @@ def of_time() -> list[str]:
 
 def of_scale() -> list[str]:
     """Claims of experiments/scale."""
-    found = scale.stored()
-    small, large = (one["import"] for one in (found.small, found.large))
+    found = scale.STORED["large"].read()
+    small, large = (stored.read().rows["import"] for stored in scale.STORED.values())
     return [
-        f"imported in {large.seconds[0]:g} s and {large.peak_gib} GiB of memory, and trained on "
-        f"with {found.step_ms:g} ms a step",
-        f"takes {small.seconds[0]:g} s and {small.peak_gib} GiB.",
+        f"imported in {large.seconds:g} s and {large.peak_gib} GiB of memory, and trained on with "
+        f"{found.step_ms:g} ms a step",
+        f"takes {small.seconds:g} s and {small.peak_gib} GiB.",
     ]
 
 

@@ -1,45 +1,49 @@
-"""README.md: the notes, and tables of results.json. `python -m experiments.scale.page`.
-
-results.json has measurements of the commands in the notes, entered by hand.
-"""
+"""README.md: the notes, and tables of results.json. `python -m experiments.scale.page`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
-
 from bliss.storage import records
+from bliss.studies.provenance import Machine
+from experiments.results import Part
 
 HERE = Path(__file__).parent
-RESULTS = HERE / "results.json"
 
 
 class Measurement(records.Record, frozen=True, kw_only=True):
-    """One command, or a part of it; what was not measured is empty or None."""
+    """What a command took."""
 
-    what: str
-    seconds: list[float]
-    """By run."""
-    cpu: list[float] = msgspec.field(default_factory=list)
-    """Seconds of processors, by run."""
-    peak_gib: float | None = None
+    seconds: float
+    cpu: float
+    """Seconds of processors."""
+    peak_gib: float
     """Peak resident memory."""
-    anonymous_gib: float | None = None
-    """Part of it that is not pages of files."""
-    read_gb: float | None = None
-    written_gb: float | None = None
-    is_approximate: bool = False
+    anonymous_gib: float
+    """Peak of the memory that is not pages of files."""
+    read_gb: float
+    """Read from the disk."""
+    written_gb: float
 
 
-class Results(records.Record, frozen=True, kw_only=True):
-    """results.json: measurements by graph and name."""
+class Scale(records.Record, frozen=True, kw_only=True):
+    """Everything that was measured on a graph."""
 
-    small: dict[str, Measurement]
-    large: dict[str, Measurement]
+    machine: Machine
+    entries: int
+    """Edges of the imported graph, with reverse edges and self-loops."""
+    raw_gb: float
+    store_gb: float
+    rows: dict[str, Measurement]
+    """By command: "make", "import", "train"."""
+    steps_s: float
+    """Seconds of training in training steps."""
     step_ms: float
-    """Milliseconds of a training step on the large graph."""
+    """Median."""
+    val_score: float
+
+
+STORED = {size: Part(HERE, size, Scale) for size in ("small", "large")}
 
 
 def main() -> None:
@@ -47,40 +51,29 @@ def main() -> None:
     (HERE / "README.md").write_text(page(), encoding="utf-8")
 
 
-def stored() -> Results:
-    """What results.json holds."""
-    return records.read(RESULTS, Results, "restore it")
-
-
 def page() -> str:
     """Text of README.md."""
-    text, found = (HERE / "notes.md").read_text(encoding="utf-8"), stored()
-    text = text.replace("<!-- small -->", table(list(found.small.values()), has_traffic=False))
-    return text.replace("<!-- large -->", table(list(found.large.values()), has_traffic=True))
+    text = (HERE / "notes.md").read_text(encoding="utf-8")
+    for size, stored in STORED.items():
+        text = text.replace(f"<!-- {size} -->", table(stored.read()))
+    return text
 
 
-def table(rows: Sequence[Measurement], *, has_traffic: bool) -> str:
-    """A Markdown table of measurements, with or without bytes read and written."""
-    heads = ["", "seconds", "of it CPU", "peak resident memory", "of it anonymous"]
-    heads += ["read", "written"] * has_traffic
+def table(found: Scale) -> str:
+    """A Markdown table of the commands."""
+    names = {
+        "make": f"make the files ({found.raw_gb:g} GB)",
+        "import": f"import {found.entries / 1e6:,.0f} million edges, with reverse edges and "
+        f"self-loops, into a store of {found.store_gb:g} GB",
+        "train": f"train ({found.steps_s:g} s in 200 steps) and evaluate",
+    }
+    heads = ["", "seconds", "of it CPU", "peak memory", "of it anonymous", "read", "written"]
     lines = [heads, ["---"] * len(heads)]
-    for row in rows:
-        about = "about " if row.is_approximate else ""
-        cells = [row.what, about + listed(row.seconds), listed(row.cpu)]
-        cells += [sized(row.peak_gib, "GiB"), sized(row.anonymous_gib, "GiB")]
-        cells += [sized(row.read_gb, "GB"), sized(row.written_gb, "GB")] * has_traffic
-        lines.append(cells)
+    for name, row in found.rows.items():
+        cells = [names[name], f"{row.seconds:g}", f"{row.cpu:g}"]
+        cells += [f"{row.peak_gib:g} GiB", f"{row.anonymous_gib:g} GiB"]
+        lines.append([*cells, f"{row.read_gb:g} GB", f"{row.written_gb:g} GB"])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def listed(numbers: Sequence[float]) -> str:
-    """Numbers, separated by commas."""
-    return ", ".join(f"{number:g}" for number in numbers)
-
-
-def sized(number: float | None, unit: str) -> str:
-    """A number with its unit; empty if it was not measured."""
-    return "" if number is None else f"{float(number)} {unit}"
 
 
 if __name__ == "__main__":
