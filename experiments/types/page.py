@@ -1,13 +1,14 @@
-"""README.md: the notes, and tables of the stored results. `python -m experiments.types.page`."""
+"""README.md and details.md: notes, and tables of the results. `python -m experiments.types.page`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from statistics import mean
 
 from experiments.seconds.tables import score_text, ties
 from experiments.types import cases, knowledge_run
-from experiments.types.cases import FIXED, NETWORKS, ROWS, rows_of
+from experiments.types.cases import NETWORKS, ROWS, rows_of
 from experiments.types.knowledge_run import CASES, Links, Recipe
 from experiments.types.results import HERE, STORED, Results
 
@@ -22,18 +23,23 @@ PUBLISHED = {"fb15k-237": 0.249}
 """Filtered MRR of R-GCN, as published."""
 
 
+PAGES = {"README.md": "notes.md", "details.md": "details_notes.md"}
+"""Pages, and the notes that they are made of."""
+
+
 def main() -> None:
-    """Write README.md."""
-    (HERE / "README.md").write_text(page(), encoding="utf-8")
+    """Write the pages."""
+    for name in PAGES:
+        (HERE / name).write_text(page(name), encoding="utf-8")
 
 
-def page() -> str:
-    """Text of README.md: the notes with a table for each place."""
+def page(name: str = "README.md") -> str:
+    """Text of a page: its notes with a table for each place."""
     found = STORED.read()
     links = {name: knowledge_run.STORED[name].read() for name in CASES}
     tables = {
-        "scores": scores(found),
-        "fixed": fixed_scores(found),
+        "scores": scores(found, "accuracy"),
+        "macro-F1": scores(found, "macro_f1"),
         "choices": choices(found),
         "links": link_scores(links),
         "sizes": link_sizes(links),
@@ -45,9 +51,9 @@ def page() -> str:
         "size scores": size_scores(found),
         "machine": machine(found),
     }
-    text = (HERE / "notes.md").read_text(encoding="utf-8")
-    for name, lines in tables.items():
-        text = text.replace(f"<!-- {name} -->", lines)
+    text = (HERE / PAGES[name]).read_text(encoding="utf-8")
+    for place, lines in tables.items():
+        text = text.replace(f"<!-- {place} -->", lines)
     return text
 
 
@@ -57,36 +63,17 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def scores(found: Results) -> str:
-    """Accuracy and macro-F1 of every graph and network; bold where tied with the best."""
-    plain = [name for name in ROWS if name not in FIXED]
-    places = [(graph, model) for graph in cases.CASES for model in NETWORKS]
-    parts = [
-        score_table(found, metric, title, places, plain)
-        for metric, title in (("accuracy", "accuracy"), ("macro_f1", "macro-F1"))
-    ]
-    return "\n\n".join(parts)
-
-
-def fixed_scores(found: Results) -> str:
-    """Accuracy of rsage, also with a history and an exact first hop."""
-    places = [(graph, "rsage") for graph in cases.CASES]
-    return score_table(found, "accuracy", "accuracy", places, list(ROWS))
-
-
-def score_table(
-    found: Results, metric: str, title: str, places: list[tuple[str, str]], rows: list[str]
-) -> str:
-    """Scores of some rows at graphs and networks; the number of seeds is below."""
+def scores(found: Results, metric: str) -> str:
+    """A score of every sampler at graphs and networks; bold where tied with the best."""
     columns = {}
-    for graph, model in places:
+    for graph, model in product(cases.CASES, NETWORKS):
         own = {
             row: [
                 getattr(one, metric)
                 for one in found.runs
                 if (one.graph, one.model, one.sampler) == (graph, model, row)
             ]
-            for row in rows
+            for row in ROWS
         }
         if any(own.values()):
             columns[graph, model] = own
@@ -97,13 +84,13 @@ def score_table(
             named(row),
             *(score_text(column[row], row in tied[place]) for place, column in columns.items()),
         ]
-        for row in rows
+        for row in ROWS
     ]
     numbers = [
         " or ".join(str(n) for n in sorted({len(values) for values in column.values() if values}))
         for column in columns.values()
     ]
-    return table([title, *heads], [*lines, ["seeds", *numbers]])
+    return table(["", *heads], [*lines, ["seeds", *numbers]])
 
 
 def named(row: str) -> str:

@@ -45,6 +45,11 @@ def test_a_page_is_what_its_notes_and_results_give(name):
     assert text == PAGES[name]()
 
 
+def test_the_details_of_types_are_what_the_results_give():
+    text = (ROOT / "experiments" / "types" / "details.md").read_text(encoding="utf-8")
+    assert text == types.page("details.md")
+
+
 def test_the_page_of_sizes_is_what_the_results_give():
     text = (ROOT / "experiments" / "seconds" / "sizes.md").read_text(encoding="utf-8")
     assert text == tables.sizes_page(results.STORED.read())
