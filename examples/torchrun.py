@@ -34,7 +34,7 @@ def main(steps: int = 20) -> None:
     graph = dataset.graph
 
     seeds = dataset.splits["train"]
-    sampler = Bliss(graph, budgets=[512, 256])  # the same seed everywhere: shards have own coins
+    sampler = Bliss(graph, budgets=[512, 256])  # the same seed in all processes
     data = Data(x=dataset.x, y=dataset.y, num_nodes=graph.num_nodes)
     loader = BlockLoader(
         data, sampler, seeds, batch_size=64, shuffle=True, drop_last=True, shards=world, shard=rank
