@@ -30,11 +30,12 @@ from bliss.train.seconds.gradient_noise import (
 )
 from bliss.train.seconds.kinds import KINDS, kinds
 from bliss.train.seconds.schedule import Durations, least_seconds, plan
-from bliss.train.seconds.timed_pilot import LEAST_DRAWS, TimedPilot
+from bliss.train.seconds.timed_pilot import LEAST_DRAWS, MEASURED, TimedPilot
 from bliss.train.seconds.timed_run import check_timed, timed_config
 from tests.train.runs import assert_same_run, quiet, stopped
 
-GIVEN = {"dataset": "toy", "layers": 2, "hidden": 8, "dropout": 0.0, "lr": 0.02}
+GIVEN = {"dataset": "toy", "layers": 2, "hidden": 8, "lr": 0.02}
+GIVEN |= {"dropout": 0.0, "normalisation": "none"}
 FALSE_ALARM = 1e-6
 
 
@@ -251,6 +252,26 @@ def test_the_choice_fits_the_time_and_keeps_what_is_given(dataset, monkeypatch):
     assert {row.name for row in found.rows} == {"pladies, sampled first hop"}
     assert f"batches of {training.batch_size}" in found.lines[0]
     assert f"{found.steps:,} steps" in found.lines[1]
+
+
+def test_the_choice_that_is_printed_is_the_one_that_trains(dataset, monkeypatch):
+    measure = TimedPilot.measure
+
+    def spoil_the_last(pilot, kind, size, until=MEASURED, **options):
+        done = measure(pilot, kind, size, until, **options)
+        if until == 1.0:  # of the chosen setting, once more
+            pilot.measured[kind.name, size].moments.extend([1e9] * 100)
+        return done
+
+    monkeypatch.setattr(TimedPilot, "measure", spoil_the_last)
+    settings = {**GIVEN, "first_hop": "sampled"}
+    found = choose(settings, dataset, 2.0, clock=MadeUpClock(monkeypatch))
+    assert len(found.rows) > 1
+    best = found.rows[0]
+    config = found.config
+    assert best.cost == min(row.cost for row in found.rows)
+    assert (best.sampler, best.batch_size) == (config.sampler.name, config.training.batch_size)
+    assert tuple(best.budgets) == config.sampler.numbers
 
 
 def test_larger_batches_are_chosen_where_they_cost_nothing(dataset, monkeypatch):

@@ -123,10 +123,11 @@ def choose(
             f"has a tenth of the time: pass at least {_rounded_up(slow.seconds / PILOT)}."
         ) from None
     pilot.refer()
-    if is_chosen := pilot.has_learnt and pilot.has_weights:
+    rows = list[TimedRow]()
+    if pilot.has_learnt and pilot.has_weights:
         measure_all(pilot)
         name, size = best_setting(pilot.model(), offered)
-        kind = offered[name]
+        kind, rows = offered[name], _rows(pilot)
     else:
         kind, size = _default_kind(task)
     pilot.measure(kind, size, until=1.0, must=(kind.name, size) not in pilot.measured)
@@ -150,7 +151,6 @@ def choose(
         schedule=given.get("schedule", "linear"),
         patience=given.get("patience", 0),
     )
-    rows = _rows(pilot) if is_chosen else []
     return Choice(
         seconds=seconds,
         pilot_seconds=pilot_seconds,
@@ -256,7 +256,7 @@ def _reason(rows: Sequence[TimedRow]) -> str:
     if not others:
         return f"{text}."
     longer = [f"{row.name} {row.cost / best.cost:.2g}" for row in others[:SHOWN]]
-    return f"{text}. Expected time to the same loss, in multiples: {', '.join(longer)}."
+    return f"{text}. Expected time to the same loss, over that of the choice: {', '.join(longer)}."
 
 
 def _no_reason(pilot: TimedPilot) -> str:
