@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import warnings
 from typing import Any
 
 import numpy as np
@@ -175,6 +176,24 @@ def test_training_with_a_history_learns_and_a_survey_writes_the_history():
     torch.testing.assert_close(out, model.eval()(x, EDGES), rtol=1e-4, atol=1e-5)
     hidden = model.convs[0](x, EDGES).relu().detach()
     np.testing.assert_allclose(sampler.history.value(0), hidden.numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("layers", "history", "dropout", "warns"),
+    [(3, "nodes", 0.5, 1), (2, "nodes", 0.5, 0), (3, "nodes", 0.0, 0), (3, "none", 0.5, 0)],
+)
+def test_dropout_below_a_layer_with_a_history_is_warned_of(
+    layers, history, dropout, warns, recwarn
+):
+    x, graph = features(), graph_for("GraphSAGE")
+    model = Blockwise(GraphSAGE(WIDTH, 6, layers, out_channels=3, dropout=dropout))
+    options = {"layers": layers, "widths": [WIDTH, 6, 6][:layers], "x": x.numpy()}
+    budgets = [20] * (layers - 1)
+    blocks = Bliss(graph, budgets, history=history, first_hop="exact", **options).sample(SEEDS, 0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        model(x[blocks[0].src], blocks)
+    assert ["dropout below a layer" in str(one.message) for one in recwarn] == [True] * warns
 
 
 def test_the_block_observes_the_input_before_dropout():

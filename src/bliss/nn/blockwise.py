@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,10 @@ from bliss.nn.layer_calls import LayerCall, LayerPart, Placeholder, message_pass
 from bliss.nn.support import support
 from bliss.nn.typed_propagation import TypedLayer
 
+NOISY = (
+    "the model has dropout below a layer with a history, where its noise is divided by the "
+    "sampling probabilities: train without dropout or history, or with the networks of bliss.nn."
+)
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
@@ -137,13 +142,18 @@ class Blockwise(nn.Module):
             return self._on_types(x, blocks)
         check_features(x, blocks[0].num_src, "sources of the first block")
         rows = FirstRows({blocks[0].num_src, *(block.num_dst for block in blocks)})
-        remaining = iter(blocks)
+        remaining, is_noisy = iter(blocks), False  # whether a layer below had dropout
 
         def take(call: LayerCall) -> Any:
+            nonlocal is_noisy
             block = next(remaining)
             _check_rows(call.name, call.x, block.num_src)
+            if is_noisy and block.control is not None and block.control.has_history:
+                warnings.warn(NOISY, stacklevel=2)
+            before = rows.before_dropout(call.x)
+            is_noisy = is_noisy or before is not None
             with rows.paused():
-                return call.on(block, call.x, observed=rows.before_dropout(call.x))
+                return call.on(block, call.x, observed=before)
 
         with rows:
             return self.run(x, take)

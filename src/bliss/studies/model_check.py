@@ -54,6 +54,7 @@ class ModelCheck:
     layers: tuple[Verdict, ...]
     norm: str  # of the graph that was checked; pass both to the sampler
     self_loops: str  # empty for a heterogeneous graph
+    draws: int
 
     @property
     def status(self) -> str:
@@ -65,7 +66,10 @@ class ModelCheck:
         if self.status != "wrong":
             settings = f"norm={self.norm!r}"
             settings += f", self_loops={self.self_loops!r}" if self.self_loops else ""
-            lines.append(f"Build its sampler as Bliss(data, ..., {settings}).")
+            lines += [
+                f"Samples: {self.draws} draws of PLADIES with half of the sources of each layer.",
+                f"Build its sampler as Bliss(data, ..., {settings}).",
+            ]
         return "\n".join(lines)
 
 
@@ -86,9 +90,10 @@ def check(
     With types, the plain forward pass is model(data.x_dict, data.edge_index_dict), or for a model
     with an argument edge_type that of data.to_homogeneous().
 
-    First over full neighbourhoods, where nothing may differ; then the mean of many draws, which
-    shows the bias. Layer by layer on the inputs of the plain pass, and the model as a whole. An
-    unbiased layer is called biased with probability 1e-6.
+    First over full neighbourhoods, where nothing may differ; then the mean of many draws of PLADIES
+    with half of the sources of each layer, which shows the bias. Layer by layer on the inputs of
+    the plain pass, and the model as a whole. An unbiased layer is called biased with probability
+    1e-6.
 
     Parameters
     ----------
@@ -116,6 +121,7 @@ def check(
     >>> print(check(SAGEConv(data.num_features, 3), data))
     SAGEConv: exact
       SAGEConv: exact
+    Samples: 200 draws of PLADIES with half of the sources of each layer.
     Build its sampler as Bliss(data, ..., norm='mean', self_loops='keep').
     """
     name = type(model).__name__
@@ -149,7 +155,8 @@ def check(
     finally:
         for part, mode in modes.items():
             part.training = mode
-    return ModelCheck(verdict, tuple(layers), settings["norm"], settings.get("self_loops", ""))
+    self_loops = settings.get("self_loops", "")
+    return ModelCheck(verdict, tuple(layers), settings["norm"], self_loops, draws)
 
 
 def _norm(model: nn.Module) -> str:
