@@ -26,6 +26,7 @@ def program(code: str, *arguments: object) -> list[str]:
 EVALUATIONS = """
     import gc
     import os
+    import torch
     from typer.testing import CliRunner
     from bliss.__main__ import main
     from bliss.cli import app
@@ -45,6 +46,7 @@ EVALUATIONS = """
         sys.argv = ["bliss", "train", "--out", out, *SMALL]
         main()
 
+    torch.set_num_threads(1)  # forks have no other threads
     CliRunner().invoke(app, ["train", "--out", FIRST, "--steps", "1", "--hidden", "8"])
     gc.freeze()
     for out, numbers in RUNS.items():

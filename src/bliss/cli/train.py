@@ -124,6 +124,7 @@ def train(
         from bliss.train.entry import run_folder, window_folder
         from bliss.train.seconds.timed_run import check_timed, timed_config
         from bliss.train.tensorboard import tensorboard_writer
+        from bliss.train.time_task import sees_times
 
         device = str(settings.get("device", "cpu"))
         with (
@@ -163,7 +164,9 @@ def train(
             if seconds is not None:
                 config = timed_config(place, settings, loaded, seconds, started=started, say=say)
                 runs = {place: config}
-            say(f"{loaded.name}: {size_words(loaded.graph)}; {summary(config, me.size)}")
+            has_times = sees_times(config.objective, loaded)
+            fitted = config.fitted(loaded.graph.num_nodes, loaded.num_features, has_times)
+            say(f"{loaded.name}: {size_words(loaded.graph)}; {summary(fitted, me.size)}")
             for own, one in runs.items():
                 if is_auto:
                     one = chosen_before(own, one) or auto_config(settings, loaded)
@@ -285,8 +288,11 @@ def summary(config: TrainConfig, processes: int) -> str:
     import torch
 
     sampler, training = config.sampler, config.training
-    policy = f" ({sampler.config.policy_name})" if sampler.config.policy_name else ""
-    text = f"{config.network.model} with {sampler.name}{policy}, {training.steps} steps"
+    policy, history = sampler.config.policy_name, getattr(sampler.config, "history", "none")
+    parts = [f"policy {policy}"] if policy else []
+    parts += [f"history of {history}"] if history in ("nodes", "surveys") else []
+    options = f" ({', '.join(parts)})" if parts else ""
+    text = f"{config.network.model} with {sampler.name}{options}, {training.steps} steps"
     if training.shards > 1:
         text += f" of {training.shards} shards"
     if processes > 1:
