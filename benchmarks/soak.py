@@ -30,6 +30,7 @@ SETTINGS: dict[str, Any] = {
     "model": "gatv2",  # the policy follows sizes and attention
     "layers": 2,
     "hidden": 16,
+    "normalisation": "none",
     "heads": 2,
     "budgets": (60, 30),
     "batch_size": 40,
