@@ -115,7 +115,8 @@ def arrays_of_training(settings: dict[str, Any]) -> Iterator[np.ndarray]:
     budgets = {"vrgcn": (2,), "saint-rw": (), "labor-1": (3, 3)}
     config = resolve(
         hidden=8, heads=2, layers=2, steps=9, batch_size=24, evaluate_every=3, dropout=0.3,
-        **({"budgets": budgets.get(settings["sampler"], (40, 20)), "survey": False} | settings),
+        **{"budgets": budgets.get(settings["sampler"], (40, 20)), "survey": False}
+        | {"normalisation": "none"} | settings,
     )  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         trainer = Trainer(config, make_dataset(), Path(folder) / "run", lambda text: None)

@@ -212,7 +212,7 @@ def draw_survey() -> None:
     dataset = Dataset("toy", Graph.of(data, self_loops="add"), data.x, data.y, splits, 4)
     config = resolve(
         sampler="pladies", model="gatv2", layers=2, hidden=16, heads=2, lr=0.002,
-        budgets=(200, 100), batch_size=64, steps=120, evaluate_every=120,
+        normalisation="none", budgets=(200, 100), batch_size=64, steps=120, evaluate_every=120,
     )  # fmt: skip
     study = VarianceStudy(config, dataset, ["node"], every=4, survey_every=40)
     found = study.run()

@@ -24,6 +24,7 @@ SETTINGS = {
     "sampler": "bliss",
     "layers": 2,
     "hidden": 16,
+    "normalisation": "none",
     "budgets": (256, 256),
     "first_hop": "sampled",
     "history": "none",

@@ -3,8 +3,8 @@
 `python -m experiments.seconds.defaults times GRAPH --root DATA` measures the time of a step of
 every setting; run it alone on a machine. `... defaults train GRAPH --seeds 0 1 --root DATA` trains
 them for SECONDS worth of steps, which may share the machine. Results are stored in results.json
-after each run, and finished runs are skipped. `... defaults page` rewrites the table of
-docs/choose.md. Test nodes are not scored.
+after each run, and finished runs are skipped. `... defaults page` writes defaults.md. Test nodes
+are not scored.
 """
 
 from __future__ import annotations
@@ -12,38 +12,43 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from itertools import product
+from math import nan
 from pathlib import Path
 from statistics import mean
 
 import msgspec
 import torch
 
-from bliss.data import Dataset
+from bliss.data import Dataset, load_dataset
 from bliss.storage import records
-from bliss.storage.files import replace_file
 from bliss.studies.provenance import Machine, machine
 from bliss.train import Stepper, TrainConfig, build_task
 from bliss.train.evaluation import evaluate
 from experiments.results import Part
-from experiments.seconds.cases import GRAPHS
+from experiments.seconds.cases import GRAPHS as LARGE
 from experiments.seconds.validate import times
 
-PAGE = Path(__file__).parents[2] / "docs" / "choose.md"
-START, END = "<!-- defaults: written by experiments.seconds.defaults -->", "<!-- end -->"
+HERE = Path(__file__).parent
 SECONDS = 10.0
-BATCH_SIZES = (256, 512)
-DROPOUTS = (0.1, 0.0)
-"""The default, and none, with which a history takes less time."""
-SAMPLED = ("sampled", "none")
-LINEAR = (SAMPLED, ("exact", "none"), ("exact", "nodes"))
-"""First hop and history of networks with fixed coefficients."""
-NETWORKS = {"sage": LINEAR, "gcn": LINEAR, "gatv2": (SAMPLED,)}
-TITLES = {"sage": "GraphSAGE", "gcn": "GCN", "gatv2": "GATv2"}
-NAMES = {
-    ("sampled", "none"): "sampled first hop",
-    ("exact", "none"): "exact first hop",
-    ("exact", "nodes"): "history",
+SAMPLED, EXACT, HISTORY = ("sampled", "none"), ("exact", "none"), ("exact", "nodes")
+"""First hop and history."""
+BASE = {"sage": EXACT, "gcn": EXACT, "gatv2": SAMPLED}
+"""Those with which normalisation and dropout are compared, by network; batches of 256."""
+NORMALISATIONS, DROPOUTS, BATCH_SIZES = ("none", "batch"), (0.1, 0.0), (256, 512)
+Kind = tuple[str, float, str, str, int]
+"""Normalisation, dropout, first hop, history and batch size."""
+DEFAULTS: dict[str, Kind] = {
+    "sage": ("batch", 0.0, *HISTORY, 256),
+    "gcn": ("none", 0.1, *EXACT, 256),
+    "gatv2": ("batch", 0.1, *SAMPLED, 256),
 }
+"""Those of `bliss train` for a graph without a recipe."""
+NAMES = {SAMPLED: "sampled first hop", EXACT: "exact first hop", HISTORY: "history"}
+FEW_LABELS = {"cora": "Cora, 140 training nodes", "citeseer": "CiteSeer, 120 training nodes"}
+"""Data sets on which normalisation alone is compared."""
+MANY_LABELS = {name: LARGE[name].title for name in ("ppi", "three-hops", "pubmed")}
+GRAPHS = MANY_LABELS | FEW_LABELS
+"""Titles of the graphs."""
 
 
 class Score(records.Record, frozen=True, kw_only=True):
@@ -55,7 +60,7 @@ class Score(records.Record, frozen=True, kw_only=True):
 
 
 class Choice(records.Record, frozen=True, kw_only=True):
-    """Settings that may be the default, the time of a step, and runs; all else is the default."""
+    """Settings that may be the defaults, the time of a step, and runs."""
 
     graph: str
     network: str
@@ -63,15 +68,16 @@ class Choice(records.Record, frozen=True, kw_only=True):
     first_hop: str
     history: str
     dropout: float = 0.1
+    normalisation: str = "batch"
     setup_s: float = 0.0
     step_ms: float = 0.0
     runs: list[Score] = msgspec.field(default_factory=list)
 
     @property
-    def key(self) -> tuple[str, str, float, str, str, int]:
-        """What identifies a choice."""
-        kind = self.dropout, self.first_hop, self.history
-        return self.graph, self.network, *kind, self.batch_size
+    def key(self) -> tuple[str, str, str, float, str, str, int]:
+        """What identifies a choice: graph, network and kind."""
+        kind = self.normalisation, self.dropout, self.first_hop, self.history, self.batch_size
+        return self.graph, self.network, *kind
 
     @property
     def steps(self) -> int:
@@ -92,10 +98,16 @@ class Choices(records.Record, frozen=True, kw_only=True):
 
 
 def choices(graph: str) -> Iterator[Choice]:
-    """What is tried on a graph."""
-    for network, dropout in product(NETWORKS, DROPOUTS):
-        kinds = NETWORKS[network] if dropout else NETWORKS[network][-2:]
-        for (first_hop, history), batch_size in product(kinds, BATCH_SIZES):
+    """What is tried on a graph: normalisation and dropout, then first hop, history and size."""
+    for network, kind in BASE.items():
+        tried = list(product(NORMALISATIONS, DROPOUTS, [kind], [256]))
+        tried += [("batch", 0.0, HISTORY, 256)] if network == "sage" else []
+        if graph not in FEW_LABELS:
+            tried += [("batch", 0.1, kind, 512)] if network != "gcn" else []
+            tried += [("batch", 0.1, SAMPLED, 256)] if kind == EXACT else []
+            tried += [("batch", 0.1, HISTORY, 256)] if network == "sage" else []
+            tried += [("batch", 0.0, HISTORY, 512)] if network == "sage" else []
+        for normalisation, dropout, (first_hop, history), batch_size in tried:
             yield Choice(
                 graph=graph,
                 network=network,
@@ -103,20 +115,27 @@ def choices(graph: str) -> Iterator[Choice]:
                 first_hop=first_hop,
                 history=history,
                 dropout=dropout,
+                normalisation=normalisation,
             )
 
 
+def load(graph: str, root: Path | None) -> Dataset:
+    """A graph of the table."""
+    return load_dataset(graph, root) if graph in FEW_LABELS else LARGE[graph].load(root)
+
+
 def config(one: Choice) -> TrainConfig:
-    """Settings of a choice: the defaults of `bliss train` for a graph without a recipe."""
-    features = GRAPHS[one.graph].settings.get("features", "raw")
+    """Settings of a choice; all others are the defaults of `bliss train`."""
+    features = "row" if one.graph in FEW_LABELS else LARGE[one.graph].settings.get("features")
     return TrainConfig.of(
         dataset=one.graph,
-        features=features,
+        features=features or "raw",
         model=one.network,
         batch_size=one.batch_size,
         first_hop=one.first_hop,
         history=one.history,
         dropout=one.dropout,
+        normalisation=one.normalisation,
     )
 
 
@@ -155,35 +174,52 @@ def measure(graph: str, dataset: Dataset) -> None:
             store(one)
 
 
-def table(found: Choices) -> str:
-    """Validation F1 of every choice; the best of a graph and network in bold."""
-    kinds = [(hop, size) for hop in LINEAR for size in BATCH_SIZES]
-    head = [f"{NAMES[hop]}, {size}" for hop, size in kinds]
-    lines = [f"| graph, network | {' | '.join(head)} | seeds |", "|---" * (2 + len(head)) + "|"]
-    for graph in dict.fromkeys(row.graph for row in found.rows):
-        for network, dropout in product(NETWORKS, DROPOUTS):
-            rows = {
-                ((row.first_hop, row.history), row.batch_size): row
-                for row in found.rows
-                if (row.graph, row.network, row.dropout) == (graph, network, dropout) and row.runs
-            }
-            if rows:
-                best = f"{max(row.val_score for row in rows.values()):.3f}"
-                shown = [f"{rows[kind].val_score:.3f}" if kind in rows else "" for kind in kinds]
-                numbers = sorted({len(row.runs) for row in rows.values()})
-                shown = [f"**{text}**" if text == best else text for text in shown]
-                title = f"{GRAPHS[graph].title}, {TITLES[network]}"
-                title += "" if dropout else ", no dropout"
-                seeds = " or ".join(map(str, numbers))
-                lines.append(f"| {title} | {' | '.join(shown)} | {seeds} |")
+def score(found: Choices, graph: str, network: str, kind: Kind) -> float:
+    """Mean score of a choice over seeds; NaN if it was not run."""
+    scores = (
+        one.val_score for one in found.rows if one.runs and one.key == (graph, network, *kind)
+    )
+    return next(scores, nan)
+
+
+def table(found: Choices, network: str) -> str:
+    """Validation F1 of every choice by graph, and the mean; the best of a graph in bold."""
+    kinds = dict.fromkeys(one.key[2:] for one in found.rows if one.network == network)
+    shown = {
+        kind: [f"{score(found, graph, network, kind):.3f}" for graph in GRAPHS] for kind in kinds
+    }
+    for kind, cells in shown.items():
+        cells.append(f"{mean(score(found, graph, network, kind) for graph in GRAPHS):.3f}")
+    best = [
+        max(cell for cell in column if cell != "nan")
+        for column in zip(*shown.values(), strict=True)
+    ]
+    lines = [f"| | {' | '.join(GRAPHS.values())} | mean |", "|---" * (2 + len(GRAPHS)) + "|"]
+    for kind, cells in shown.items():
+        marked = (
+            f"**{cell}**" if cell == top else cell for cell, top in zip(cells, best, strict=True)
+        )
+        text = " | ".join(marked).replace("nan", "")
+        lines.append(f"| {title(kind)}{' (default)' * (kind == DEFAULTS[network])} | {text} |")
     return "\n".join(lines)
 
 
-def page(text: str, found: Choices) -> str:
-    """A page with the table between the marks."""
-    before, _, rest = text.partition(START)
-    after = rest.partition(END)[2]
-    return f"{before}{START}\n\n{table(found)}\n\n{END}{after}"
+def title(kind: Kind) -> str:
+    """What a row has."""
+    normalisation, dropout, *hops, batch_size = kind
+    words = [NAMES[(hops[0], hops[1])]]
+    words.append("batch normalisation" if normalisation == "batch" else "no normalisation")
+    words.append(f"dropout {dropout:g}" if dropout else "no dropout")
+    words += [f"batches of {batch_size}"] if batch_size != BATCH_SIZES[0] else []
+    return ", ".join(words)
+
+
+def page(found: Choices) -> str:
+    """Text of defaults.md."""
+    notes = (HERE / "defaults_notes.md").read_text(encoding="utf-8")
+    for network in BASE:
+        notes = notes.replace(f"<!-- {network} -->", table(found, network))
+    return notes
 
 
 def main() -> None:
@@ -193,14 +229,14 @@ def main() -> None:
     parser.add_argument("graph", nargs="?", choices=GRAPHS)
     parser.add_argument("--root", type=Path, help="folder of data sets")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1])
-    parser.add_argument("--networks", nargs="+", choices=NETWORKS, default=list(NETWORKS))
+    parser.add_argument("--networks", nargs="+", choices=BASE, default=list(BASE))
     parser.add_argument("--dropouts", nargs="+", type=float, default=list(DROPOUTS))
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     if arguments.action == "page":
-        replace_file(PAGE, page(PAGE.read_text(encoding="utf-8"), STORED.read()).encode())
+        (HERE / "defaults.md").write_text(page(STORED.read()), encoding="utf-8")
         return
-    dataset = GRAPHS[arguments.graph].load(arguments.root)
+    dataset = load(arguments.graph, arguments.root)
     if arguments.action == "times":
         measure(arguments.graph, dataset)
         return

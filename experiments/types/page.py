@@ -1,4 +1,4 @@
-"""README.md and details.md: notes, and tables of the results. `python -m experiments.types.page`."""
+"""README.md and details.md: notes, and tables of results. `python -m experiments.types.page`."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ import torch
 
 from bliss import Graph
 from bliss.data import Dataset, load_dataset
+from bliss.train import resolve
 from experiments.coins import run as coins
 from experiments.links import page as links
 from experiments.planetoid import run as planetoid
@@ -67,12 +68,21 @@ def test_the_advice_shows_its_validation():
     assert "| PPI, GraphSAGE | 10 |" in text
 
 
-def test_the_page_on_choices_shows_what_defaults_were_measured():
-    text = defaults.PAGE.read_text(encoding="utf-8")
+def test_the_page_of_defaults_is_what_the_results_give():
+    text = (ROOT / "experiments" / "seconds" / "defaults.md").read_text(encoding="utf-8")
     found = defaults.STORED.read()
-    assert defaults.page(text, found) == text
-    assert "| PPI, GraphSAGE, no dropout |" in text
+    assert text == defaults.page(found)
+    assert "history, batch normalisation, no dropout (default)" in text
     assert all(run.steps == row.steps for row in found.rows for run in row.runs)
+
+
+@pytest.mark.parametrize("network", defaults.DEFAULTS)
+def test_the_defaults_on_the_page_are_those_of_a_graph_without_a_recipe(network):
+    config = resolve(dataset="mine", model=network).fitted(10_000)
+    sampler, own = config.sampler.config, config.network
+    hops = sampler.first_hop, sampler.history
+    found = own.normalisation, own.dropout, *hops, config.training.batch_size
+    assert found == defaults.DEFAULTS[network]
 
 
 def test_the_table_of_planetoid_is_of_every_cell_in_its_results():

@@ -294,6 +294,29 @@ def test_every_model_trains_and_teaches_every_bandit(graph, model, policy):
     assert np.mean(losses[-10:]) < np.mean(losses[:5])
 
 
+@pytest.mark.parametrize("history", ["none", "nodes"])
+def test_a_single_row_is_normalised_with_running_statistics(history):
+    """A batch of one seed without neighbours: its variance would be 0, and torch refuses it."""
+    torch.manual_seed(0)
+    graph = Graph.from_edge_index(heavy_tailed_pairs(80, 500), 81)  # node 80 has no edges
+    config = ModelConfig(layers=3, hidden=4, normalisation="batch", dropout=0.3)
+    x, network = random(81, 6).detach(), GNN(6, 3, config)
+    sampler = Bliss(graph, [20, 20], history=history, first_hop="exact", x=x, widths=[6, 4, 4])
+    for step, seeds in enumerate((np.arange(12), np.array([80]))):
+        blocks = sampler.sample(seeds, step)
+        before = [norm.running_mean.clone() for norm in network.norms]
+        out = network(x[blocks[0].src], blocks)
+        sampler.update(blocks)
+    assert [len(block.dst) for block in blocks] == [1, 1, 1]
+    for norm, mean in zip(network.norms, before, strict=True):
+        assert mean.any() and torch.equal(norm.running_mean, mean)
+    network.zero_grad()
+    out.sum().backward()
+    assert all(p.grad.isfinite().all() for p in network.parameters())
+    one = network.norms[0](torch.ones(1, 4))
+    torch.testing.assert_close(one, network.norms[0].eval()(torch.ones(1, 4)))
+
+
 FALSE_ALARM = 1e-6
 
 

@@ -246,8 +246,9 @@ def test_the_recipe_of_the_data_sets_the_estimator():
 
 @pytest.mark.parametrize("sampler", ["bliss", "pladies", "ladies", "labor", "vrgcn", "sketch"])
 def test_without_an_estimator_settings_are_those_of_training(sampler):
-    request, made = planned([sampler])
-    expected = resolve(**request.settings, model="sage", sampler=sampler).fitted(240)
+    settings = {**SMALL, "budgets": (), "dropout": 0.1}  # without dropout, training has a history
+    made = plan(Request.of(settings, [sampler], ["sage"], [0], [1.0]), 240)
+    expected = resolve(**settings, model="sage", sampler=sampler).fitted(240)
     assert made.starts[0].config == expected
 
 
@@ -298,7 +299,7 @@ def test_a_search_chooses_by_validation_and_shows_its_cost(run_comparison, tmp_p
     found = run_comparison(tmp_path, shares=(1.0,), search=2, settings={"steps": 10})
     for row in found.rows:
         trials = row.search.trials
-        assert [(one.lr, one.dropout) for one in trials] == [(0.02, 0.1), (0.06, 0.1)]
+        assert [(one.lr, one.dropout) for one in trials] == [(0.02, 0.0), (0.06, 0.0)]
         best = max(trials, key=lambda one: one.val_score)
         assert (row.lr, row.dropout) == (best.lr, best.dropout)
         assert row.search.seconds > 0

@@ -383,6 +383,23 @@ def test_full_batch_training_finds_its_blocks_once(dataset, tmp_path, monkeypatc
     assert len(calls) == 2  # one for each layer
 
 
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ({"dataset": "mine"}, ("batch", 0.0)),
+        ({"dataset": "mine", "model": "gatv2"}, ("batch", 0.1)),
+        ({"dataset": "mine", "model": "gcn"}, ("none", 0.1)),
+        ({"dataset": "mine", "model": "rgat"}, ("none", 0.1)),
+        ({"dataset": "mine", "task": "link"}, ("none", 0.1)),
+        ({"dataset": "cora"}, ("none", 0.5)),  # its recipe says so
+        ({"dataset": "mine", "normalisation": "layer", "dropout": 0.2}, ("layer", 0.2)),
+    ],
+)
+def test_the_recipe_for_all_data_sets_applies_unless_another_one_or_a_setting_does(given, wanted):
+    network = resolve(**given).network
+    assert (network.normalisation, network.dropout) == wanted
+
+
 @pytest.mark.parametrize("name", ["x" * 5000, "a\0b", "\ud800", "../recipes/cora"])
 def test_odd_names_of_data_have_no_recipe(name):
     assert recipe.recipe(name, "sage", "bliss") == {}

@@ -94,7 +94,7 @@ class GNN(nn.Module):
                 draw(matrix, gain)
 
     def _norm(self) -> nn.Module:
-        kinds = {"none": nn.Identity, "layer": nn.LayerNorm, "batch": nn.BatchNorm1d}
+        kinds = {"none": nn.Identity, "layer": nn.LayerNorm, "batch": BatchNorm}
         kind = kinds[self.config.normalisation]
         return kind() if kind is nn.Identity else kind(self.config.hidden)
 
@@ -136,7 +136,7 @@ class GNN(nn.Module):
         if number == self.config.layers - 1:
             return out, out_mean
         norm = self.norms[number]
-        if isinstance(norm, nn.BatchNorm1d):
+        if isinstance(norm, BatchNorm):
             out_mean = _like_batch(norm, out, out_mean)
         else:
             out_mean = norm(out_mean)
@@ -254,8 +254,21 @@ def _has_history(block: Block) -> bool:
     return block.control is not None and block.control.has_history
 
 
-def _like_batch(norm: nn.BatchNorm1d, batch: Tensor, x: Tensor) -> Tensor:
+class BatchNorm(nn.BatchNorm1d):
+    """Batch normalisation; a single row takes the running statistics, as it has no variance."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalised rows. x [D, F] -> [D, F]."""
+        if len(x) > 1 or not self.training:
+            return super().forward(x)
+        mean, variance = self.running_mean, self.running_var
+        return functional.batch_norm(x, mean, variance, self.weight, self.bias, eps=self.eps)
+
+
+def _like_batch(norm: BatchNorm, batch: Tensor, x: Tensor) -> Tensor:
     """x, normalised with the statistics of another batch. batch, x [D, F] -> [D, F]."""
+    if len(batch) < 2:
+        return norm.forward(x)
     variance, mean = torch.var_mean(batch, dim=0, correction=0)
     out: Tensor = (x - mean) * (variance + norm.eps).rsqrt() * norm.weight + norm.bias
     return out

@@ -54,7 +54,8 @@ class ModelConfig:
     bias: bool = True
     """Whether convolutions have a bias."""
     normalisation: str = "none"
-    """Normalisation after each hidden layer: none, layer or batch."""
+    """Normalisation after each hidden layer: none, layer or batch (of the rows of a batch; a single
+    row takes running statistics)."""
     attention: str = "hajek"
     """Softmax over kept edges: hajek (scores corrected by -log p) or plain."""
     initialisation: str = "default"

@@ -38,7 +38,7 @@ def train(
     ----------
     dataset
         A `Dataset`, for instance of `Dataset.from_data`; or a name or folder for `load_dataset`.
-        If there is a recipe of its name, it gives the settings that are not passed.
+        Settings that are not passed come from the recipe of its name, if there is one.
     out
         Folder of the run. Default: runs/DATASET-MODEL-SAMPLER-SEED.
     root

@@ -12,18 +12,22 @@ from bliss.samplers.configs import sampler_config
 from bliss.train.config import PLACES, TrainConfig, refuse_seconds
 from bliss.train.config_parts import DataConfig, ObjectiveConfig, SamplingConfig
 
+DEFAULT = "default"
+"""Name of the recipe for all data sets."""
+
 
 def resolve(**given: Any) -> TrainConfig:
     """Settings from the arguments, then the data set's recipe, then the defaults.
 
-    Settings have flat names: those of the fields of `DataConfig`, `ModelConfig` and `LoopConfig`,
-    sampler, budgets, and options of the sampler or its policy, such as policy="exp3" or eta=0.2.
-    Names of data sets, models and samplers may be in any case.
+    Settings have flat names: those of the fields of `DataConfig`, `ObjectiveConfig`, `ModelConfig`
+    and `LoopConfig`, sampler, budgets, and options of the sampler or its policy, such as
+    policy="exp3" or eta=0.2. Names of data sets, models and samplers may be in any case.
 
     A recipe is a JSON file in `bliss/train/recipes`, named after the data set, with settings under
-    "all", under a model's name and under a sampler's name. Its "budgets" count sources and its
-    "fanouts" neighbours; each applies to samplers of that unit. Options that a sampler does not
-    have are ignored. Recipes are for labels of nodes: they do not apply to links.
+    "all", under a model's name and under a sampler's name. What it does not set is taken from
+    default.json. Its "budgets" count sources and its "fanouts" neighbours; each applies to samplers
+    of that unit. Options that a sampler does not have are ignored. Recipes are for labels of nodes:
+    they do not apply to links.
     """
     given = {name: value for name, value in given.items() if value is not None}
     refuse_seconds(given)
@@ -33,9 +37,9 @@ def resolve(**given: Any) -> TrainConfig:
     sampler = given.get("sampler", SamplingConfig.name)
     found: dict[str, Any] = {}
     if given.get("task", ObjectiveConfig.task) == ObjectiveConfig.task:
-        found = recipe(
-            given.get("dataset", DataConfig.dataset), given.get("model", ModelConfig.model), sampler
-        )
+        model = given.get("model", ModelConfig.model)
+        for name in (DEFAULT, given.get("dataset", DataConfig.dataset)):
+            found |= recipe(name, model, sampler)
     counts = {"sources": found.pop("budgets", ()), "neighbours": found.pop("fanouts", ())}
     kind = sampler_config(sampler, **{k: v for k, v in given.items() if k not in PLACES})
     budgets = tuple(counts.get(kind.unit, ()))
