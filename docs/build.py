@@ -47,7 +47,9 @@ def place(path: PurePosixPath) -> PurePosixPath:
 def pages() -> list[PurePosixPath]:
     """Markdown files of the site, relative to the repository."""
     found = [*ROOT.glob("docs/**/*.md"), *ROOT.glob("experiments/*/*.md")]
-    found = [path for path in found if not path.name.endswith("notes.md")]  # parts of the pages beside them
+    found = [
+        path for path in found if not path.name.endswith("notes.md")
+    ]  # parts of the pages beside them
     found += [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")]
     found.append(ROOT / "benchmarks/README.md")
     return sorted(PurePosixPath(path.relative_to(ROOT).as_posix()) for path in found)

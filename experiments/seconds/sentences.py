@@ -51,9 +51,11 @@ class Scores:
         """The highest mean."""
         return f"{max(self.values(graph, network, samplers)):.3f}"
 
-    def gain(self, graph: str, network: str) -> float:
+    def gain(self, graph: str, network: str, seconds: int = SECONDS, split: str = "test") -> float:
         """Points that learning adds to PLADIES."""
-        own, other = (self.value(graph, network, one) for one in ("bliss", "pladies"))
+        own, other = (
+            self.value(graph, network, one, seconds, split) for one in ("bliss", "pladies")
+        )
         return 100 * (own - other)
 
     def step_ms(self, graph: str, network: str, sampler: str) -> str:
@@ -79,6 +81,9 @@ def first_paragraph(scores: Scores) -> list[str]:
         f"{scores.text(PPI, 'gatv2', 'neighbor')} with neighbour sampling",
         f"it adds {scores.gain(PPI, 'sage'):.1f} points with GraphSAGE and "
         f"{scores.gain(PPI, 'gatv2'):.1f} with GATv2 on PPI",
+        f"({scores.text(PPI, 'sage', 'saint-rw', 100, 'val')} with `saint-rw` to "
+        f"{scores.text(PPI, 'sage', 'bliss+history', 100, 'val')} with `bliss+history`)",
+        f"loses {-scores.gain(PPI, 'gatv2', 100, 'val'):.1f} points after 100 s",
     ]
 
 
@@ -175,8 +180,8 @@ def of_the_record(found: Record) -> list[str]:
         f"{walks.seconds:,} s",
         f"On validation nodes `saint-rw` is ahead, {other.val_score:.3f} to {end.val_score:.3f}",
         f"in runs of 500 s it is behind, {half[1]:.3f} to {half[0]:.3f}",
-        f"reaches {wide[0].test_score:.3f} and {wide[1].test_score:.3f} after "
-        f"{sage['GraphSAGE: saint-rw'].seconds} s",
+        f"reaches {wide[0].test_score:.3f} with `bliss+history` and {wide[1].test_score:.3f} with "
+        f"`saint-rw` after {sage['GraphSAGE: saint-rw'].seconds} s",
     ]
 
 
