@@ -163,7 +163,7 @@ def readme() -> list[str]:
         row("GraphSAINT", "saint-rw"),
         row("neighbour sampling", "neighbor"),
         *_of_neighbor_loader(),
-        f"the bandit gains {gain('ppi'):.1f} points on test nodes after {SHORT} s, and nothing on "
+        f"BLISS gains {gain('ppi'):.1f} points on test nodes after {SHORT} s, and nothing on "
         f"validation nodes; after 100 s it gains {gain('ppi', seconds=100):.1f} and loses "
         f"{-gain('ppi', 'val', 100):.1f}. On a synthetic graph of 200,000 nodes it gains "
         f"{gain('three-hops'):.1f} on both.",
@@ -173,8 +173,9 @@ def readme() -> list[str]:
         *_rows(),
         f"between {_planetoid()}",
         f"it has {synthetic('bliss')} after {SHORT} s, and neighbour sampling "
-        f"{synthetic('neighbor')}; with an exact first hop {synthetic('bliss+exact')} and "
-        f"{synthetic('neighbor+exact')}. With a history it has {synthetic('bliss+history')}.",
+        f"{synthetic('neighbor')}; with an exact first hop, BLISS has {synthetic('bliss+exact')} "
+        f"and neighbour sampling {synthetic('neighbor+exact')}; with a history, BLISS has "
+        f"{synthetic('bliss+history')}.",
         f"filtered MRR after {KNOWLEDGE['fb15k-237'].seconds:g} s is {knowledge[0]} with BLISS and "
         f"{knowledge[1]} with neighbour sampling",
         f"after 100 s, validation F1 on PPI is {later('sage', 'saint-rw')} with GraphSAINT and "
@@ -215,7 +216,7 @@ def _rows() -> list[str]:
     fanouts = [mean(typed_accuracy(f"neighbor{more}")) for more in (", exact first hop", "")]
     disk = _benchmark("disk")
     read = disk["rows"]["megabytes_per_step"]
-    rows = disk["neighbour_sampling"]["megabytes_of_rows_per_step"]
+    pages = disk["neighbour_sampling"]["megabytes_of_pages_per_step"]
     more = disk["neighbour_sampling"]["input_nodes"] / disk["rows"]["input_nodes"]
     mrr = {row: mean(in_time_scores("mathoverflow", row)) for row in in_time.ROWS}
     trees = max(mrr["neighbor"], mrr["neighbor, last"])
@@ -232,8 +233,8 @@ def _rows() -> list[str]:
         f"MRR on MathOverflow after {in_time.CASES['mathoverflow'].seconds:g} s "
         f"{mrr['bliss']:.2f}, PLADIES {mrr['pladies']:.2f}, neighbour sampling {trees:.2f}",
         f"a step takes {_pyg_step():.2f} times as long as with the layers of this library",
-        f"{read:.0f} MB of features read from disk per step; the rows of neighbour sampling with "
-        f"10 neighbours per layer, of {more:.0f} times as many nodes, are {rows:.0f} MB",
+        f"{read:.0f} MB of features read from disk per step; neighbour sampling with 10 neighbours "
+        f"per layer needs {more:.0f} times as many nodes, in pages of {pages:.0f} MB",
         f"imported in {imported.seconds:g} s with {imported.peak_gib} GiB",
         f"two processes take {two['sage']:.2f} of the time of one with GraphSAGE and "
         f"{two['gatv2']:.2f} with GATv2",

@@ -71,35 +71,38 @@ class BlockLoader(SeedLoader):
     time_window
         How far back in time a seed sees, in units of the timestamps, its own included (unless
         strict); None: everything.
-    order
+
+    Other Parameters
+    ----------------
+    order : str
         "given": seeds in their order, or shuffled. "time": batches of seeds with adjacent
         timestamps, in the order of time, or in shuffled order.
-    batch_size
+    batch_size : int
         Seeds per batch.
-    shuffle
+    shuffle : bool
         Whether to shuffle the seeds in each epoch.
-    drop_last
+    drop_last : bool
         Whether to drop the last batch if it is smaller than batch_size.
-    transform
+    transform : callable
         A function applied to each batch.
-    prefetch
+    prefetch : int
         0: draw each batch on request. 1: draw the next batch in a thread while this one is used;
         each batch is then drawn from a policy exactly one step old. Without an accelerator, if
         torch's threads use all processors, the next batch is drawn before this one is returned.
-    batch_sampler
+    batch_sampler : iterable of list of int
         Iterable of lists of positions in `input_nodes`; replaces batch_size, shuffle and drop_last.
-    shards
+    shards : int
         Number S of batches that make a step; more than 1 needs drop_last=True.
-    shard
+    shard : int or sequence of int
         Number of this process's batch in a step, from 0 to S - 1; or the numbers of several, whose
         batches `steps` returns together.
-    pin_memory
+    pin_memory : bool
         Whether to copy batches to page-locked memory, if there is a GPU.
-    feature_cache
+    feature_cache : int
         Bytes of memory for the rows of a memory-mapped `x` that are drawn most; see `renew_cache`.
-    num_workers
+    num_workers : int
         Must be 0: the policy learns in this process. Use prefetch=1 to draw in a thread.
-    subgraph_type
+    subgraph_type : str
         Must be "directional": a block holds the edges that lead to its targets.
     options
         Other options of PyG's NeighborLoader (disjoint, ...) are refused with a reason, unless they
