@@ -2,9 +2,9 @@
 
 PPI, PyG's `GraphSAGE` with 3 layers of 256 and batch normalisation, batches of 512, one thread, no
 worker processes. `NeighborLoader` draws 10 neighbours per node and layer, and the model runs over
-the whole subgraph of a batch. Trimmed, each layer is computed only for the nodes that the next one
-needs (PyG's `trim_to_layer`); pyg-lib returns the counts for this, and with torch-sparse they are
-found from the order of the edges. The others run the same model in `Blockwise`. All take turns, a
+the whole subgraph of a batch. Trimmed, the outermost hop is dropped after each layer (PyG's
+`trim_to_layer`); pyg-lib returns the counts for this, and with torch-sparse they are found from the
+order of the edges. The others run the same model in `Blockwise`. All take turns, a
 different one first each time. `scores` trains each of them for the steps that fit into SECONDS and
 evaluates it with full neighbourhoods.
 
@@ -91,7 +91,7 @@ def whole(model: GraphSAGE) -> Callable[[Any], torch.Tensor]:
 
 
 def trimmed(model: GraphSAGE) -> Callable[[Any], torch.Tensor]:
-    """The same, each layer only for the nodes that the next one needs."""
+    """The same without the outermost hop after each layer."""
 
     def forward(batch: Any) -> torch.Tensor:
         nodes, edges = hops(batch.edge_index, batch.batch_size)
