@@ -141,6 +141,10 @@ def of_other_graphs(scores: Scores) -> list[str]:
     """PubMed, Physics, other times, Cluster-GCN."""
     others = [name for name in SAMPLERS["sage"] if name not in HISTORIES]
     full = [scores.text(PPI, "sage", "full", seconds) for seconds in (10, 30, 100)]
+    graphs = (PUBMED, PHYSICS, PPI, SYNTHETIC)
+    nodes, whole = (
+        [scores.text(graph, "sage", one) for graph in graphs] for one in ("random-nodes", "full")
+    )
     clusters = [scores.text(SYNTHETIC, "gatv2", "cluster", seconds) for seconds in (10, 30)]
     samplers = ("bliss+history", "bliss", "neighbor", "full")
     times = [scores.step_ms(PHYSICS, "sage", one) for one in samplers]
@@ -154,6 +158,9 @@ def of_other_graphs(scores: Scores) -> list[str]:
         f"{scores.best(PHYSICS, 'sage', SAMPLERS['sage'])}.",
         f"full neighbourhoods have {full[0]} after 10 s, {full[1]} after 30 s and {full[2]} after "
         f"100 s, when `bliss+history` has {scores.text(PPI, 'sage', 'bliss+history', 100)}.",
+        f"`random-nodes` has {nodes[0]} on PubMed and {nodes[1]} on Physics, where `full` has "
+        f"{whole[0]} and {whole[1]}; on PPI and the synthetic graph it has {nodes[2]} and "
+        f"{nodes[3]}, and `full` {whole[2]} and {whole[3]}.",
         f"GATv2 with `cluster` has {clusters[0]} after 10 s and {clusters[1]} after 30 s.",
     ]
 
