@@ -4,9 +4,9 @@ PPI, PyG's `GraphSAGE` with 3 layers of 256 and batch normalisation, batches of 
 worker processes. `NeighborLoader` draws 10 neighbours per node and layer, and the model runs over
 the whole subgraph of a batch. Trimmed, the outermost hop is dropped after each layer (PyG's
 `trim_to_layer`); pyg-lib returns the counts for this, and with torch-sparse they are found from the
-order of the edges. The others run the same model in `Blockwise`. All take turns, a
-different one first each time. `scores` trains each of them for the steps that fit into SECONDS and
-evaluates it with full neighbourhoods.
+order of the edges. The others run the same model in `Blockwise`. All take turns, a different one
+first each time. `scores` trains each of them for the steps that fit into SECONDS and evaluates it
+with full neighbourhoods.
 
 It needs torch-sparse; README.md says how to install it beside the project.
 """

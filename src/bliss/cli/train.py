@@ -288,9 +288,9 @@ def summary(config: TrainConfig, processes: int) -> str:
     import torch
 
     sampler, training = config.sampler, config.training
-    policy, history = sampler.config.policy_name, getattr(sampler.config, "history", "none")
+    policy = sampler.config.policy_name
     parts = [f"policy {policy}"] if policy else []
-    parts += [f"history of {history}"] if history in ("nodes", "surveys") else []
+    parts += ["with a history"] if sampler.config.has_history else []
     options = f" ({', '.join(parts)})" if parts else ""
     text = f"{config.network.model} with {sampler.name}{options}, {training.steps} steps"
     if training.shards > 1:

@@ -326,8 +326,8 @@ def declared_widths(
         raise InputError(
             f"widths={list(widths)} has {len(checked)} entries for {layers} layers, but a history "
             "needs the width of each layer's input, that of an exact first layer included: pass "
-            "for instance widths=[50, 256, 256], or a budget less if the network has fewer "
-            "layers, since an exact first layer has none."
+            "for instance widths=[50, 256, 256]. If the network has fewer layers, pass fewer "
+            "budgets: an exact first layer has none."
         )
     return checked
 

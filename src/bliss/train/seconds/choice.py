@@ -256,7 +256,7 @@ def _reason(rows: Sequence[TimedRow]) -> str:
     if not others:
         return f"{text}."
     longer = [f"{row.name} {row.cost / best.cost:.2g}" for row in others[:SHOWN]]
-    return f"{text}. Expected time to the same loss, over that of the choice: {', '.join(longer)}."
+    return f"{text}. Expected time to the same loss, relative to the choice: {', '.join(longer)}."
 
 
 def _no_reason(pilot: TimedPilot) -> str:
