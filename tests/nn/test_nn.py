@@ -15,6 +15,7 @@ from bliss import PLADIES, Bliss, Full, Graph, InputError, Neighbor
 from bliss.errors import ResourceError
 from bliss.nn import GNN, MODELS, ModelConfig, infer
 from bliss.nn import attention as attention_module
+from bliss.nn import model as model_module
 from bliss.nn.aggregate import aggregate
 from bliss.nn.attention import attend, gatv2_scores
 from bliss.nn.convs import Attention, GATConv, GATv2Conv, GCNConv, LinearConv, SAGEConv
@@ -314,6 +315,8 @@ def test_a_single_row_is_normalised_with_running_statistics(history):
     out.sum().backward()
     assert all(p.grad.isfinite().all() for p in network.parameters())
     one = network.norms[0](torch.ones(1, 4))
+    noiseless = model_module._like_batch(network.norms[0], torch.zeros(1, 4), torch.ones(1, 4))
+    torch.testing.assert_close(noiseless, one)
     torch.testing.assert_close(one, network.norms[0].eval()(torch.ones(1, 4)))
 
 
